@@ -2,7 +2,7 @@
 
 use crate::Ffs;
 use crate::error::{Error, Result};
-use crate::format::Sector;
+use crate::format::{GroupMap, Holds, Sector};
 use crate::planner::{Placement, Planner};
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};
@@ -65,7 +65,7 @@ impl Ffs {
     }
 
     /// Appends what `plan` plans; `count` then tells the numbers' maps, and answers
-    /// the numbers that are freed.
+    /// the numbers that are freed, and those that get their first file.
     pub(crate) fn append_planned(
         &self,
         writer: &mut Writer,
@@ -88,7 +88,7 @@ impl Ffs {
             flush,
             ..
         } = planner;
-        let freed = count();
+        let (freed, entered) = count();
         self.stage_numbers(&mut stage);
         self.stage_room(&mut stage, writer);
         let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -120,6 +120,7 @@ impl Ffs {
         writer.given_up.data.extend(given_up.data);
         writer.given_up.journalled.extend(given_up.journalled);
         writer.flush.add(flush);
+        writer.entered.extend(entered);
         writer.groups += 1;
         writer.usage = usage;
         writer.appended += 1;
@@ -139,12 +140,15 @@ impl Ffs {
     /// Which numbers have files after a group. Answers those that it frees.
     fn count_numbers(&self, group: &Group) -> Vec<u64> {
         let mut numbers = self.numbers.lock();
-        let mut freed = Vec::new();
+        let (mut freed, mut entered) = (Vec::new(), Vec::new());
         for item in &group.items {
             match item {
                 Item::Inode(inode) => {
                     let directory = inode.kind() == FileKind::Directory;
                     numbers.used(inode.ino.0, directory, inode.is_unfinished());
+                    if !numbers.map(GroupMap::Used).get(inode.ino.0) {
+                        entered.push(inode.ino.0);
+                    }
                 }
                 Item::Freed { ino, .. } => {
                     numbers.freed(ino.0);
@@ -153,7 +157,7 @@ impl Ffs {
                 _ => {}
             }
         }
-        freed
+        (freed, entered)
     }
 
     /// The inode maps after a group.
@@ -177,7 +181,7 @@ impl Ffs {
             let begin = group * geometry.group_fragments();
             let end = begin + geometry.group_fragments();
             writer.room.used().store(begin + first, end, &mut sector);
-            let map = crate::format::GroupMap::Fragments;
+            let map = GroupMap::Fragments;
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }
     }
@@ -199,10 +203,31 @@ impl Ffs {
                 if let Some(bytes) = changed.get(&beside) {
                     whole.insert(beside, Arc::clone(bytes));
                 } else if let Entry::Vacant(missing) = whole.entry(beside) {
-                    missing.insert(newest.sector(beside)?.0);
+                    let read = newest.sector(beside).map(|(bytes, _)| bytes);
+                    missing.insert(self.or_zeros(beside, false, read)?);
                 }
             }
         }
         Ok(whole)
     }
 }
+
+    /// A sector that is written because others of its unit are. If it cannot be read,
+    /// it need not have held anything, or it has its turn: zeros do then.
+    pub(crate) fn or_zeros(
+        &self,
+        sector: u64,
+        is_pending: bool,
+        read: Result<Arc<Sector>>,
+    ) -> Result<Arc<Sector>> {
+        let geometry = &self.store.geometry;
+        let is_wanted = || match geometry.holds(sector) {
+            Holds::Map(nth) => nth < geometry.map_sectors(),
+            Holds::Inode(ino) => self.numbers.lock().map(GroupMap::Touched).get(ino.0),
+            Holds::Data => true,
+        };
+        match read {
+            Err(Error::Device(_)) if is_pending || !is_wanted() => Ok(Arc::new([0; 512])),
+            other => other,
+        }
+    }

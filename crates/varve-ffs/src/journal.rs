@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::{Geometry, Identity, JournalHead, RecordHeader, Run, Sector, record_bytes};
 use crate::planner::{Flush, GivenUp};
 use crate::writer::Writer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,6 +37,7 @@ pub(crate) struct Transaction {
     pub sectors: BTreeMap<u64, Arc<Sector>>,
     pub given_up: GivenUp,
     pub freed: Vec<u64>,
+    pub entered: HashSet<u64>,
     pub flush: Flush,
     pub usage: Usage,
     pub through: u64,
@@ -116,6 +117,7 @@ impl Ffs {
         let transaction = {
             let mut writer = self.writer.lock();
             if writer.appended == writer.durable {
+            entered: std::mem::take(&mut writer.entered),
                 return Ok(());
             }
             self.begin(&mut writer)

@@ -239,6 +239,7 @@ impl Ffs {
             given_up: GivenUp::default(),
             fresh: superblock.metadata().is_in_place().then(HashSet::new),
             freed: Vec::new(),
+            entered: HashSet::new(),
             waiting: Vec::new(),
             flush: Flush::default(),
             groups: 0,

@@ -22,6 +22,8 @@ pub(crate) struct Writer {
     /// Sectors of records that are durable and not in place, as those have them.
     pub committed: BTreeMap<u64, Arc<Sector>>,
     /// What the groups of the next record give up.
+    /// Inode numbers whose first file is in the next commit.
+    pub entered: HashSet<u64>,
     pub given_up: GivenUp,
     /// Blocks of metadata that nothing on the device leads to yet, if metadata is
     /// written in place (rule I2).

@@ -3,6 +3,7 @@
 use super::{BITS_PER_SECTOR, PLACES_PER_SECTOR, Place, Seal, Superblock};
 use std::ops::Range;
 use varve_format::{Malformed, SECTOR};
+use varve_fs::InodeNo;
 
 /// Blocks of data that a cylinder group has at least.
 const GROUP_DATA_BLOCKS_MIN: u64 = 16;
@@ -32,6 +33,14 @@ impl GroupMap {
         GroupMap::Unfinished,
         GroupMap::Directories,
     ];
+}
+
+/// What a sector of a cylinder group is for.
+pub(crate) enum Holds {
+    /// The nth sector of the group's maps, or behind them.
+    Map(u64),
+    Inode(InodeNo),
+    Data,
 }
 
 /// What is where.
@@ -265,6 +274,20 @@ impl Geometry {
         let (group, slot) = (ino / self.group_inodes, ino % self.group_inodes);
         let table = self.group_block(group) + self.group_meta_blocks() - self.table_blocks();
         table * self.block_sectors() + slot
+    }
+
+    /// What a sector of a cylinder group is for, the group's superblock left out.
+    pub(crate) fn holds(&self, sector: u64) -> Holds {
+        let block = sector / self.block_sectors() - self.groups_block();
+        let (group, within) = (block / self.group_blocks, block % self.group_blocks);
+        let first = self.inode_sector(group * self.group_inodes);
+        match sector.checked_sub(first) {
+            None => Holds::Map(sector - self.maps_sector(group)),
+            Some(slot) if within < self.group_meta_blocks() => {
+                Holds::Inode(InodeNo(group * self.group_inodes + slot))
+            }
+            Some(_) => Holds::Data,
+        }
     }
 
     /// The fragment at a sector of the cylinder groups, counted from the first one's

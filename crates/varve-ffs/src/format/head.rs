@@ -120,10 +120,10 @@ impl JournalHead {
         if head.crc.get() != crc32c(&head.as_bytes()[8..]) {
             return Err(bad("checksum differs"));
         }
-        // Positions grow by what is written; nobody writes half of that.
-        match head.first.get() < 1 << 62 {
+        // They grow by what is written; nobody writes half of that.
+        match head.first.get().max(head.serial.get()) < 1 << 62 {
             true => Ok(head),
-            false => Err(bad("a position that no journal reaches")),
+            false => Err(bad("a position or serial that no journal reaches")),
         }
     }
 }

@@ -11,6 +11,7 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use geometry::Holds;
 pub use geometry::{Geometry, GroupMap};
 pub use head::{DiskUsage, JournalHead};
 pub use inode::{DIRECT, INDIRECT, INLINE_BYTES, Image, Slot};

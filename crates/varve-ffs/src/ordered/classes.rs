@@ -13,8 +13,8 @@
 use super::{SectorMap, names};
 use crate::Ffs;
 use crate::error::Result;
-use crate::format::{GroupMap, Image, Slot};
-use crate::store::Sectors;
+use crate::format::{GroupMap, Holds, Image, Slot};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, InodeNo};
@@ -31,13 +31,6 @@ pub(super) struct Classes {
     pub maps: SectorMap,
 }
 
-/// What a sector of a cylinder group is for.
-enum Holds {
-    Map,
-    Inode(InodeNo),
-    Data,
-}
-
 /// A directory whose inode is written.
 pub(super) struct Changed {
     pub sector: u64,
@@ -52,42 +45,23 @@ fn is_alone(image: &Image) -> bool {
 }
 
 impl Ffs {
-    fn holds(&self, sector: u64) -> Holds {
-        let geometry = &self.store.geometry;
-        let block = sector / geometry.block_sectors() - geometry.groups_block();
-        let (group, within) = (block / geometry.group_blocks, block % geometry.group_blocks);
-        let first = geometry.inode_sector(group * geometry.group_inodes);
-        match sector.checked_sub(first) {
-            None => Holds::Map,
-            Some(slot) if within < geometry.group_meta_blocks() => {
-                Holds::Inode(InodeNo(group * geometry.group_inodes + slot))
-            }
-            Some(_) => Holds::Data,
-        }
-    }
-
-    /// Says which numbers have ever had files.
-    fn is_touched_map(&self, sector: u64) -> bool {
-        let geometry = &self.store.geometry;
-        let block = sector / geometry.block_sectors() - geometry.groups_block();
-        let group = block / geometry.group_blocks;
-        let first = geometry.map_sector(group, GroupMap::Touched, 0);
-        (first..first + geometry.inode_map_sectors()).contains(&sector)
-    }
-
-    /// Sorts what a commit has.
-    pub(super) fn classes(&self, sectors: &SectorMap) -> Result<Classes> {
+    /// Sorts what a commit has. These numbers got a file that had none before: what
+    /// stands at their places is nobody's.
+    pub(super) fn classes(&self, sectors: &SectorMap, entered: &HashSet<u64>) -> Result<Classes> {
         let mut classes = Classes::default();
         let mut changed = Vec::new();
         let mut others = SectorMap::new();
         for (&sector, bytes) in sectors {
-            let ino = match self.holds(sector) {
+            let geometry = &self.store.geometry;
+            let ino = match geometry.holds(sector) {
                 // A check looks nowhere else for inodes.
-                Holds::Map if self.is_touched_map(sector) => {
+                Holds::Map(nth)
+                    if nth / geometry.inode_map_sectors() == GroupMap::Touched as u64 =>
+                {
                     classes.first.insert(sector, Arc::clone(bytes));
                     continue;
                 }
-                Holds::Map => {
+                Holds::Map(_) => {
                     classes.maps.insert(sector, Arc::clone(bytes));
                     continue;
                 }
@@ -97,8 +71,11 @@ impl Ffs {
                 }
                 Holds::Inode(ino) => ino,
             };
-            let before = self.on_device(ino)?;
-            let after = Slot::decode(bytes, &self.store.geometry, ino)?;
+            let after = Slot::decode(bytes, geometry, ino)?;
+            let before = match after {
+                Slot::Used(_) if !entered.contains(&ino.0) => self.on_device(ino)?,
+                _ => None,
+            };
             let class = match (before, after) {
                 (None, Slot::Used(after)) if is_alone(&after) => &mut classes.first,
                 _ if !self.is_ordered() => &mut classes.second,
@@ -127,7 +104,7 @@ impl Ffs {
             };
             class.insert(sector, Arc::clone(bytes));
         }
-        classes.directories = self.levels(sectors, &changed)?;
+        classes.directories = self.levels(sectors, &changed);
         if planted::is(Planted::NamesRemovedFirst) {
             classes.directories.reverse();
         }
@@ -150,59 +127,72 @@ impl Ffs {
         }
     }
 
+    /// Directories that a commit removes, and the files that each has names for on the
+    /// device.
+    fn removed(&self, sectors: &SectorMap) -> HashMap<u64, HashSet<u64>> {
+        let geometry = &self.store.geometry;
+        let mut removed = HashMap::new();
+        for (&sector, bytes) in sectors {
+            let Holds::Inode(ino) = geometry.holds(sector) else {
+                continue;
+            };
+            let stays = match Slot::decode(bytes, geometry, ino) {
+                Ok(Slot::Used(after)) => after.inode.nlink > 0,
+                Ok(Slot::Free(_)) | Err(_) => false,
+            };
+            if !stays
+                && let Ok(Some(before)) = self.on_device(ino)
+                && before.inode.kind() == FileKind::Directory
+            {
+                let after = Image::blank(ino, before.inode.version);
+                let directory = Changed {
+                    sector,
+                    before,
+                    after,
+                };
+                removed.insert(ino.0, self.names_moved(sectors, &directory).lost);
+            }
+        }
+        removed
+    }
+
     /// Directories in an order in which no file loses a name in one before it has got
     /// that in another. Two that exchange names have none: they are written together.
-    fn levels(&self, sectors: &SectorMap, changed: &[Changed]) -> Result<Vec<SectorMap>> {
+    fn levels(&self, sectors: &SectorMap, changed: &[Changed]) -> Vec<SectorMap> {
         let mut waiting = Vec::new();
         for directory in changed {
             let moved = match changed.len() {
                 1 => names::Moved::default(),
-                _ => self.names_moved(sectors, directory)?,
+                _ => self.names_moved(sectors, directory),
             };
             waiting.push((directory.sector, moved));
         }
+        if waiting.len() > 1 {
+            let removed = self.removed(sectors);
+            let all = waiting.iter_mut();
+            all.for_each(|(_, moved)| moved.lose_what_went_along(&removed));
+        }
+        let mut gaining: HashMap<u64, usize> = HashMap::new();
+        for ino in waiting.iter().flat_map(|(_, moved)| &moved.gained) {
+            *gaining.entry(*ino).or_default() += 1;
+        }
         let mut levels = Vec::new();
         while !waiting.is_empty() {
-            let is_ready = |at: usize| {
-                let lost = &waiting[at].1.lost;
-                let mut others = waiting.iter().enumerate().filter(|(nth, _)| *nth != at);
-                !others.any(|(_, (_, other))| !other.gained.is_disjoint(lost))
+            let is_ready = |(_, moved): &(u64, names::Moved)| {
+                let gained = |ino| gaining.get(ino).is_some_and(|count| *count > 0);
+                !moved.lost.iter().any(gained)
             };
-            let mut ready: Vec<bool> = (0..waiting.len()).map(is_ready).collect();
-            if !ready.contains(&true) {
-                ready.fill(true);
+            let (mut ready, mut rest) = waiting.into_iter().partition(is_ready);
+            if Vec::is_empty(&ready) {
+                std::mem::swap(&mut ready, &mut rest);
             }
-            let mut level = SectorMap::new();
-            let mut next = ready.into_iter();
-            waiting.retain(|(sector, _)| {
-                let goes = next.next().unwrap_or(true);
-                if goes {
-                    level.insert(*sector, Arc::clone(&sectors[sector]));
-                }
-                !goes
-            });
-            levels.push(level);
+            for ino in ready.iter().flat_map(|(_, moved)| &moved.gained) {
+                gaining.entry(*ino).and_modify(|count| *count -= 1);
+            }
+            let level = ready.iter().map(|(at, _)| (*at, Arc::clone(&sectors[at])));
+            levels.push(level.collect());
+            waiting = rest;
         }
-        Ok(levels)
-    }
-}
-
-/// The device, and over it what a commit is about to write.
-pub(super) struct Committed<'a> {
-    pub volume: &'a Ffs,
-    pub sectors: Option<&'a SectorMap>,
-}
-
-impl Sectors for Committed<'_> {
-    fn geometry(&self) -> &crate::format::Geometry {
-        &self.volume.store.geometry
-    }
-
-    fn sector(&self, sector: u64) -> Result<(Arc<crate::format::Sector>, bool)> {
-        if let Some(found) = self.sectors.and_then(|sectors| sectors.get(&sector)) {
-            return Ok((Arc::clone(found), true));
-        }
-        let _readers = self.volume.tables.read();
-        Ok((self.volume.store.fetch(sector)?, true))
+        levels
     }
 }

@@ -35,7 +35,7 @@ struct Progress {
 impl Ffs {
     /// Writes what groups have changed in place.
     pub(crate) fn commit_in_place(&self, transaction: Transaction) -> Result<()> {
-        let classes = self.classes(&transaction.sectors)?;
+        let classes = self.classes(&transaction.sectors, &transaction.entered)?;
         let Classes {
             first,
             second,
@@ -112,8 +112,9 @@ impl Ffs {
                     Some(bytes) => Arc::clone(bytes),
                     // As the device has it: whatever it is to become has its turn.
                     None => {
-                        let _readers = self.tables.read();
-                        self.store.fetch(beside)?
+                        let tables = self.tables.read();
+                        let is_pending = tables.newer.contains_key(&beside);
+                        self.or_zeros(beside, is_pending, self.store.fetch(beside))?
                     }
                 };
                 whole.insert(beside, bytes);

@@ -1,14 +1,14 @@
 //! Which files a commit gives names in a directory, and from which it takes some.
 //!
 //! Only blocks that differ are looked at. A name that stays in the directory, in
-//! another block or spelled anew, is neither given nor taken.
+//! another block or spelled anew, is neither given nor taken. What is damaged gives
+//! nothing an order: a repair writes such directories, too.
 
 use super::SectorMap;
-use super::classes::{Changed, Committed};
+use super::classes::Changed;
 use crate::Ffs;
-use crate::error::Result;
 use crate::format::{Image, Place};
-use crate::store::Sectors;
+use crate::store::{Over, Sectors};
 use crate::tree::visit;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use varve_fs::directory::{Key, names_in};
@@ -20,40 +20,52 @@ pub(super) struct Moved {
     pub lost: HashSet<u64>,
 }
 
+impl Moved {
+    /// A directory that is removed takes along the names that the device has in it.
+    pub fn lose_what_went_along(&mut self, removed: &HashMap<u64, HashSet<u64>>) {
+        let mut gone: Vec<u64> = self.lost.iter().copied().collect();
+        while let Some(directory) = gone.pop() {
+            for &file in removed.get(&directory).into_iter().flatten() {
+                if !self.gained.contains(&file) && self.lost.insert(file) {
+                    gone.push(file);
+                }
+            }
+        }
+    }
+}
+
 impl Ffs {
-    pub(super) fn names_moved(&self, sectors: &SectorMap, changed: &Changed) -> Result<Moved> {
-        let before = Committed {
-            volume: self,
-            sectors: None,
+    pub(super) fn names_moved(&self, sectors: &SectorMap, changed: &Changed) -> Moved {
+        let store = &self.store;
+        let newer = &SectorMap::new();
+        let before = Over { store, newer };
+        let after = Over {
+            store,
+            newer: sectors,
         };
-        let after = Committed {
-            volume: self,
-            sectors: Some(sectors),
-        };
-        let old = blocks(&before, &changed.before)?;
-        let new = blocks(&after, &changed.after)?;
+        let old = blocks(&before, &changed.before);
+        let new = blocks(&after, &changed.after);
         let mut counts: HashMap<u64, i64> = HashMap::new();
-        let mut count = |source: &Committed<'_>, blocks: &Blocks, others: &Blocks, by: i64| {
+        let mut count = |source: &Over<'_>, blocks: &Blocks, others: &Blocks, by: i64| {
             for (block, place) in blocks {
                 if others.get(block) != Some(place) {
                     let key = self.key(&changed.after);
-                    for ino in names(source, &key, *block, place)? {
+                    for ino in names(source, &key, *block, place) {
                         *counts.entry(ino).or_default() += by;
                     }
                 }
             }
-            Ok::<(), crate::Error>(())
         };
-        count(&before, &old, &new, -1)?;
-        count(&after, &new, &old, 1)?;
+        count(&before, &old, &new, -1);
+        count(&after, &new, &old, 1);
         let those = |sign: i64| {
             let found = counts.iter().filter(|(_, by)| by.signum() == sign);
             found.map(|(ino, _)| *ino).collect()
         };
-        Ok(Moved {
+        Moved {
             gained: those(1),
             lost: those(-1),
-        })
+        }
     }
 
     /// What a directory's nodes carry.
@@ -69,23 +81,27 @@ impl Ffs {
 
 type Blocks = BTreeMap<u64, Place>;
 
-fn blocks(source: &Committed<'_>, image: &Image) -> Result<Blocks> {
+/// Those before whatever cannot be read. A volume has no more than it has fragments.
+fn blocks(source: &Over<'_>, image: &Image) -> Blocks {
+    let most = source.geometry().fragments();
     let mut found = Blocks::new();
-    visit(source, image, 0, u64::MAX, &mut |block, place| {
+    let _ = visit(source, image, 0, u64::MAX, &mut |block, place| {
         found.insert(block, place);
-        true
-    })?;
-    Ok(found)
+        (found.len() as u64) < most
+    });
+    found
 }
 
 /// The files that the names in a block lead to, as far as it can be read.
-fn names(source: &Committed<'_>, key: &Key, block: u64, place: &Place) -> Result<Vec<u64>> {
+fn names(source: &Over<'_>, key: &Key, block: u64, place: &Place) -> Vec<u64> {
     let mut bytes = Vec::new();
     for sector in place.sector..place.sector + u64::from(place.sectors) {
-        bytes.extend_from_slice(&source.sector(sector)?.0[..]);
+        match source.sector(sector) {
+            Ok((found, _)) => bytes.extend_from_slice(&found[..]),
+            Err(_) => return Vec::new(),
+        }
     }
     let mut found = Vec::new();
-    // A damaged block gives nothing an order: whoever reads it is told.
     let _ = names_in(key, block, &bytes, &mut |_, ino, _| found.push(ino.0));
-    Ok(found)
+    found
 }

@@ -269,7 +269,7 @@ impl Ffs {
         self.make_way_for(0, 0)?;
         let mut writer = self.writer.lock();
         let usage = writer.usage;
-        let appended = self.append_planned(&mut writer, plan, Vec::new, usage);
+        let appended = self.append_planned(&mut writer, plan, Default::default, usage);
         self.stopping(appended).map(drop)
     }
 }

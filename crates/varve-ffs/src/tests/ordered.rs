@@ -1,8 +1,10 @@
 //! Corners of metadata that is written in place.
 
 use super::*;
-use crate::format::{JournalHead, Metadata, Slot};
-use varve_fs::View;
+use crate::format::{Image, JournalHead, Metadata, Place, Slot};
+use std::io::IoSlice;
+use varve_device::{Event, RecordingDevice};
+use varve_fs::{FileKind, View};
 
 fn in_place(metadata: Metadata, unit: u32) -> (Arc<dyn Device>, System) {
     let device = memory(24 << 20, unit);
@@ -36,8 +38,7 @@ fn a_volume_says_whether_it_was_unmounted() {
         assert!(is_dirty(&device, &system));
         let file = create(&system, "file");
         write(&system, file, 0, b"kept").unwrap();
-        system.unmount().unwrap();
-        system.layout().unmount().unwrap();
+        unmount(&system);
         assert!(!is_dirty(&device, &system));
         sound(&device);
         let system = again(&device);
@@ -145,6 +146,62 @@ fn a_directory_and_what_leads_to_blocks_are_never_overwritten() {
     let after = indirect();
     assert_ne!(before.0, after.0);
     assert_eq!(before.1, after.1);
+}
+
+/// I1: two crashes may leave a file at the place of a number that has none.
+#[test]
+fn a_name_waits_for_its_inode_whatever_stood_there() {
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::with_geometry(
+        varve_device::Geometry {
+            size: 24 << 20,
+            logical_block: 512,
+            physical_block: 512,
+        },
+    )));
+    let device: Arc<dyn Device> = recorder.clone();
+    let options = FfsFormatOptions {
+        metadata: Metadata::Synchronous,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let allocated = system
+        .layout()
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular);
+    let (next, version) = allocated.unwrap();
+    system.layout().forget_inode(next);
+    unmount(&system);
+    let geometry = system.layout().store.geometry;
+    drop(system);
+    let mut stale = Image::blank(next, version);
+    stale.inode.nlink = 1;
+    stale.direct[0] = Place {
+        sector: geometry.fragment_sector(geometry.data_fragments(1).start),
+        sectors: 1,
+        flags: 0,
+        crc: 0,
+    };
+    let at = |ino: InodeNo| geometry.inode_sector(ino.0) * 512;
+    let bytes = stale.encode(&geometry);
+    device.write(at(next), &[IoSlice::new(&bytes)]).unwrap();
+    let system = again(&device);
+    recorder.take_trace();
+    assert_eq!(create(&system, "file"), next);
+    let trace = recorder.take_trace();
+    let written = |ino: InodeNo| {
+        let has = |event: &Event| match event {
+            Event::Write { offset, data } => {
+                (*offset..offset + data.len() as u64).contains(&at(ino))
+            }
+            _ => false,
+        };
+        trace.iter().position(has).unwrap()
+    };
+    let between = &trace[written(next)..written(InodeNo::ROOT)];
+    assert!(
+        between
+            .iter()
+            .any(|event| matches!(event, Event::Flush { .. }))
+    );
 }
 
 /// I5: room and numbers wait for the commit that gives them up.

@@ -136,3 +136,78 @@ fn no_record_counts_behind_one_that_is_missing() {
     drop(system);
     sound(&device);
 }
+
+/// Repair and use of a volume of which units of every kind cannot be read.
+#[test]
+fn what_cannot_be_read_is_repaired() {
+    use crate::format::Metadata;
+    for (unit, metadata) in [512, 4096].into_iter().flat_map(|unit| {
+        let kinds = Metadata::ALL.into_iter();
+        kinds.map(move |metadata| (unit, metadata))
+    }) {
+        let inner = memory(24 << 20, unit);
+        let options = FfsFormatOptions {
+            metadata,
+            ..FfsFormatOptions::default()
+        };
+        let system = made_with(&inner, &options);
+        let root = Caller::root();
+        let directory = system.mkdir(&root, InodeNo::ROOT, b"d", 0o755).unwrap().ino;
+        let mut files = Vec::new();
+        for nth in 0..40 {
+            let name = format!("{nth}");
+            let made = system.mknod(&root, directory, name.as_bytes(), 0o100_644, 0);
+            files.push(made.unwrap().ino);
+            write(&system, files[nth], 0, &[nth as u8; 90_000]).unwrap();
+        }
+        unmount(&system);
+        let layout = system.layout();
+        let geometry = layout.store.geometry;
+        let crate::format::Slot::Used(large) = slot(layout, files[39]) else {
+            panic!("it is in use");
+        };
+        let place = layout.map(varve_fs::View::Live, directory, 0, 1).unwrap()[0].pointer;
+        let unused = files[39].0 + 40;
+        let sectors = [
+            geometry.map_sector(0, GroupMap::Fragments, 0),
+            geometry.map_sector(0, GroupMap::Used, 0),
+            geometry.map_sector(0, GroupMap::Touched, 0),
+            geometry.inode_sector(files[20].0),
+            geometry.inode_sector(unused),
+            large.indirect[0].sector,
+            place.sector,
+        ];
+        drop(system);
+        let unreadable = |sectors: &[u64]| -> Arc<dyn Device> {
+            let torn = sectors.iter().map(|sector| {
+                let at = sector * SECTOR_BYTES as u64 / u64::from(unit) * u64::from(unit);
+                at..at + u64::from(unit)
+            });
+            Arc::new(Torn {
+                inner: Arc::clone(&inner),
+                bad: Mutex::new(torn.collect()),
+            })
+        };
+        // Places that never had a file are in nobody's way.
+        let device = unreadable(&[geometry.inode_sector(unused)]);
+        let system = again(&device);
+        for nth in 0..60 {
+            create(&system, &format!("more {nth}"));
+        }
+        system.sync().unwrap();
+        assert_eq!(system.layout().stopped(), None);
+        unmount(&system);
+        drop(system);
+        let device = unreadable(&sectors);
+        let done = repair(Arc::clone(&device), clock(), FfsMountOptions::default());
+        let recovery = done.unwrap_or_else(|error| panic!("{unit}, {metadata:?}: {error}"));
+        assert!(recovery.recovery.losses.len() >= 3, "{recovery:?}");
+        sound(&device);
+        let system = again(&device);
+        for nth in 0..60 {
+            create(&system, &format!("another {nth}"));
+        }
+        unmount(&system);
+        sound(&device);
+    }
+}
