@@ -31,7 +31,7 @@ impl Ffs {
 
     /// The same for so many sectors of metadata, and so many blocks.
     pub(crate) fn make_way_for(&self, sectors: u64, blocks: u64) -> Result<()> {
-        if self.rehearsing.load(Relaxed) {
+        if self.rehearsing {
             return Ok(());
         }
         let (running, committed, appended, short) = {
@@ -45,7 +45,7 @@ impl Ffs {
                 writer.running.len() as u64,
                 writer.committed.len() as u64,
                 writer.appended,
-                writer.has_given_up() && writer.room.free_blocks() < blocks.max(copies),
+                writer.room.given_up() > 0 && writer.room.free_blocks() < blocks.max(copies),
             )
         };
         if running + committed > self.prices.sectors_in_memory || short {
@@ -70,7 +70,7 @@ impl Ffs {
         &self,
         writer: &mut Writer,
         plan: impl FnOnce(&mut Planner<'_, '_>) -> Result<()>,
-        count: impl FnOnce() -> Vec<u64>,
+        count: impl FnOnce() -> (Vec<u64>, Vec<u64>),
         usage: Usage,
     ) -> Result<Position> {
         let placement = Placement {
@@ -137,18 +137,19 @@ impl Ffs {
         Ok(Position(writer.appended))
     }
 
-    /// Which numbers have files after a group. Answers those that it frees.
-    fn count_numbers(&self, group: &Group) -> Vec<u64> {
+    /// Which numbers have files after a group. Answers those that it frees, and those
+    /// that had none before.
+    fn count_numbers(&self, group: &Group) -> (Vec<u64>, Vec<u64>) {
         let mut numbers = self.numbers.lock();
         let (mut freed, mut entered) = (Vec::new(), Vec::new());
         for item in &group.items {
             match item {
                 Item::Inode(inode) => {
                     let directory = inode.kind() == FileKind::Directory;
-                    numbers.used(inode.ino.0, directory, inode.is_unfinished());
                     if !numbers.map(GroupMap::Used).get(inode.ino.0) {
                         entered.push(inode.ino.0);
                     }
+                    numbers.used(inode.ino.0, directory, inode.is_unfinished());
                 }
                 Item::Freed { ino, .. } => {
                     numbers.freed(ino.0);
@@ -210,7 +211,6 @@ impl Ffs {
         }
         Ok(whole)
     }
-}
 
     /// A sector that is written because others of its unit are. If it cannot be read,
     /// it need not have held anything, or it has its turn: zeros do then.
@@ -231,3 +231,4 @@ impl Ffs {
             other => other,
         }
     }
+}

@@ -75,13 +75,27 @@ impl Ffs {
     pub(crate) fn write_checkpoint(&self) -> Result<()> {
         let _one = self.committing.lock();
         self.writable()?;
-        self.stopping(
-            self.commit_running()
-                .and_then(|()| match self.metadata().is_in_place() {
-                    true => self.place_maps(),
-                    false => self.settle(None),
-                }),
-        )
+        self.stopping(self.checkpoint_all())
+    }
+
+    fn checkpoint_all(&self) -> Result<()> {
+        self.commit_running()?;
+        match self.metadata().is_in_place() {
+            true => self.place_maps(),
+            false => self.settle(None),
+        }
+    }
+
+    /// A checkpoint that nobody's commit follows: the volume takes no more writes.
+    pub(crate) fn write_last_checkpoint(&self) -> Result<()> {
+        let _one = self.committing.lock();
+        self.writable()?;
+        self.stopping(self.checkpoint_all())?;
+        if self.metadata().is_in_place() {
+            self.write_state(false)?;
+        }
+        self.stop("the volume has been unmounted".into());
+        Ok(())
     }
 
     /// Nothing is written after a failure.
@@ -103,6 +117,7 @@ impl Ffs {
         }
         Transaction {
             freed: std::mem::take(&mut writer.freed),
+            entered: std::mem::take(&mut writer.entered),
             sectors: std::mem::take(&mut writer.running),
             given_up: std::mem::take(&mut writer.given_up),
             flush: std::mem::take(&mut writer.flush),
@@ -117,7 +132,6 @@ impl Ffs {
         let transaction = {
             let mut writer = self.writer.lock();
             if writer.appended == writer.durable {
-            entered: std::mem::take(&mut writer.entered),
                 return Ok(());
             }
             self.begin(&mut writer)

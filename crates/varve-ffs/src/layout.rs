@@ -7,7 +7,6 @@ use crate::store::{Newest, Sectors};
 use crate::tree::visit;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
@@ -197,9 +196,9 @@ impl Ffs {
         directory: bool,
     ) -> InnerResult<(InodeNo, Version)> {
         let mut taken = self.numbers.lock().allocate(near, directory);
-        let may_commit = !self.rehearsing.load(Relaxed) && !self.writer.lock().freed.is_empty();
-        if taken.is_none() && may_commit {
-            // Those that were freed are given away again after a commit.
+        let is_leaving = || self.numbers.lock().is_leaving();
+        if taken.is_none() && !self.rehearsing && is_leaving() {
+            // Those that were freed are given away again after a commit, whoever is at it.
             self.write_checkpoint()?;
             taken = self.numbers.lock().allocate(near, directory);
         }
@@ -338,7 +337,7 @@ impl Ffs {
         let fits = || {
             let (free, waits) = {
                 let writer = self.writer.lock();
-                (writer.room.free_blocks(), writer.has_given_up())
+                (writer.room.free_blocks(), writer.room.given_up() > 0)
             };
             (need.saturating_add(keep) <= free, waits)
         };
@@ -373,10 +372,7 @@ impl Ffs {
     fn answer_statfs(&self, total: Usage) -> StatFs {
         let geometry = &self.store.geometry;
         let writer = self.writer.lock();
-        let given_up = &writer.given_up;
-        let waiting = given_up.data.iter().chain(&given_up.journalled);
-        let waiting: u64 = waiting.chain(&writer.waiting).map(|e| e.count).sum();
-        let fragments = writer.room.free_fragments() + waiting;
+        let fragments = writer.room.free_fragments() + writer.room.given_up();
         let sectors = (fragments * geometry.fragment_sectors()) as i64;
         let more = total.sectors as i64 - writer.usage.sectors as i64;
         let free = (sectors - more).max(0) as u64 / geometry.block_sectors();

@@ -60,7 +60,6 @@ use numbers::Numbers;
 use prices::Prices;
 use statistics::Counters;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use store::{Store, Tables};
 use varve_device::Clock;
 use varve_device::sync::{Mutex, RwLock};
@@ -82,7 +81,7 @@ pub struct Ffs {
     stopped: Mutex<Option<String>>,
     counts: Counters,
     /// What is appended stays in memory: a check before anything is written.
-    rehearsing: AtomicBool,
+    rehearsing: bool,
     read_only: Option<String>,
     unfinished: Vec<u64>,
     recovery: FfsRecovery,

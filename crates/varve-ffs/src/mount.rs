@@ -199,7 +199,7 @@ impl Ffs {
         self.recovery.untold = report.untold;
         self.unfinished = self.list_unfinished();
         self.recovery.unfinished = self.unfinished.len() as u64;
-        self.rehearsing = false.into();
+        self.rehearsing = false;
         if reason.is_none() {
             self.write_checkpoint()?;
         }
@@ -260,7 +260,7 @@ impl Ffs {
                 options.cache_bytes / 2,
                 superblock.metadata().is_in_place(),
             ),
-            rehearsing: false.into(),
+            rehearsing: false,
             clock,
             superblock,
             options,
@@ -315,11 +315,7 @@ impl Ffs {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.write_checkpoint()?;
-        if self.metadata().is_in_place() {
-            self.write_state(false)?;
-        }
-        self.stop("the volume has been unmounted".into());
+        self.write_last_checkpoint()?;
         self.write_owner(0, false)?;
         Ok(self.store.device.flush()?)
     }
@@ -376,11 +372,6 @@ fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, N
     let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
-        for nth in 0..geometry.fragment_map_sectors() {
-            let end = begin + geometry.group_fragments();
-            used.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
-        }
-        // What is no data is in use, whatever a map says.
         let data = geometry.data_fragments(group);
         let mut others = (begin..data.start).chain(data.end..begin + geometry.group_fragments());
         if !others.all(|at| used.get(at)) {

@@ -61,6 +61,11 @@ impl Numbers {
         &self.maps[map as usize]
     }
 
+    /// Some will be free after a commit.
+    pub fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Numbers that can be given away.
     pub fn free(&self) -> u64 {
         self.groups.iter().map(|group| group.free).sum()
@@ -153,10 +158,13 @@ impl Numbers {
 
     /// A group has the number's file.
     pub fn used(&mut self, ino: u64, directory: bool, unfinished: bool) {
-        self.taken.remove(&ino);
+        // The root's number is nobody's to give away.
+        let is_counted = self.taken.remove(&ino).is_none() && !self.leaving.remove(&ino);
         self.versions.remove(&ino);
         if !self.map(GroupMap::Used).get(ino) {
             self.entering.insert(ino);
+            let group = &mut self.groups[(ino / self.geometry.group_inodes) as usize];
+            group.free -= u64::from(is_counted);
         }
         self.set(GroupMap::Used, ino, true);
         self.set(GroupMap::Touched, ino, true);

@@ -292,9 +292,3 @@ fn owner(item: &Item) -> (InodeNo, Version) {
         Item::Inode(inode) => (inode.ino, inode.version),
     }
 }
-
-impl GivenUp {
-    pub fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.journalled.is_empty()
-    }
-}

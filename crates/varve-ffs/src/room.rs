@@ -35,6 +35,7 @@ pub(crate) struct Room {
     groups: Vec<Group>,
     free_blocks: u64,
     free_fragments: u64,
+    given_up: u64,
     /// Sectors of the fragment maps that have changed: group, and index of the
     /// first bit.
     touched: BTreeSet<(u64, u64)>,
@@ -60,6 +61,7 @@ impl Room {
             groups: vec![Group::default(); geometry.groups() as usize],
             free_blocks: 0,
             free_fragments: 0,
+            given_up: 0,
             touched: BTreeSet::new(),
         };
         for group in 0..geometry.groups() {
@@ -77,6 +79,11 @@ impl Room {
 
     pub fn free_fragments(&self) -> u64 {
         self.free_fragments
+    }
+
+    /// Fragments that are given out again later, whoever has them on his list.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
     }
 
     pub fn used(&self) -> &Bits {
@@ -150,10 +157,12 @@ impl Room {
     /// It is nobody's any more; it is given out again after [`Self::release`].
     pub fn give_up(&mut self, extent: Extent) {
         self.mark_used(extent, false);
+        self.given_up += extent.count;
     }
 
-    /// It can be given out.
+    /// What was given up can be given out.
     pub fn release(&mut self, extent: Extent) {
+        self.given_up -= extent.count;
         self.mark_busy(extent, false);
     }
 

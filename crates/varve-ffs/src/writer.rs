@@ -7,13 +7,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use varve_fs::Usage;
 
-impl Writer {
-    /// Room will be free after the next checkpoint that is not now.
-    pub fn has_given_up(&self) -> bool {
-        !self.given_up.is_empty() || !self.waiting.is_empty()
-    }
-}
-
 /// The state of whoever appends.
 pub(crate) struct Writer {
     pub room: Room,
@@ -22,8 +15,6 @@ pub(crate) struct Writer {
     /// Sectors of records that are durable and not in place, as those have them.
     pub committed: BTreeMap<u64, Arc<Sector>>,
     /// What the groups of the next record give up.
-    /// Inode numbers whose first file is in the next commit.
-    pub entered: HashSet<u64>,
     pub given_up: GivenUp,
     /// Blocks of metadata that nothing on the device leads to yet, if metadata is
     /// written in place (rule I2).
@@ -31,6 +22,8 @@ pub(crate) struct Writer {
     /// Inode numbers that are given away again after the next commit, if metadata is
     /// written in place (rule I5).
     pub freed: Vec<u64>,
+    /// Inode numbers whose first file is in the next commit.
+    pub entered: HashSet<u64>,
     /// Room that is free after the next checkpoint (rule J5), or flush (I5).
     pub waiting: Vec<Extent>,
     /// Whether the next record waits for its data (rule J1).

@@ -4,9 +4,15 @@ use super::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use varve_fs::{Error, Rename, SetAttr};
+use std::time::Duration;
+use varve_device::{Event, RecordingDevice};
+use varve_fs::{
+    Cause, Error, FileKind, Group, Item, Purpose, Rename, SetAttr, Unwritten, View, Waiting,
+};
 
 /// One thread's directory, and what its files hold.
 struct Own<'a> {
@@ -142,4 +148,174 @@ fn many_work_on_a_volume_that_is_full_now_and_then() {
             assert!(read(&system, ino, 0, 200_000) == content, "{ino}");
         }
     }
+}
+
+/// A device of which one flush, when asked to, meets somebody twice.
+#[derive(Debug)]
+struct Gate {
+    inner: Arc<dyn Device>,
+    closed: AtomicBool,
+    meeting: Barrier,
+}
+
+impl Device for Gate {
+    fn geometry(&self) -> varve_device::Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        self.inner.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> varve_device::Result<()> {
+        self.inner.write(offset, buffers)
+    }
+
+    fn flush(&self) -> varve_device::Result<()> {
+        if self.closed.swap(false, Ordering::Relaxed) {
+            self.meeting.wait();
+            self.meeting.wait();
+        }
+        self.inner.flush()
+    }
+
+    fn name(&self) -> String {
+        "gate".into()
+    }
+}
+
+/// What somebody asks for while a commit is under way that gives up the last of it.
+#[test]
+fn what_a_commit_is_about_to_free_is_waited_for() {
+    let gate = Arc::new(Gate {
+        inner: memory(24 << 20, 4096),
+        closed: AtomicBool::new(false),
+        meeting: Barrier::new(2),
+    });
+    let device: Arc<dyn Device> = gate.clone();
+    let options = FfsFormatOptions {
+        metadata: crate::format::Metadata::Asynchronous,
+        inode_ratio: 1 << 20,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let root = Caller::root();
+    let layout = system.layout();
+    let free = |ino: InodeNo| {
+        let next_version = layout.read_inode(View::Live, ino).unwrap().version + 1;
+        let group = Group {
+            items: vec![Item::Freed { ino, next_version }],
+            usage: layout.usage(),
+            cause: Cause::WriteBack,
+        };
+        layout.append(group).unwrap();
+    };
+    // What is asked of the layout while its checkpoint waits for the device.
+    let meanwhile = |ask: &(dyn Fn(&Ffs) + Sync)| {
+        gate.closed.store(true, Ordering::Relaxed);
+        thread::scope(|scope| {
+            scope.spawn(|| layout.checkpoint().unwrap());
+            gate.meeting.wait();
+            let asked = scope.spawn(|| ask(layout));
+            thread::sleep(Duration::from_millis(100));
+            gate.meeting.wait();
+            asked.join().unwrap();
+        });
+    };
+    let large = create(&system, "large");
+    let full = (0..).find(|at| write(&system, large, at * 65536, &[1; 65536]).is_err());
+    assert!(full > Some(200));
+    system.checkpoint().unwrap();
+    free(large);
+    meanwhile(&|layout| {
+        let unwritten = Unwritten {
+            bytes: 1 << 20,
+            blocks: 256,
+            ..Unwritten::default()
+        };
+        let waiting = Waiting {
+            unwritten,
+            operations: 1,
+            ..Waiting::default()
+        };
+        layout
+            .admit(layout.usage(), waiting, Purpose::Grow)
+            .unwrap();
+    });
+    let make = |nth: &u32| {
+        let name = format!("{nth}");
+        let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0);
+        made.is_ok()
+    };
+    assert!((0..).take_while(make).count() > 8);
+    system.checkpoint().unwrap();
+    let some = system.lookup(&root, InodeNo::ROOT, b"3").unwrap().ino;
+    free(some);
+    meanwhile(&|layout| {
+        let number = layout.allocate_inode(InodeNo::ROOT, FileKind::Regular);
+        number.unwrap();
+    });
+}
+
+/// I3: a file leaves a directory, which is removed in the same commit; the name of the
+/// directory must not go before the file has its new one.
+#[test]
+fn a_file_that_left_a_removed_directory_has_its_new_name_first() {
+    let size = 24 << 20;
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::new(size)));
+    let gate = Arc::new(Gate {
+        inner: recorder.clone(),
+        closed: AtomicBool::new(false),
+        meeting: Barrier::new(2),
+    });
+    let device: Arc<dyn Device> = gate.clone();
+    let options = FfsFormatOptions {
+        metadata: crate::format::Metadata::Synchronous,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let root = Caller::root();
+    let make = |name: &[u8]| system.mkdir(&root, InodeNo::ROOT, name, 0o755).unwrap().ino;
+    let (from, to) = (make(b"from"), make(b"to"));
+    let file = system
+        .mknod(&root, from, b"file", 0o100_644, 0)
+        .unwrap()
+        .ino;
+    write(&system, file, 0, b"here").unwrap();
+    system.fsync(file, false).unwrap();
+    recorder.take_trace();
+    gate.closed.store(true, Ordering::Relaxed);
+    let pause = || thread::sleep(Duration::from_millis(100));
+    thread::scope(|scope| {
+        let system = &system;
+        scope.spawn(|| create(system, "first"));
+        gate.meeting.wait();
+        scope.spawn(|| {
+            let flags = Rename::default();
+            let renamed = system.rename(&root, from, b"file", to, b"file", flags);
+            renamed.unwrap();
+        });
+        pause();
+        scope.spawn(|| system.rmdir(&root, InodeNo::ROOT, b"from").unwrap());
+        pause();
+        gate.meeting.wait();
+    });
+    let geometry = system.layout().store.geometry;
+    let trace = recorder.take_trace();
+    let written = |ino: InodeNo| {
+        let at = geometry.inode_sector(ino.0) * 512;
+        let has = |event: &Event| match event {
+            Event::Write { offset, data } => (*offset..offset + data.len() as u64).contains(&at),
+            _ => false,
+        };
+        trace.iter().rposition(has).unwrap()
+    };
+    let between = &trace[written(to)..written(InodeNo::ROOT)];
+    assert!(
+        between
+            .iter()
+            .any(|event| matches!(event, Event::Flush { .. }))
+    );
+    drop(system);
+    sound(&device);
 }
