@@ -30,6 +30,8 @@ impl Layout for Ffs {
             xattr_bytes: geometry.block_bytes as usize,
             max_file_bytes: (geometry.file_blocks_max() * block_bytes).min(1 << 60),
             group_bytes: self.prices.group_bytes(),
+            // One that is larger does not fit into a journal.
+            bounds_groups: self.metadata() == Metadata::Journal,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
             read_only: self.stopped(),
@@ -129,10 +131,6 @@ impl Layout for Ffs {
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         self.is_short_of(&waiting)
-    }
-
-    fn bounds_groups(&self) -> bool {
-        true
     }
 
     fn append(&self, group: Group) -> Result<Position> {

@@ -41,6 +41,8 @@ pub struct LayoutGeometry {
     pub max_file_bytes: u64,
     /// Payload bytes after which the file system closes a group.
     pub group_bytes: u64,
+    /// No group may have much more data than that, what has joined the epoch aside.
+    pub bounds_groups: bool,
     /// Seeds directory hashes; random per volume.
     pub hash_seed: u64,
     /// Names compare without regard to case.
@@ -487,12 +489,6 @@ pub trait Layout: Send + Sync + 'static {
     /// before more is admitted: what it costs is then known, where
     /// [`Layout::admit`] must assume the worst.
     fn wants_write_back(&self, _waiting: Unwritten) -> bool {
-        false
-    }
-
-    /// True if no group may have much more data than [`LayoutGeometry::group_bytes`],
-    /// what has joined the epoch aside.
-    fn bounds_groups(&self) -> bool {
         false
     }
 

@@ -347,6 +347,7 @@ impl Layout for MemoryLayout {
             xattr_bytes: XATTR_BYTES,
             max_file_bytes: self.options.max_file_bytes,
             group_bytes: self.options.group_bytes,
+            bounds_groups: false,
             hash_seed: self.options.hash_seed,
             case_fold: self.options.case_fold,
             read_only: self.volume.lock().read_only.clone(),

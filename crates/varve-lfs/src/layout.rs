@@ -26,6 +26,7 @@ impl Layout for Lfs {
             xattr_bytes: self.geometry.xattr_bytes(),
             max_file_bytes: 1 << 60,
             group_bytes: self.geometry.group_bytes(),
+            bounds_groups: false,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.case_fold(),
             read_only: self.stopped(),

@@ -332,6 +332,7 @@ impl Layout for ToyLayout {
             xattr_bytes: 255 * 512,
             max_file_bytes: 1 << 60,
             group_bytes: 32 * 1024,
+            bounds_groups: false,
             hash_seed: 1,
             case_fold: false,
             read_only: self.journal().failed.then(|| "a request failed".to_owned()),

@@ -30,6 +30,7 @@ impl Layout for Vlfs {
             xattr_bytes: measures.xattr_bytes(),
             max_file_bytes: FILE_BYTES_MAX,
             group_bytes: measures.group_bytes(),
+            bounds_groups: false,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
             read_only: self.stopped(),

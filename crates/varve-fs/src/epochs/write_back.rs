@@ -163,7 +163,7 @@ impl<L: Layout> FileSystem<L> {
         loop {
             let mut writer = self.writer();
             let position = match groups {
-                0 if self.store.layout.bounds_groups() => {
+                0 if self.store.geometry.bounds_groups => {
                     self.capture_until(&mut writer, until, cause)?
                 }
                 0 => self.capture(&mut writer, Take::All, cause)?,

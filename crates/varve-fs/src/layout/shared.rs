@@ -84,9 +84,6 @@ impl<L: Layout> Layout for Arc<L> {
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         (**self).wants_write_back(waiting)
     }
-    fn bounds_groups(&self) -> bool {
-        (**self).bounds_groups()
-    }
     fn append(&self, group: Group) -> Result<Position> {
         (**self).append(group)
     }

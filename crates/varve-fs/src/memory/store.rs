@@ -107,7 +107,7 @@ impl<L: Layout> Store<L> {
     /// What a block counts for at least against a group's size: all of it where what
     /// leads to it takes more than it does.
     pub fn least_charge(&self) -> u64 {
-        match self.layout.bounds_groups() {
+        match self.geometry.bounds_groups {
             true => self.block_bytes as u64,
             false => 0,
         }
