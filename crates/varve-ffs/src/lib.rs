@@ -1,12 +1,14 @@
 //! FFS: a layout that updates in place.
 //!
 //! Cylinder groups with bitmaps, inodes in fixed places, blocks and fragments, and
-//! a journal that makes the file system's groups atomic. `docs/ffs.md` has format,
-//! rules and limits.
+//! a journal that makes the file system's groups atomic; or none, and metadata that
+//! is written in place in order (`ordered`), or in any, and repaired after a crash
+//! (`repair`). `docs/ffs.md` has format, rules and limits.
 //!
 //! Invariants:
-//! - Metadata goes to its place when the record that has it is durable, and not
-//!   before.
+//! - With a journal, metadata goes to its place when the record that has it is
+//!   durable, and not before. Without, what is led to is durable before what leads
+//!   to it, and blocks of metadata that the device leads to are not changed.
 //! - Room that a group gives up is given out again when that is durable; room that
 //!   held journalled sectors, when a checkpoint has passed their records.
 //! - After a failed write or flush nothing is written any more.
@@ -26,9 +28,9 @@ pub mod format;
 mod fsck;
 mod journal;
 mod layout;
+mod maps;
 mod mkfs;
 mod mount;
-mod maps;
 mod numbers;
 mod ordered;
 mod planner;
