@@ -188,11 +188,8 @@ impl Ffs {
                 ),
             }
         }
-        for repair in &report.repairs {
-            tracing::info!("{repair}");
-        }
-        for loss in &report.losses {
-            tracing::warn!("{loss}");
+        for finding in report.repairs.iter().chain(&report.losses) {
+            tracing::info!("{finding}");
         }
         self.recovery.repairs = report.repairs;
         self.recovery.losses = report.losses;

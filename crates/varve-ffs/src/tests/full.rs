@@ -1,6 +1,7 @@
 //! Volumes without room: what was accepted is not lost, and everything can be removed.
 
 use super::*;
+use crate::format::Metadata;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -206,10 +207,14 @@ impl Model {
     }
 }
 
-fn fill_and_empty(bytes: u64, unit: u32, seed: u64) {
-    eprintln!("{bytes} bytes in units of {unit}, seed {seed}");
+fn fill_and_empty(bytes: u64, unit: u32, metadata: Metadata, seed: u64) {
+    eprintln!("{bytes} bytes in units of {unit}, {metadata:?}, seed {seed}");
     let device = memory(bytes, unit);
-    let mut system = made(&device);
+    let options = FfsFormatOptions {
+        metadata,
+        ..FfsFormatOptions::default()
+    };
+    let mut system = made_with(&device, &options);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut model = Model::default();
     let empty = system.statfs().free;
@@ -257,7 +262,9 @@ fn what_a_full_volume_has_accepted_is_kept() {
     let seeds = std::env::var("VARVE_SEEDS").map_or(1, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         for unit in [512, 4096] {
-            fill_and_empty(16 << 20, unit, seed);
+            for metadata in Metadata::ALL {
+                fill_and_empty(16 << 20, unit, metadata, seed);
+            }
         }
     }
 }
