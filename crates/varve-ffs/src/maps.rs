@@ -37,20 +37,21 @@ pub(crate) fn read(
         let read = store.read(first, geometry.map_sectors());
         for nth in 0..geometry.map_sectors() {
             let at = first + nth;
-            let mut sector: Sector = [0; SECTOR_BYTES];
             let found = match (newer.get(&at), &read) {
-                (Some(newer), _) => Ok(sector.copy_from_slice(&newer[..])),
+                (Some(newer), _) => Ok(newer.to_vec()),
                 (None, Ok(bytes)) => {
                     let from = nth as usize * SECTOR_BYTES;
-                    Ok(sector.copy_from_slice(&bytes[from..from + SECTOR_BYTES]))
+                    Ok(bytes[from..from + SECTOR_BYTES].to_vec())
                 }
                 // Perhaps it is another one that cannot be read.
-                (None, Err(_)) => store
-                    .read(at, 1)
-                    .map(|bytes| sector.copy_from_slice(&bytes)),
+                (None, Err(_)) => store.read(at, 1),
             };
-            let seal = geometry.seal(at, group as u32);
-            if let Err(error) = found.and_then(|()| Ok(seal.check(&sector, "map")?)) {
+            let mut sector: Sector = [0; SECTOR_BYTES];
+            let sealed = found.and_then(|bytes| {
+                sector.copy_from_slice(&bytes);
+                Ok(geometry.seal(at, group as u32).check(&sector, "map")?)
+            });
+            if let Err(error) = sealed {
                 bad((group, nth), error)?;
                 continue;
             }
