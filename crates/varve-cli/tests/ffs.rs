@@ -149,6 +149,7 @@ fn the_configurations_of_the_papers_are_made() {
         let made = varve(["mkfs", "--layout", name, "--size=64M", "--json", &image]);
         let told = made.expect(0, "").json();
         assert_eq!(told["policy"]["clusters"], false);
+        assert_eq!(told["metadata"], "synchronous");
         assert_eq!(
             (&told["maxcontig"], &told["rotdelay"]),
             (&maxcontig.into(), &rotdelay.into())
@@ -166,10 +167,10 @@ fn every_policy_is_made_and_told_of() {
         ("extent", &[], "extents of [16] blocks, first fit"),
         (
             "extent",
-            &["--fit=best", "--sizes=64K,1M"],
+            &["--fit=best", "--sizes=64K,1M", "--metadata=async"],
             "extents of [16, 256] blocks, best fit",
         ),
-        ("buddy", &[], "binary buddies"),
+        ("buddy", &["--metadata=synchronous"], "binary buddies"),
         (
             "restricted",
             &[],
@@ -192,9 +193,11 @@ fn every_policy_is_made_and_told_of() {
         varve(["fsck", "--data", image]).expect(0, text);
         let info = varve(["info", "--json", image]).expect(0, "").json();
         assert_eq!(info["policy"]["name"], layout);
+        let given = options.iter().find_map(|o| o.strip_prefix("--metadata="));
+        assert_eq!(info["metadata"], given.unwrap_or("journal"));
         let checked = varve(["fsck", "--json", image]).expect(0, "").json();
         assert_eq!(checked["policy"], layout);
-        let dump = varve(["dump", image]).expect(0, "").json();
+        let dump = varve(["dump", image, "superblock"]).expect(0, "").json();
         let free = &dump["free_space"];
         assert!(free["runs"].as_u64().unwrap() > 0, "{dump}");
         assert_eq!(free["fragments"], dump["room"]["fragments_free"]);
@@ -238,7 +241,7 @@ fn a_volume_is_aged() {
     let made = made.expect(0, "").json();
     assert_eq!(made["block_bytes"], 8192);
     varve(["fsck", "--data", image]).expect(0, ": clean");
-    let dump = varve(["dump", image]).expect(0, "").json();
+    let dump = varve(["dump", image, "superblock"]).expect(0, "").json();
     let room = &dump["room"];
     let unit = made["fragment_bytes"].as_u64().unwrap();
     let found = room["fragments_free"].as_u64().unwrap() * unit;

@@ -153,17 +153,26 @@ impl Allocator for Fixed {
         blocks.is_ok_and(|mut blocks| blocks.all(free))
     }
 
+    /// Blocks behind each other are one run: a file can go on from one to the next.
     fn free_runs(&self) -> Vec<Extent> {
-        let mut blocks: Vec<u64> = self.free.iter().collect();
-        if let Some(ranks) = self.ranks {
-            blocks.iter_mut().for_each(|rank| *rank = ranks.back(*rank));
-            blocks.sort_unstable();
-        }
-        let extent = |block| Extent {
-            start: block * self.block,
-            units: self.block,
+        let mut runs = Vec::new();
+        let add = |block| {
+            let extent = Extent {
+                start: block * self.block,
+                units: self.block,
+            };
+            push(&mut runs, 0, extent);
         };
-        blocks.into_iter().map(extent).collect()
+        match self.ranks {
+            None => self.free.iter().for_each(add),
+            Some(ranks) => {
+                let blocks = self.free.iter().map(|rank| ranks.back(rank));
+                let mut blocks: Vec<u64> = blocks.collect();
+                blocks.sort_unstable();
+                blocks.into_iter().for_each(add);
+            }
+        }
+        runs
     }
 }
 
@@ -190,6 +199,13 @@ mod tests {
         map.extend(&file, 1, &mut out).unwrap();
         assert_eq!(out, [Extent { start: 0, units: 4 }]);
         assert_eq!((map.free_units(), map.rounded(&file, 9)), (24, 12));
+        assert_eq!(
+            map.free_runs(),
+            [Extent {
+                start: 4,
+                units: 24
+            }]
+        );
         assert!(!map.fits(&file, 25) && map.fits(&file, 24));
     }
 

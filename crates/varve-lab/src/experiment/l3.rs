@@ -115,7 +115,7 @@ fn told(row: Row, aged: &Aged) -> Row {
 
 /// The same file system when all is free.
 fn emptied(map: &FreeMap) -> FreeMap {
-    let all = || vec![0..map.group_bytes()];
+    let all = || std::iter::once(0..map.group_bytes()).collect();
     let groups = (0..map.groups()).map(|_| all()).collect();
     let empty = FreeMap::new(map.block_bytes(), map.group_bytes(), groups);
     empty.expect("the map has such groups")
