@@ -15,8 +15,10 @@ mod m4;
 mod m5;
 mod m6;
 mod m7;
+mod mounted;
 mod n1;
 mod n4;
+mod n5;
 mod r3;
 mod r3b;
 mod r4;
@@ -161,7 +163,7 @@ impl Experiment {
 }
 
 /// Those that do nothing without recorded traces.
-const REPLAYS: [&str; 1] = ["N1"];
+const REPLAYS: [&str; 2] = ["N1", "N5"];
 
 impl Experiment {
     /// Whether nothing is left of it without traces; others that replay some
@@ -187,6 +189,7 @@ pub const ALL: &[Experiment] = &[
     w6::W6,
     n1::N1,
     n4::N4,
+    n5::N5,
     l3::L3,
     vlog::V1,
     vlog::V2,

@@ -22,7 +22,7 @@ const OURS: &str = "life-classes";
 /// Equal within 2 %.
 const TIE: f64 = 1.02;
 /// Heads the oracle is tried with; the best run counts.
-const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
+pub(super) const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
 
 /// See the module's head.
 pub const N1: Experiment = Experiment {
@@ -52,7 +52,8 @@ fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Ve
     let mut rows = Vec::new();
     let run = |policy: Box<dyn Simulated>, reordering| {
         let series = format!("{}, {name}", policy.name());
-        let row = simulate(&trace, utilisation, policy, reordering);
+        let shape = (utilisation, segment_blocks(trace.live_max));
+        let row = simulate(&trace, shape, policy, reordering);
         Row {
             series,
             x: utilisation,
@@ -76,13 +77,13 @@ fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Ve
     Ok(rows)
 }
 
-fn simulate(
+/// A trace on a volume that it fills so far, with segments of so many blocks.
+pub(super) fn simulate(
     trace: &Trace,
-    utilisation: f64,
+    (utilisation, segment_blocks): (f64, u32),
     policy: Box<dyn Simulated>,
     reordering: Option<Reordering>,
 ) -> Row {
-    let segment_blocks = segment_blocks(trace.live_max);
     let setup = Setup {
         shape: Shape::for_utilisation(trace.blocks, trace.live_max, segment_blocks, utilisation),
         live_max: trace.live_max,

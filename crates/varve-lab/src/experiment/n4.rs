@@ -2,20 +2,14 @@
 //! random without idle time, uniform and with nine in ten to a tenth of the
 //! blocks, under the policies with one head and with several.
 //!
-//! Utilisation is what lives over what the segments outside the reserve (of a
-//! log with one head) can hold. Counted are blocks as the layout counts what it
-//! writes, in the last volume's worth after three: data once more for each
-//! move, everything else beside it. The clock is virtual, so a seed decides all.
+//! Counted are blocks as the layout counts what it writes, in the last volume's
+//! worth after three: data once more for each move, everything else beside it.
 
+use super::mounted::{Mounted, Setting, counted};
 use super::{Context, Experiment, Point, Row};
 use crate::policy::SepBit;
 use crate::report::{Curve, Picture, Verdict, mean};
-use std::sync::Arc;
-use std::time::Duration;
-use varve_device::{MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::policy::PolicyKind;
-use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
 
 /// See the module's head.
@@ -30,12 +24,6 @@ pub const N4: Experiment = Experiment {
 
 /// To compare with; no mount has it.
 const SEPBIT: PolicyKind = PolicyKind::new("sepbit", || Box::<SepBit>::default());
-
-const BLOCK: u64 = 4096;
-/// Time that passes with each write.
-const WRITE: Duration = Duration::from_micros(100);
-/// Writes between two looks at what is due.
-const WRITES_AT_ONCE: u64 = 256;
 
 /// A volume, how full it is, and what is written to it.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +82,11 @@ fn cases() -> Vec<Case> {
     };
     cases.extend([80, 90].map(|percent| holes(PolicyKind::GREEDY, 2, false, percent)));
     cases.push(holes(PolicyKind::GREEDY, 1, false, 90));
-    cases.push(holes(PolicyKind::LIFE_CLASSES, 0, true, 80));
+    for percent in [80, 90] {
+        cases.push(holes(PolicyKind::GREEDY, 1, true, percent));
+        cases.push(holes(PolicyKind::LIFE_CLASSES, 0, true, percent));
+    }
+    cases.push(holes(PolicyKind::LIFE_CLASSES, 0, false, 90));
     let free = [(PolicyKind::GREEDY, 1), (PolicyKind::LIFE_CLASSES, 0)];
     cases.extend(free.map(|(policy, heads)| Case {
         free: true,
@@ -115,78 +107,29 @@ fn points(_: &Context) -> Vec<Point> {
 
 /// The volume, filled with one file of as many blocks as are to live.
 struct Volume {
-    fs: FileSystem<Lfs>,
-    clock: Arc<VirtualClock>,
-    ino: InodeNo,
+    log: Mounted,
     blocks: u64,
 }
 
 impl Volume {
-    /// # Panics
-    /// If the real log fails, which is no result of an experiment.
     fn new(context: &Context, case: Case) -> Self {
-        let (bytes, segment_bytes) = context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
-        let device = Arc::new(MemoryDevice::new(bytes));
-        let clock = Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000));
-        let format = FormatOptions {
+        let (volume_bytes, segment_bytes) =
+            context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
+        let setting = Setting {
+            volume_bytes,
             segment_bytes,
-            seed: Some(context.seed),
-            ..FormatOptions::default()
-        };
-        Lfs::format(&*device, &*clock, &format).expect("format");
-        let options = MountOptions {
-            seed: Some(context.seed),
             policy: case.policy,
             heads: case.heads,
             holes: case.holes,
-            ..MountOptions::default()
+            checkpoint_bytes: case.free.then_some(volume_bytes / 64),
         };
-        let options = match case.free {
-            true => MountOptions {
-                checkpoint_bytes: bytes / 64,
-                ..options
-            },
-            false => options,
-        };
-        let mount = || Lfs::mount(device.clone(), clock.clone(), options.clone()).expect("mount");
-        let layout = mount();
-        FileSystem::format(&layout, &*clock, (0, 0)).expect("format");
-        layout.unmount().expect("unmount");
-        let geometry = *layout.geometry_of_volume();
-        drop(layout);
-        let options = Options {
-            cache_bytes: bytes / 16,
-            ..Options::default()
-        };
-        let fs = FileSystem::mount(mount(), clock.clone(), options).expect("mount");
-        let segments = u64::from(geometry.segment_count - geometry.reserve_segments);
+        let mut log = Mounted::new(context, setting);
         // A tiny volume has little room beside its reserve.
-        let percent = case.percent.min(context.size(100, 40));
-        let blocks = segments * u64::from(geometry.usable_bytes()) / BLOCK * percent / 100;
-        let root = Caller::root();
-        let made = fs.mknod(&root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
-        let ino = made.expect("a file").ino;
-        let mut volume = Volume {
-            fs,
-            clock,
-            ino,
-            blocks,
-        };
+        let blocks = log.room() * case.percent.min(context.size(100, 40)) / 100;
         for block in 0..blocks {
-            volume.write(block);
+            assert!(log.write(block), "block {block} of {blocks}");
         }
-        volume
-    }
-
-    fn write(&mut self, block: u64) {
-        let data = [block as u8; BLOCK as usize];
-        let root = Caller::root();
-        let written = self.fs.write(&root, self.ino, block * BLOCK, &data);
-        written.unwrap_or_else(|error| panic!("block {block} of {}: {error}", self.blocks));
-        self.clock.advance(WRITE);
-        if block.is_multiple_of(WRITES_AT_ONCE) {
-            self.fs.maintain().expect("maintenance");
-        }
+        Volume { log, blocks }
     }
 
     fn overwrite(&mut self, random: &mut Random, hot: bool, writes: u64) {
@@ -196,45 +139,20 @@ impl Volume {
                 false => self.blocks,
             };
             let block = random.below(among);
-            self.write(block);
+            assert!(self.log.write(block), "block {block} of {}", self.blocks);
         }
     }
 }
 
 fn measure(context: &Context, case: Case) -> Row {
     let mut volume = Volume::new(context, case);
-    let geometry = volume.fs.layout().geometry_of_volume();
-    let all = geometry.volume_bytes() / BLOCK;
+    let all = volume.log.volume_blocks();
     let mut random = Random::new(context.seed);
     volume.overwrite(&mut random, case.hot, context.size(3, 1) * all);
-    let before = volume.fs.layout().statistics();
+    let before = volume.log.statistics();
     volume.overwrite(&mut random, case.hot, all);
     let row = Row::new(case.series(), case.percent as f64, context.seed);
-    counted(row, &before, &volume.fs.layout().statistics())
-}
-
-fn counted(row: Row, before: &Statistics, after: &Statistics) -> Row {
-    let since = |value: fn(&Statistics) -> u64| (value(after) - value(before)) as f64;
-    let data = since(|s| s.data_bytes);
-    let moved = since(|s| s.cleaner_bytes);
-    let nodes = since(|s| s.node_bytes);
-    let inodes = since(|s| s.inode_bytes);
-    let summaries = since(|s| s.summary_bytes);
-    let padding = since(|s| s.padding_bytes);
-    let maps = since(|s| s.map_bytes);
-    let others = nodes + inodes + summaries + padding + maps;
-    let written = data + moved + others;
-    row.with("data", (data + moved) / data)
-        .with("in_all", written / data)
-        .with("nodes_and_inodes", (nodes + inodes) / written)
-        .with("summaries", summaries / written)
-        .with("padding", padding / written)
-        .with("other_share", others / written)
-        .with("maps", maps / written)
-        .with("plugged", since(|s| s.plugged_bytes) / data)
-        .with("cleaned", since(|s| s.segments_cleaned))
-        .with("emptied", since(|s| s.segments_emptied))
-        .with("checkpoints", since(|s| s.checkpoints))
+    counted(row, &before, &volume.log.statistics())
 }
 
 /// Amplification of the greedy cleaner on uniform writes: segments are cleaned
