@@ -260,7 +260,7 @@ impl Ffs {
                 usage.sectors += sectors;
                 Ok(usage)
             };
-            let appended = self.append_planned(&mut writer, plan, Vec::new);
+            let appended = self.append_planned(&mut writer, plan, Default::default);
             self.stopping(appended)?;
             let position = writer.appended;
             drop(writer);
