@@ -45,15 +45,15 @@ pub struct Told {
     /// Of these, those that found no room.
     pub refused: u64,
     /// Share of the files of two blocks that lie together, of those made in the last
-    /// quarter of the time; no number if there were none.
-    pub pairs_joined: f64,
+    /// quarter of the time; `None` if there were none.
+    pub pairs_joined: Option<f64>,
     /// Share of the blocks of files of 256 KB that follow the one before, likewise.
-    pub large_joined: f64,
+    pub large_joined: Option<f64>,
 }
 
 impl Told {
     fn of(volume: &Volume, score: Score) -> Self {
-        let share = |of: u64, all: u64| of as f64 / all as f64;
+        let share = |of: u64, all: u64| (all > 0).then(|| of as f64 / all as f64);
         Told {
             utilisation: volume.utilisation(),
             free_in_blocks: volume.free_in_blocks(),

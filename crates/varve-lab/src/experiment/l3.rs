@@ -105,10 +105,12 @@ fn measure(
 
 fn told(row: Row, aged: &Aged) -> Row {
     let told = &aged.told;
+    // What is no number is left out.
+    let joined = |share: Option<f64>| share.unwrap_or(f64::NAN);
     row.with("utilisation", told.utilisation)
         .with("free_in_blocks", told.free_in_blocks)
-        .with("pairs_joined", told.pairs_joined)
-        .with("large_joined", told.large_joined)
+        .with("pairs_joined", joined(told.pairs_joined))
+        .with("large_joined", joined(told.large_joined))
         .with("operations", told.operations as f64)
         .with("refused", told.refused as f64)
 }
