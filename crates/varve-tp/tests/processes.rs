@@ -177,7 +177,10 @@ fn a_client_killed_with_locks_is_rolled_back() {
     // This waits until the other's locks are gone, and no longer.
     assert_eq!(get(&here, "a"), Some(1));
     assert_eq!(get(&here, "c"), None);
-    assert_eq!(here.held().unwrap().statistics().active, 0);
+    // The rest of what ends a transaction comes behind its locks.
+    while here.held().unwrap().statistics().active > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
