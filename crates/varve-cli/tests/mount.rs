@@ -607,6 +607,9 @@ fn servers_are_started_with_a_thrifty_allocator() {
         assert!(server.try_wait().unwrap().is_none(), "it ended");
         std::thread::sleep(Duration::from_millis(5));
     }
+    // Whoever touches the mount waits until it is served: unmounted before, it would
+    // have failed.
+    fs::read_dir(&mount.dir).unwrap();
     // The same process, so whoever started it still knows it.
     assert!(thrifty(&server.id().to_string()));
     mount.finish();

@@ -139,7 +139,8 @@ impl<L: Layout> Session<L> {
         let mut reply = Reply::new();
         while !self.adapter.is_initialised() {
             let Received::Request(bytes) = self.transport.receive(&mut buffer)? else {
-                return Err(rustix::io::Errno::NOTCONN.into());
+                let what = "it was unmounted before anything was served";
+                return Err(io::Error::new(io::ErrorKind::NotConnected, what));
             };
             let (unique, outcome) = self.adapter.handle(&buffer[..bytes], &mut reply);
             let refusal = match outcome {
