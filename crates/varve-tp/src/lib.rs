@@ -50,6 +50,7 @@ pub use process::{
     is_shared,
 };
 pub use recovery::RecoveryReport;
+pub use registered::indexed_table;
 pub use ship::{Applied, BackupReport, Standby, Until};
 pub use table::{
     Index, IndexDefinition, IndexKeys, IndexMatches, IndexRange, NestedTransaction, Range,

@@ -31,10 +31,16 @@ impl Registered {
         keys.dedup();
         Ok(keys)
     }
+}
 
-    /// The table of which the catalog says that this is an index.
-    pub(crate) fn table_of(types: &str) -> Option<&str> {
-        let (table, _) = types.strip_prefix("index of ")?.rsplit_once(": ")?;
-        Some(table)
-    }
+/// Before the table that an index is of, in the types that the catalog has for it.
+pub(crate) const INDEX_OF: &str = "index of ";
+
+/// The table that an index is of, by its types as [`Environment::table_types`] tells
+/// them; `None` if they are not an index's.
+///
+/// [`Environment::table_types`]: crate::Environment::table_types
+pub fn indexed_table(types: &str) -> Option<&str> {
+    let (table, _) = types.strip_prefix(INDEX_OF)?.rsplit_once(": ")?;
+    Some(table)
 }

@@ -11,7 +11,7 @@ use crate::catalog::{CATALOG, Entry};
 use crate::error::{Error, Result};
 use crate::log::Lsn;
 use crate::options::Options;
-use crate::registered::Registered;
+use crate::registered::{Registered, indexed_table};
 use crate::transaction::{TableId, Transaction};
 use crate::types::Types;
 use foldhash::HashMap;
@@ -26,7 +26,7 @@ pub(super) fn unknown_indices(
 ) -> Vec<(String, String)> {
     let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
     let indices = tables.iter().filter_map(|(name, (entry, _))| {
-        let table = Registered::table_of(&entry.types)?;
+        let table = indexed_table(&entry.types)?;
         Some((table.to_owned(), name.clone()))
     });
     indices.filter(|(_, name)| !known(name)).collect()
@@ -74,7 +74,7 @@ impl Shared {
 
     /// The indices of a table that is going to be written.
     pub(crate) fn indices(&self, table: &str) -> Result<Vec<Arc<Registered>>> {
-        let is_index = |entry: &Entry| Registered::table_of(&entry.types) == Some(table);
+        let is_index = |entry: &Entry| indexed_table(&entry.types) == Some(table);
         let mut unknown = self.unknown_indices.iter();
         let there = unknown.find(|(of, index)| {
             // It may have been dropped meanwhile, and its name be another's.
@@ -95,7 +95,7 @@ impl Shared {
             .map(|index| index.name.clone())
             .collect();
         for (name, (entry, _)) in self.tables.read().iter() {
-            if Registered::table_of(&entry.types) == Some(table) && !names.contains(name) {
+            if indexed_table(&entry.types) == Some(table) && !names.contains(name) {
                 names.push(name.clone());
             }
         }

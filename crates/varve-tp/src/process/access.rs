@@ -43,28 +43,30 @@ impl<'s> SharedTransaction<'s> {
         }
     }
 
-    fn call(&self, request: &Request<'_>) -> Result<Answer> {
+    /// Sends something; a holder that died on the way is asked for nothing more.
+    fn send<T>(&self, send: impl FnOnce(&mut Route<'s>) -> Result<T>) -> Result<T> {
         let mut route = self.route.borrow_mut();
-        let answer = match route.as_mut() {
-            Some(route) => route.call(request),
+        let sent = match route.as_mut() {
+            Some(route) => send(route),
             None => Err(Error::HolderDied { committing: false }),
         };
-        if let Err(Error::HolderDied { .. }) = answer {
+        if let Err(Error::HolderDied { .. }) = sent {
             *route = None;
         }
-        answer
+        sent
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer> {
+        self.send(|route| route.call(request))
     }
 
     fn later(&self, request: &Request<'_>) -> Result<()> {
-        {
-            let mut route = self.route.borrow_mut();
-            match route.as_mut() {
-                Some(Route::There(connection)) if connection.waiting() >= WAITING => {}
-                Some(route) => return route.later(request),
-                None => return Err(Error::HolderDied { committing: false }),
+        self.send(|route| match route {
+            Route::There(connection) if connection.waiting() >= WAITING => {
+                connection.call(request).map(|_| ())
             }
-        }
-        self.call(request).map(|_| ())
+            _ => route.later(request),
+        })
     }
 
     fn table(&self, name: &str, types: &str) -> Result<u32> {

@@ -4,7 +4,7 @@ use super::typed::{TableDefinition, decoded};
 use crate::codec::{Key, Value};
 use crate::error::Result;
 use crate::options::Options;
-use crate::registered::Registered;
+use crate::registered::{INDEX_OF, Registered};
 use crate::types::Types;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<'n, I, K, V> IndexDefinition<'n, I, K, V> {
 
 impl<I: Key, K: Key, V: Value> IndexDefinition<'_, I, K, V> {
     pub(crate) fn types(&self) -> Types {
-        let of = format!("index of {}: ", self.table.name());
+        let of = format!("{INDEX_OF}{}: ", self.table.name());
         Types([of.into(), I::type_name(), "".into()])
     }
 }

@@ -22,7 +22,7 @@ use crate::environment::{Environment, Shared};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::options::{Durability, Isolation};
-use crate::registered::Registered;
+use crate::registered::{Registered, indexed_table};
 use crate::transaction::{Mark, TableId, Transaction};
 use crate::types::Types;
 use std::cell::RefCell;
@@ -355,7 +355,7 @@ impl<'e> WriteTransaction<'e> {
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         let entry = self.0.atomically(|transaction| {
             let entry = self.0.shared.take_table(transaction, from)?;
-            let is_index = Registered::table_of(&entry.types).is_some();
+            let is_index = indexed_table(&entry.types).is_some();
             if is_index || !self.0.shared.names_of_indices(from).is_empty() {
                 return Err(Error::Indexed(from.to_owned()));
             }

@@ -1,7 +1,7 @@
 //! `varve tp dump`: tables as text.
 
 use super::place::Place;
-use super::text::{Form, INDEX, TYPES, Writer};
+use super::text::{Form, TYPES, Writer};
 use crate::cli::output::{Failure, Outcome};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -55,7 +55,7 @@ impl Dump {
         };
         let is_index = |name: &String| {
             let types = opened.environment.table_types(name);
-            types.is_some_and(|types| types.starts_with(INDEX))
+            types.is_some_and(|types| varve_tp::indexed_table(&types).is_some())
         };
         if let Some(index) = self.table.iter().find(|name| is_index(name)) {
             let what = format!("{index:?} is an index, and made anew from its table");

@@ -1,7 +1,7 @@
 //! `varve tp load`: tables out of text.
 
 use super::place::{Opened, Place};
-use super::text::{Header, INDEX, Reader, TYPES};
+use super::text::{Header, Reader, TYPES};
 use crate::cli::output::{self, Failure, Outcome};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -135,12 +135,13 @@ impl Load {
             }
             let table = header.table.as_ref().or(self.table.as_ref());
             let table = table.ok_or("the text names no table; give it with --table")?;
-            if types.get(table).is_some_and(|of| of.starts_with(INDEX)) {
+            let is_index = |types: &str| varve_tp::indexed_table(types).is_some();
+            if types.get(table).is_some_and(|of| is_index(of)) {
                 while reader.item()?.is_some() {}
                 continue;
             }
             let types = self.types_of(opened, table, &header, &types);
-            if types.starts_with(INDEX) {
+            if is_index(&types) {
                 return Err(format!("{table:?} is an index, and made from its table"));
             }
             let mut into = Filling {

@@ -14,9 +14,6 @@ use std::io::{self, BufRead, Write};
 /// The name of the section that tells the types of the others.
 pub const TYPES: &str = "varve.types";
 
-/// What the types of indices begin with.
-pub const INDEX: &str = "index of ";
-
 /// Longest line: a value of 1 GiB of which no byte is printable, and what is around it.
 const LONGEST: u64 = (3 << 30) + 64;
 
