@@ -133,6 +133,8 @@ impl Reader {
             "close" => self.close(call.process, number(argument(0))),
             "dup" | "dup2" | "dup3" => self.duplicate(line, call)?,
             "fcntl" if argument(1).starts_with("F_DUPFD") => self.duplicate(line, call)?,
+            // As if it had no place of its own.
+            "pwritev2" | "preadv2" if argument(3) == "-1" => self.go_on(files, line, call)?,
             "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => {
                 let offset = line.number(Some(argument(3)))?;
                 files.write(&self.name(call), offset, moved(line, call)?);
@@ -142,9 +144,17 @@ impl Reader {
                 files.read(&self.name(call), offset, moved(line, call)?);
             }
             "write" | "writev" | "read" | "readv" => self.go_on(files, line, call)?,
-            "lseek" | "_llseek" => {
+            "lseek" => {
                 if let Some(opened) = self.opened(line, call)? {
                     opened.position = call.result.unsigned_abs();
+                }
+            }
+            // Where it has come to stands between brackets.
+            "_llseek" => {
+                let position = argument(2).trim_matches(['[', ']']);
+                let position = line.number(Some(position))?;
+                if let Some(opened) = self.opened(line, call)? {
+                    opened.position = position;
                 }
             }
             "ftruncate" | "ftruncate64" if argument(1) == "0" => files.remove(&self.name(call)),
@@ -320,7 +330,7 @@ impl Reader {
         call: &Call<'_>,
     ) -> Result<(), TraceError> {
         let bytes = moved(line, call)?;
-        let writes = call.name.starts_with('w');
+        let writes = call.name.contains("write");
         let Some(opened) = self.opened(line, call)? else {
             return Ok(());
         };

@@ -52,6 +52,22 @@ fn calls_become_operations() {
 }
 
 #[test]
+fn places_in_other_words() {
+    let text = "\
+openat(AT_FDCWD, \"/d/a\", O_RDWR|O_CREAT, 0644) = 3
+_llseek(3, 8192, [8192], SEEK_SET) = 0
+write(3, \"\"..., 4096) = 4096
+pwritev2(3, [{iov_base=\"\", iov_len=4096}], 1, -1, 0) = 4096
+pwritev2(3, [{iov_base=\"\", iov_len=4096}], 1, 0, 0) = 4096
+write(3, \"\"..., 4096) = 4096
+";
+    // Blocks are numbered as they come: the third, the fourth, the first, the fifth.
+    let want = [WRITE(0), WRITE(1), WRITE(2), WRITE(3)];
+    assert_eq!(ops(text).unwrap(), want);
+    assert!(ops(&text.replace("[8192]", "[x]")).is_err());
+}
+
+#[test]
 fn threads_paths_and_interrupted_calls() {
     let text = "\
 [pid 10] 12:00:00.5 pwrite64(7</x/y>, \"\"..., 4096, 0 <unfinished ...>
