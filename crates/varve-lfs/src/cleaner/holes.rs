@@ -25,9 +25,6 @@ use varve_fs::planted::{self, Planted};
 
 /// Blocks of a group that are worth looking for holes.
 const LEAST_BLOCKS: usize = 16;
-/// What part of its capacity a volume must have left: on one that is full to
-/// the brim every hole is worth more to the cleaner, who gets whole segments.
-const LEAST_SLACK: u64 = 32;
 /// Most segments looked into for one group.
 const MOST_SEGMENTS: usize = 256;
 /// Most of them whose maps are read at once.
@@ -66,10 +63,6 @@ impl Lfs {
             let bytes = sectors.map(u64::from).sum::<u64>() * SECTOR;
             let most = u64::from(self.geometry.segment_bytes);
             self.control.plugs.passed(bytes, most);
-            return Ok(());
-        }
-        if !self.has_slack(LEAST_SLACK) {
-            self.control.plugs.looked(false);
             return Ok(());
         }
         let blocks = items.iter().filter(goes).count();

@@ -147,14 +147,6 @@ impl Lfs {
         known.saturating_add(metadata.unfolded)
     }
 
-    /// True if this part of the capacity is neither used nor going to be.
-    pub(crate) fn has_slack(&self, part: u64) -> bool {
-        let total = self.committed.read().usage;
-        let metadata = self.metadata(total, Pending::default());
-        let used = self.price(total).saturating_add(metadata.counted);
-        self.capacity().saturating_sub(used) >= self.capacity() / part
-    }
-
     /// Answers for [`varve_fs::Layout::statfs`]: in blocks with all that each
     /// costs, so that what is said to be free can be had.
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {
