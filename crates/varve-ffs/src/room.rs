@@ -184,14 +184,9 @@ impl Room {
 
     /// Makes an extent longer where it is, if what is behind it in the block is free.
     pub fn lengthen(&mut self, extent: Extent, units: u64) -> bool {
-        let each = self.geometry.block_fragments();
-        let more = Extent {
-            start: extent.end(),
-            units: units - extent.units,
-        };
-        if extent.start % each + units > each {
+        let Some(more) = extent.lacks(units, self.geometry.block_fragments()) else {
             return false;
-        }
+        };
         let free = self.policy.occupy(more).is_ok() || planted::is(Planted::FragmentShared);
         if free {
             self.mark_used(more, true);

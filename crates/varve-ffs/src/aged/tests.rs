@@ -1,3 +1,5 @@
+//! A map is kept, and is all that is free on the volume made of it.
+
 use super::*;
 use crate::tests::{again, create, made_with, memory, mounted, read, sound, write};
 use crate::{FfsFormatOptions, check};

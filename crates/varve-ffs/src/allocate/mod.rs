@@ -46,6 +46,16 @@ impl Extent {
     pub fn end(self) -> u64 {
         self.start.saturating_add(self.units)
     }
+
+    /// What a tail lacks to be of so many units where it is; `None` if that would
+    /// reach beyond its block of `block` units.
+    pub fn lacks(self, units: u64, block: u64) -> Option<Extent> {
+        let fits = self.start % block + units <= block && units > self.units;
+        fits.then(|| Extent {
+            start: self.end(),
+            units: units - self.units,
+        })
+    }
 }
 
 /// What a policy is told of a file.

@@ -5,7 +5,7 @@
 //! removed. A path's directory is what is before its last `/`. Empty lines and those
 //! that begin with `#` say nothing. `find DIR -type f -printf '%s %p\n'` makes a list.
 
-use super::volume::{Full, Volume};
+use super::volume::Volume;
 use std::collections::HashMap;
 
 /// What a line says.
@@ -48,13 +48,12 @@ fn event(line: &str) -> Option<Event> {
     Some(Event::Made(size, path))
 }
 
-/// Plays events on a volume; answers how many found no room.
-pub(super) fn play(volume: &mut Volume, events: &[Event]) -> u64 {
+/// Plays events on a volume, which counts those that find no room.
+pub(super) fn play(volume: &mut Volume, events: &[Event]) {
     let mut directories: HashMap<&str, usize> = HashMap::new();
     let mut files: HashMap<&str, u64> = HashMap::new();
-    let mut refused = 0;
     for event in events {
-        let done = match event {
+        match event {
             Event::Made(bytes, path) => {
                 let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
                 let directory = directories.get(parent).copied();
@@ -63,22 +62,20 @@ pub(super) fn play(volume: &mut Volume, events: &[Event]) -> u64 {
                 if let Some(old) = files.remove(path.as_str()) {
                     volume.remove(old);
                 }
-                volume.create(directory, *bytes).map(|file| {
+                if let Ok(file) = volume.create(directory, *bytes) {
                     files.insert(path, file);
-                })
+                }
             }
-            Event::Grown(bytes, path) => match files.get(path.as_str()) {
-                Some(&file) => volume.grow(file, *bytes),
-                None => Ok(()),
-            },
+            Event::Grown(bytes, path) => {
+                if let Some(&file) = files.get(path.as_str()) {
+                    let _ = volume.grow(file, *bytes);
+                }
+            }
             Event::Removed(path) => {
                 if let Some(old) = files.remove(path.as_str()) {
                     volume.remove(old);
                 }
-                Ok(())
             }
-        };
-        refused += u64::from(done == Err(Full));
+        }
     }
-    refused
 }

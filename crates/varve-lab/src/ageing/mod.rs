@@ -15,7 +15,8 @@ mod volume;
 
 pub use list::{Event, parse};
 pub use profile::Profile;
-pub use volume::{Full, Make, Score, Volume};
+pub use volume::Make;
+use volume::{Score, Volume};
 
 use crate::error::LabError;
 use serde::Serialize;

@@ -5,6 +5,7 @@
 //! anything was measured with it: `docs/ageing.md` has the numbers and why.
 
 use super::volume::{Make, Volume};
+use crate::workload::log_uniform;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use varve_prove::random::Random;
@@ -211,8 +212,7 @@ impl Use<'_> {
         let mut ticket = self.random.below(100);
         for &(share, least, most) in classes {
             if ticket < share {
-                let unit = (self.random.word() >> 11) as f64 / (1u64 << 53) as f64;
-                return (least as f64 * (most as f64 / least as f64).powf(unit)) as u64;
+                return log_uniform(self.random, least as f64, most as f64) as u64;
             }
             ticket -= share;
         }

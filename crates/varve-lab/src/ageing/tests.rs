@@ -1,3 +1,6 @@
+//! Aged file systems hold what they are said to, and a seed decides all.
+
+use super::volume::Full;
 use super::*;
 use std::collections::BTreeSet;
 

@@ -225,57 +225,43 @@ impl Volume {
         let Some(file) = self.files.get_mut(&number) else {
             return Ok(());
         };
-        let home = groups[file.directory] as u64 * self.make.group_blocks * block;
-        let tail = file.units % block;
-        let mut view = FileView {
-            held: file.units,
-            end: file.extents.last().map(|last| last.end()),
-            home,
+        let end = file.extents.last().map_or(0, |last| last.end());
+        let tail = Extent {
+            start: end - file.units % block,
+            units: file.units % block,
+        };
+        let lacks = tail.lacks((tail.units + more).min(block), block);
+        let here = lacks.filter(|here| tail.units > 0 && self.map.occupy(*here).is_ok());
+        // A tail that cannot grow where it is moves with what is new.
+        let (gone, grown) = match here {
+            Some(here) => (0, here.units),
+            None => (tail.units, 0),
+        };
+        let held = file.units - gone + grown;
+        let view = FileView {
+            held,
+            end: (held > 0).then_some(end - gone + grown),
+            home: groups[file.directory] as u64 * self.make.group_blocks * block,
             ..FileView::default()
         };
-        let mut left = more;
-        if tail > 0 {
-            let end = view.end.expect("it has a tail");
-            let here = Extent {
-                start: end,
-                units: left.min(block - tail),
-            };
-            if self.map.occupy(here).is_ok() {
-                file.extents.last_mut().expect("it has a tail").units += here.units;
-                file.units += here.units;
-                left -= here.units;
-                view.held = file.units;
-                view.end = Some(here.end());
-            } else {
-                // The tail moves with what is new.
-                let old = Extent {
-                    start: end - tail,
-                    units: tail,
-                };
-                view.held -= tail;
-                view.end = Some(old.start).filter(|_| view.held > 0);
-                let mut extents = Vec::new();
-                if self.map.extend(&view, tail + left, &mut extents).is_err() {
-                    self.refused += 1;
-                    return Err(Full);
-                }
-                self.map.release(old).expect("it is the file's");
-                let last = file.extents.last_mut().expect("it has a tail");
-                last.units -= tail;
-                if last.units == 0 {
-                    file.extents.pop();
-                }
-                file.extents.extend(extents);
-                file.units += left;
-                self.written += bytes;
-                return Ok(());
+        let wanted = more - grown + gone;
+        let mut extents = Vec::new();
+        if wanted > 0 && self.map.extend(&view, wanted, &mut extents).is_err() {
+            if let Some(here) = here {
+                self.map.release(here).expect("it was taken just now");
             }
-        }
-        if left > 0 && self.map.extend(&view, left, &mut file.extents).is_err() {
             self.refused += 1;
             return Err(Full);
         }
-        file.units += left;
+        if gone > 0 {
+            self.map.release(tail).expect("it is the file's");
+        }
+        if let Some(last) = file.extents.last_mut() {
+            last.units = last.units - gone + grown;
+        }
+        file.extents.retain(|extent| extent.units > 0);
+        file.extents.extend(extents);
+        file.units += more;
         self.written += bytes;
         Ok(())
     }
@@ -293,6 +279,7 @@ impl Volume {
     }
 
     /// Bytes of a file, in whole fragments; 0 if there is none.
+    #[cfg(test)]
     pub fn bytes_of(&self, number: u64) -> u64 {
         let file = self.files.get(&number);
         file.map_or(0, |file| file.units * self.make.fragment_bytes)

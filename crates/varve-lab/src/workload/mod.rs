@@ -109,6 +109,12 @@ pub fn gather(workload: &mut dyn Workload, writes: usize, ops: &mut Vec<Op>) {
     }
 }
 
+/// From one to another, evenly in the logarithm.
+pub(crate) fn log_uniform(random: &mut Random, least: f64, most: f64) -> f64 {
+    let unit = (random.word() >> 11) as f64 / (1u64 << 53) as f64;
+    least * (most / least).powf(unit)
+}
+
 /// Evenly from `(0, 1)`.
 fn unit(random: &mut Random) -> f64 {
     ((random.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64

@@ -1,5 +1,6 @@
 //! Sizes of files, in blocks.
 
+use super::log_uniform;
 use varve_prove::random::Random;
 
 /// A law by classes: each with its share and its range, drawn evenly in the
@@ -50,9 +51,8 @@ impl SizeLaw {
                 ticket -= share;
                 continue;
             }
-            let unit = (random.word() >> 11) as f64 / (1u64 << 53) as f64;
-            let span = (f64::from(last) + 1.0) / f64::from(first);
-            return ((f64::from(first) * span.powf(unit)) as u32).clamp(first, last);
+            let drawn = log_uniform(random, f64::from(first), f64::from(last) + 1.0);
+            return (drawn as u32).clamp(first, last);
         }
         unreachable!("shares add up to all")
     }

@@ -1,3 +1,5 @@
+//! Where FFS's policy puts blocks and tails, and what it does when room is short.
+
 use super::*;
 
 fn groups(block: u64, clusters: bool) -> CylinderGroups {

@@ -1,3 +1,5 @@
+//! L3's verdicts on rows as the paper's figure has them, and on others.
+
 use super::*;
 
 /// Rows as the paper's figure 8 has them.
