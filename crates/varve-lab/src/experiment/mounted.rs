@@ -12,7 +12,7 @@ use varve_fs::{Caller, Error, FileSystem, InodeNo, Options};
 use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 
-pub(super) const BLOCK: u64 = 4096;
+const BLOCK: u64 = 4096;
 /// Time that passes with each write.
 const WRITE: Duration = Duration::from_micros(100);
 /// Writes between two looks at what is due.
@@ -42,47 +42,28 @@ pub(super) struct Mounted {
     writes: u64,
 }
 
-fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000))
-}
-
-fn formatted(context: &Context, volume_bytes: u64, segment_bytes: u32) -> Arc<MemoryDevice> {
-    let device = Arc::new(MemoryDevice::new(volume_bytes));
-    let format = FormatOptions {
-        segment_bytes,
-        seed: Some(context.seed),
-        ..FormatOptions::default()
-    };
-    Lfs::format(&*device, &*clock(), &format).expect("format");
-    device
-}
-
-/// Bytes of a volume whose segments outside the reserve hold `blocks`, or a
-/// segment's worth more.
+/// Bytes of a volume whose segments outside the reserve hold `blocks`, and hardly
+/// more.
 ///
 /// # Panics
 /// If the real log fails, which is no result of an experiment.
 pub(super) fn volume_bytes(context: &Context, blocks: u64, segment_bytes: u32) -> u64 {
     let segment = u64::from(segment_bytes);
-    let mut bytes = (blocks * BLOCK).next_multiple_of(segment) + 64 * segment;
+    let mut setting = Setting {
+        volume_bytes: (blocks * BLOCK).next_multiple_of(segment) + 16 * segment,
+        segment_bytes,
+        policy: PolicyKind::GREEDY,
+        heads: 0,
+        holes: true,
+        checkpoint_bytes: None,
+    };
     loop {
-        let setting = Setting {
-            volume_bytes: bytes,
-            segment_bytes,
-            policy: PolicyKind::GREEDY,
-            heads: 1,
-            holes: true,
-            checkpoint_bytes: None,
-        };
         let room = Mounted::new(context, setting).room();
-        let off = room.abs_diff(blocks) * BLOCK / segment;
-        if off == 0 && room >= blocks {
-            return bytes;
+        if room >= blocks {
+            return setting.volume_bytes;
         }
-        bytes = match room < blocks {
-            true => bytes + off.max(1) * segment,
-            false => bytes - off * segment,
-        };
+        let missing = (blocks - room) * BLOCK;
+        setting.volume_bytes += missing.next_multiple_of(segment);
     }
 }
 
@@ -92,8 +73,14 @@ impl Mounted {
     /// # Panics
     /// If the real log fails, which is no result of an experiment.
     pub fn new(context: &Context, setting: Setting) -> Self {
-        let device = formatted(context, setting.volume_bytes, setting.segment_bytes);
-        let clock = clock();
+        let device = Arc::new(MemoryDevice::new(setting.volume_bytes));
+        let clock = Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000));
+        let format = FormatOptions {
+            segment_bytes: setting.segment_bytes,
+            seed: Some(context.seed),
+            ..FormatOptions::default()
+        };
+        Lfs::format(&*device, &*clock, &format).expect("format");
         let usual = MountOptions::default();
         let options = MountOptions {
             seed: Some(context.seed),

@@ -22,7 +22,7 @@ const OURS: &str = "life-classes";
 /// Equal within 2 %.
 const TIE: f64 = 1.02;
 /// Heads the oracle is tried with; the best run counts.
-pub(super) const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
+const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
 
 /// See the module's head.
 pub const N1: Experiment = Experiment {
@@ -49,14 +49,13 @@ fn points(context: &Context) -> Vec<Point> {
 
 fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Vec<Row>, LabError> {
     let trace = context.trace(name)?;
+    let shape = (utilisation, segment_blocks(trace.live_max));
     let mut rows = Vec::new();
     let run = |policy: Box<dyn Simulated>, reordering| {
         let series = format!("{}, {name}", policy.name());
-        let shape = (utilisation, segment_blocks(trace.live_max));
         let row = simulate(&trace, shape, policy, reordering);
         Row {
             series,
-            x: utilisation,
             seed: context.seed,
             ..row
         }
@@ -66,19 +65,28 @@ fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Ve
     }
     let wolf = Box::new(Adaptive::new(TransferModel::ATLAS_10K, 2));
     rows.push(run(wolf, Some(Reordering::new(2))));
-    let future = Future::of(&trace.ops, trace.blocks);
-    let oracles = ORACLE_HEADS.iter().map(|heads| {
-        let oracle = Oracle::new(future.clone(), trace.blocks, *heads);
-        run(Box::new(oracle), None).with("heads", *heads as f64)
+    rows.push(Row {
+        series: format!("oracle, {name}"),
+        seed: context.seed,
+        ..oracle(&trace, shape)
     });
-    let amplification = |row: &Row| row.values["amplification"];
-    let best = oracles.min_by(|a, b| amplification(a).total_cmp(&amplification(b)));
-    rows.extend(best);
     Ok(rows)
 }
 
+/// The oracle's best run.
+pub(super) fn oracle(trace: &Trace, shape: (f64, u32)) -> Row {
+    let future = Future::of(&trace.ops, trace.blocks);
+    let runs = ORACLE_HEADS.iter().map(|heads| {
+        let oracle = Oracle::new(future.clone(), trace.blocks, *heads);
+        simulate(trace, shape, Box::new(oracle), None).with("heads", *heads as f64)
+    });
+    let amplification = |row: &Row| row.values["amplification"];
+    let best = runs.min_by(|a, b| amplification(a).total_cmp(&amplification(b)));
+    best.expect("there are heads")
+}
+
 /// A trace on a volume that it fills so far, with segments of so many blocks.
-pub(super) fn simulate(
+fn simulate(
     trace: &Trace,
     (utilisation, segment_blocks): (f64, u32),
     policy: Box<dyn Simulated>,
@@ -116,7 +124,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         ] {
             verdicts.extend(against_rivals(rows, name, measure, claim));
         }
-        verdicts.extend(oracle(rows, name));
+        verdicts.extend(distance(rows, name));
     }
     verdicts
 }
@@ -150,7 +158,7 @@ fn against_rivals(rows: &[Row], name: &str, measure: &str, claim: &str) -> Optio
 }
 
 /// How far ours is from the oracle, and that nobody beats the oracle.
-fn oracle(rows: &[Row], name: &str) -> Vec<Verdict> {
+fn distance(rows: &[Row], name: &str) -> Vec<Verdict> {
     let of = |policy: &str, u| mean(rows, &format!("{policy}, {name}"), u, "amplification");
     let known: Vec<f64> = UTILISATIONS
         .into_iter()
@@ -190,14 +198,19 @@ fn oracle(rows: &[Row], name: &str) -> Vec<Verdict> {
     ]
 }
 
+/// The rows of a trace; all, if there are none of it.
+pub(super) fn of_trace(rows: &[Row], name: &str) -> Vec<Row> {
+    let of = |row: &&Row| row.series.ends_with(&format!(", {name}"));
+    let some: Vec<Row> = rows.iter().filter(of).cloned().collect();
+    match some.is_empty() {
+        true => rows.to_vec(),
+        false => some,
+    }
+}
+
 fn picture(rows: &[Row]) -> Picture {
     // The trace with real pressure; the data file has all.
-    let some: Vec<Row> = rows
-        .iter()
-        .filter(|row| row.series.ends_with(", cloudphysics-vm"))
-        .cloned()
-        .collect();
-    let rows = if some.is_empty() { rows } else { &some };
+    let rows = &of_trace(rows, "cloudphysics-vm");
     Picture {
         title: "Write amplification on a virtual machine's disk".into(),
         x: "utilisation".into(),

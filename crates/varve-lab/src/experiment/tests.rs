@@ -172,6 +172,39 @@ fn traces_are_replayed_under_every_policy() {
 }
 
 #[test]
+fn a_trace_is_replayed_on_the_mounted_log() {
+    let traces = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let text: String = (0..500u64)
+        .map(|at| format!("{at} 0 {} 8 0\n", at * at % 149 * 8))
+        .collect();
+    std::fs::write(traces.path().join("tpcc-small.ascii"), text).unwrap();
+    let context = context(Some(traces.path()));
+    let outcome = run(
+        named("N5").unwrap(),
+        &context,
+        Shard::WHOLE,
+        2,
+        out.path(),
+        &quiet,
+    );
+    let outcome = outcome.unwrap();
+    let [verdict] = &outcome.verdicts[..] else {
+        panic!("{outcome:?}")
+    };
+    assert!(verdict.pass, "{verdict:?}");
+    let data = std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
+    for series in [
+        "greedy, holes",
+        "life-classes, holes",
+        "greedy, tpcc",
+        "oracle",
+    ] {
+        assert!(data.contains(series), "{series} in {data}");
+    }
+}
+
+#[test]
 fn the_whole_is_divided_resumed_and_survives_what_fails() {
     fn points(_: &Context) -> Vec<Point> {
         let good = Point::new("good", |context: &Context| {
