@@ -1,7 +1,6 @@
 //! Attributes, extended attributes, statfs and set-id bits.
 
-mod support;
-
+use crate::support::Mounted;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -10,7 +9,6 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, ch
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
-use support::Mounted;
 use varve_fs::{Atime, MemoryOptions, Options};
 use varve_fuse::MountOptions;
 
@@ -78,14 +76,14 @@ fn a_write_moves_the_modification_time_and_reaches_the_server() {
 
 #[test]
 fn every_read_that_reaches_the_server_sets_strict_access_times() {
-    if !support::can_mount() {
+    if !crate::support::can_mount() {
         return;
     }
     let strict = Options {
         relatime: Atime::Strict,
         ..Options::default()
     };
-    let fs = support::file_system(MemoryOptions::default(), strict);
+    let fs = crate::support::file_system(MemoryOptions::default(), strict);
     let mut options = MountOptions::default();
     assert!(options.apply("strictatime"));
     let m = Mounted::serve(fs, options);
@@ -124,7 +122,7 @@ fn writes_by_others_clear_set_id_bits() {
         let Some(m) = Mounted::with(options) else {
             return;
         };
-        support::open_to_all(m.root());
+        crate::support::open_to_all(m.root());
         let reset = |mode: u32| {
             fs::write(m.path("f"), b"#!/bin/sh\n").unwrap();
             fs::set_permissions(m.path("f"), fs::Permissions::from_mode(mode)).unwrap();
@@ -167,7 +165,7 @@ fn writes_by_others_clear_set_id_bits() {
 #[test]
 fn a_group_member_may_set_the_group_id_bit_and_a_stranger_not() {
     let Some(m) = Mounted::new() else { return };
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     fs::write(m.path("f"), b"").unwrap();
     chown(m.path("f"), Some(1234), Some(555)).unwrap();
     // The owner is in the group only through a supplementary one.
@@ -320,7 +318,7 @@ fn access_lists_are_in_force_where_asked_for() {
     let Some(m) = Mounted::with(options) else {
         return;
     };
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     fs::write(m.path("f"), b"secret").unwrap();
     fs::set_permissions(m.path("f"), fs::Permissions::from_mode(0o600)).unwrap();
     assert!(!as_user(&m, "cat f 2>/dev/null"));
@@ -332,7 +330,7 @@ fn access_lists_are_in_force_where_asked_for() {
     assert_eq!(mode_of(&m, "f"), 0o670);
     // What a directory bequeaths takes the umask's place.
     fs::create_dir(m.path("d")).unwrap();
-    support::open_to_all(&m.path("d"));
+    crate::support::open_to_all(&m.path("d"));
     rustix::fs::setxattr(m.path("d"), DEFAULT, &grant, XattrFlags::empty()).unwrap();
     assert!(as_user(&m, "umask 077; echo x >d/g"));
     assert_eq!(mode_of(&m, "d/g"), 0o660);

@@ -1,14 +1,12 @@
 //! Bytes of files, through real system calls.
 
-mod support;
-
+use crate::support::Mounted;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::Mounted;
 use varve_fuse::MountOptions;
 
 const MIB: usize = 1 << 20;

@@ -1,16 +1,14 @@
 //! Direct writes, asynchronous ones among them, beside the page cache.
 
-mod support;
-
+use crate::support::aio::Aio;
+use crate::support::kernel::{Notified, ask};
+use crate::support::map::SharedMap;
+use crate::support::server::Server;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use support::aio::Aio;
-use support::kernel::{Notified, ask};
-use support::map::SharedMap;
-use support::server::{Server, serve_if_asked};
 use varve_fs::MemoryLayout;
 use varve_fuse::{Adapter, Later, MountOptions, Outcome, Reply};
 
@@ -26,7 +24,7 @@ struct Kernel {
 impl Kernel {
     /// With one file of 64 pages.
     fn new() -> Self {
-        let fs = support::file_system(Default::default(), Default::default());
+        let fs = crate::support::file_system(Default::default(), Default::default());
         let mut kernel = Kernel {
             adapter: Adapter::new(fs, &MountOptions::default()),
             file: 0,
@@ -175,11 +173,6 @@ fn direct_writes_do_not_all_wait_for_pages() {
     assert!(!again.answers_first());
 }
 
-#[test]
-fn server_process() {
-    serve_if_asked();
-}
-
 const FILE_BYTES: usize = 256 << 10;
 
 fn open(path: &Path, flags: OFlags) -> File {
@@ -191,7 +184,7 @@ fn open(path: &Path, flags: OFlags) -> File {
 /// xfstests generic/451, and with maps.
 #[test]
 fn asynchronous_direct_writes_beside_readers_leave_no_stale_pages() {
-    if !support::can_mount() {
+    if !crate::support::can_mount() {
         return;
     }
     for options in ["", "nouring"] {

@@ -2,17 +2,15 @@
 //!
 //! Source: the idea of `fsx`, Apple 1991.
 
-mod support;
-
+use crate::support::can_mount;
+use crate::support::map::SharedMap;
+use crate::support::server::{Server, digest};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use support::can_mount;
-use support::map::SharedMap;
-use support::server::{Server, digest, serve_if_asked};
 
 const SIZE_MAX: usize = 300_000;
 const STEPS: usize = 3000;
@@ -211,7 +209,7 @@ fn exercise(options: &str) {
     }
     let mut server = Server::start(options);
     let seed = std::env::var("VARVE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fuse --test exerciser");
+    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fuse --test mounts exerciser");
     let mut exerciser = Exerciser::new(&server, seed);
     for _ in 0..STEPS {
         exerciser.step();
@@ -233,12 +231,6 @@ fn with_write_back() {
 #[test]
 fn written_through() {
     exercise("order=strict");
-}
-
-/// Not a test of its own: the server of the others.
-#[test]
-fn server_process() {
-    serve_if_asked();
 }
 
 #[test]

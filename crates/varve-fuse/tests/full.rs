@@ -1,15 +1,13 @@
 //! A full volume behind the write-back cache: who is told, and who is not.
 //! The first tests play the kernel; the last one has a real one.
 
-mod support;
-
+use crate::support::Mounted;
+use crate::support::kernel::{Notified, ask};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::Mounted;
-use support::kernel::{Notified, ask};
 use varve_fs::{FileSystem, InodeNo, MemoryLayout, MemoryOptions};
 use varve_fuse::{Adapter, Errno, Later, MountOptions, Outcome, Reply};
 
@@ -21,7 +19,7 @@ fn file_system() -> Arc<FileSystem<MemoryLayout>> {
         capacity_bytes: CAPACITY_BYTES,
         ..Default::default()
     };
-    support::file_system(memory, Default::default())
+    crate::support::file_system(memory, Default::default())
 }
 
 /// The other side of an adapter.
@@ -317,7 +315,7 @@ fn a_writer_is_not_told_of_room_that_comes_back() {
 /// However many wait for room: the others do not.
 #[test]
 fn those_who_are_refused_hold_up_nobody_else() {
-    if !support::can_mount() {
+    if !crate::support::can_mount() {
         return;
     }
     for uring in [true, false] {
@@ -376,7 +374,7 @@ fn refused_attribute(path: &std::path::Path) {
 
 #[test]
 fn a_program_that_never_syncs_is_stopped_by_a_full_volume() {
-    if !support::can_mount() {
+    if !crate::support::can_mount() {
         return;
     }
     let m = Mounted::serve(file_system(), MountOptions::default());

@@ -1,19 +1,17 @@
 //! File handles of what is removed.
 
-mod support;
-
+use crate::support::Mounted;
+use crate::support::handles::Handle;
+use crate::support::kernel::ask;
 use std::fs::{self, File};
 use std::io::Read;
-use support::Mounted;
-use support::handles::Handle;
-use support::kernel::ask;
 use varve_fuse::{Adapter, Errno, MountOptions, Outcome};
 
 /// The kernel forgets a removed file a moment after it was removed, and by
 /// another way than requests come: until then the file is still there.
 #[test]
 fn a_file_without_names_has_no_handle_even_before_it_is_forgotten() {
-    let fs = support::file_system(Default::default(), Default::default());
+    let fs = crate::support::file_system(Default::default(), Default::default());
     let adapter = Adapter::new(fs, &MountOptions::default());
     let mut init = [7u32, 45, 131_072, 1 << 30].map(u32::to_ne_bytes).concat();
     init.extend([0; 48]);

@@ -1,15 +1,13 @@
 //! Mounts that are mounted elsewhere with other owners: idmapped mounts.
 #![allow(unsafe_code)]
 
-mod support;
-
+use crate::support::{Mounted, ioctls};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{Mounted, ioctls};
 use varve_fuse::{MountOptions, query_statistics};
 
 /// What user and group 0 of the mapped mount's files look like, and so on.
@@ -146,8 +144,7 @@ fn mounted() -> Option<Mounted> {
         eprintln!("SKIPPED: the kernel's FUSE does not map owners");
         return None;
     }
-    rustix::process::umask(rustix::fs::Mode::empty());
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     Some(m)
 }
 
@@ -155,7 +152,7 @@ fn mounted() -> Option<Mounted> {
 fn files_of_a_mapped_mount_have_mapped_owners() {
     let Some(m) = mounted() else { return };
     let mapped = Mapped::of(m.root()).unwrap();
-    support::open_to_all(&mapped.at);
+    crate::support::open_to_all(&mapped.at);
     fs::write(m.path("of-5"), b"x").unwrap();
     std::os::unix::fs::chown(m.path("of-5"), Some(5), Some(6)).unwrap();
     assert_eq!(owner(&mapped.path("of-5")), (FIRST + 5, FIRST + 6));

@@ -1,7 +1,7 @@
 //! How mounts end: unmounted, asked to end, killed.
 
-mod support;
-
+use crate::support::server::Server;
+use crate::support::{Mounted, can_mount};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,15 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use support::server::{Server, serve_if_asked};
-use support::{Mounted, can_mount};
 use varve_fuse::{End, MountOptions, Session};
-
-/// Not a test of its own: the server that other tests start, signal and kill.
-#[test]
-fn server_process() {
-    serve_if_asked();
-}
 
 fn is_mounted(path: &Path) -> bool {
     fs::read_to_string("/proc/self/mounts")
@@ -184,7 +176,7 @@ fn a_session_that_is_never_run_leaves_nothing() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let fs = support::file_system(Default::default(), Default::default());
+    let fs = crate::support::file_system(Default::default(), Default::default());
     let session = Session::new(fs, directory.path(), MountOptions::default()).unwrap();
     assert!(is_mounted(directory.path()));
     drop(session);
@@ -233,7 +225,7 @@ fn only_a_directory_can_be_a_mount_point() {
         (file, libc::ENOTDIR),
         (directory.path().join("none"), libc::ENOENT),
     ] {
-        let fs = support::file_system(Default::default(), Default::default());
+        let fs = crate::support::file_system(Default::default(), Default::default());
         let refused = Session::new(fs, &at, MountOptions::default())
             .err()
             .unwrap();

@@ -1,8 +1,6 @@
 //! Requests are input: whatever their bytes, the answer is an error and never
 //! a panic. Needs no kernel.
 
-mod support;
-
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use varve_fuse::{Adapter, Errno, MountOptions, Outcome, Reply};
@@ -11,7 +9,7 @@ const OPCODES: u32 = 56;
 const HEADER_BYTES: usize = 40;
 
 fn adapter(initialised: bool) -> Adapter<varve_fs::MemoryLayout> {
-    let fs = support::file_system(Default::default(), Default::default());
+    let fs = crate::support::file_system(Default::default(), Default::default());
     let adapter = Adapter::new(fs, &MountOptions::default());
     if initialised {
         let mut body = [7u32, 45, 131_072, 1 << 30].map(u32::to_ne_bytes).concat();
@@ -147,7 +145,9 @@ fn nothing_is_served_before_the_handshake_and_there_is_only_one() {
 #[test]
 fn random_requests_never_panic() {
     let seed = std::env::var("VARVE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fuse --test malformed random");
+    eprintln!(
+        "reproduce: VARVE_SEED={seed} cargo test -p varve-fuse --test mounts malformed::random"
+    );
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let adapter = adapter(true);
     let mut reply = Reply::new();

@@ -1,7 +1,6 @@
 //! Names, through real system calls.
 
-mod support;
-
+use crate::support::Mounted;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,7 +9,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use support::Mounted;
 
 fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> rustix::io::Result<()> {
     renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, flags)
@@ -183,7 +181,7 @@ fn five_thousand_entries_listed_while_they_are_deleted() {
 fn new_files_belong_to_whoever_asks() {
     let Some(m) = Mounted::new() else { return };
     use std::os::unix::process::CommandExt;
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     let shell = |uid: u32, gid: u32, script: &str| {
         let mut command = Command::new("sh");
         command

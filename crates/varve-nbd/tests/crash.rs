@@ -1,11 +1,9 @@
 //! A virtual log disk behind the server, and the power cut at any moment: what
 //! a flush on any connection covered is there, whoever wrote it.
 
-mod support;
-
+use crate::support::{Client, Running};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use support::{Client, Running};
 use varve_device::{
     CrashExplorer, Device, Geometry, Limits as CrashLimits, MemoryDevice, RecordingDevice,
 };

@@ -1,10 +1,8 @@
 //! The handshake, option by option, byte by byte.
 
-mod support;
-
+use crate::support::{Running, go, meta};
 use std::io::Write;
 use std::sync::Arc;
-use support::{Running, go, meta};
 use varve_device::MemoryDevice;
 use varve_nbd::protocol::{answer, info, option, transmission};
 use varve_nbd::{ExportOptions, Limits};

@@ -1,13 +1,11 @@
 //! Clients that break the rules, or mean harm: each costs its connection, and
 //! the server and its other clients nothing.
 
-mod support;
-
+use crate::support::{PATIENCE, Running, request};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Running, request};
 use varve_device::MemoryDevice;
 use varve_nbd::protocol::command::*;
 use varve_nbd::{ExportOptions, Limits};
@@ -27,7 +25,7 @@ fn impatient() -> Running {
 }
 
 /// The server has closed this connection; what it sent before is dropped.
-fn is_ended(stream: &mut dyn support::Stream) -> bool {
+fn is_ended(stream: &mut dyn crate::support::Stream) -> bool {
     let begun = Instant::now();
     let mut away = [0; 4096];
     loop {
@@ -180,7 +178,7 @@ fn floods_of_random_bytes_change_nothing() {
     for round in 0..60 {
         let mut bytes = vec![0; random.random_range(1..5000)];
         random.fill_bytes(&mut bytes);
-        let mut stream: Box<dyn support::Stream> = match round % 3 {
+        let mut stream: Box<dyn crate::support::Stream> = match round % 3 {
             0 => Box::new(UnixStream::connect(&server.socket).unwrap()),
             1 => {
                 let mut client = server.client();

@@ -1,12 +1,10 @@
 //! Requests that take long do not keep others, or a server that ends, waiting.
 
-mod support;
-
+use crate::support::{PATIENCE, Running};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Running};
 use varve_device::{Device, Geometry, Result};
 use varve_nbd::protocol::command::*;
 

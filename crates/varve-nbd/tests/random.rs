@@ -1,14 +1,12 @@
 //! Random requests over several connections against a plain image in memory.
 
-mod support;
-
+use crate::support::{Client, Running};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Client, Running};
 use varve_device::{Device, Geometry, MemoryDevice, Result};
 use varve_nbd::protocol::command::*;
 

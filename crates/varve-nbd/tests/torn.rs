@@ -1,14 +1,12 @@
 //! A reply or a request that is left in the middle is the last one: what
 //! follows would be taken for the rest of it.
 
-mod support;
-
+use crate::support::{Client, PATIENCE, Running, request};
 use std::io::{self, IoSlice, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use support::{Client, PATIENCE, Running, request};
 use varve_device::{Device, DeviceError, Geometry, MemoryDevice, Operation, Result};
 use varve_nbd::protocol::command::*;
 use varve_nbd::{Ending, Export, ExportOptions, Limits, Socket, Transport, serve};

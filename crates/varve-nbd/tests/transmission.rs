@@ -1,10 +1,8 @@
 //! Requests and replies, one by one.
 
-mod support;
-
+use crate::support::Running;
 use std::io::IoSlice;
 use std::sync::Arc;
-use support::Running;
 use varve_device::{Device, Fault, FaultDevice, FaultKind, MemoryDevice};
 use varve_nbd::protocol::command::*;
 use varve_nbd::{ExportOptions, Limits};
@@ -73,7 +71,7 @@ fn refusals_leave_the_connection_in_step() {
 fn zeros_holes_and_their_status() {
     let server = Running::new(Arc::new(MemoryDevice::new(SIZE)));
     let mut client = server.client().go(true, true);
-    let status = |client: &mut support::Client, flags, offset, length| {
+    let status = |client: &mut crate::support::Client, flags, offset, length| {
         let reply = client.call(BLOCK_STATUS, flags, offset, length, &[]);
         assert_eq!((reply.error, &reply.bytes[..4]), (0, &[0, 0, 0, 1][..]));
         let numbers: Vec<u32> = reply.bytes[4..]
@@ -93,7 +91,7 @@ fn zeros_holes_and_their_status() {
     assert_eq!(status(&mut client, 0, 9216, 512), [(512, 0)]);
 
     // Fast where whole blocks can be forgotten; the rest is written.
-    let zero = |client: &mut support::Client, flags, offset, length| {
+    let zero = |client: &mut crate::support::Client, flags, offset, length| {
         client.call(WRITE_ZEROES, flags, offset, length, &[]).error
     };
     assert_eq!(zero(&mut client, FLAG_FAST_ZERO, 11_776, 5120), 0);
@@ -261,13 +259,13 @@ fn failures_of_the_device_are_told_and_a_failed_flush_ends_writing() {
 
 #[test]
 fn over_the_network_as_well() {
-    let (address, stopper, thread) = support::tcp(Arc::new(MemoryDevice::new(SIZE)));
+    let (address, stopper, thread) = crate::support::tcp(Arc::new(MemoryDevice::new(SIZE)));
     let stream = std::net::TcpStream::connect(address).unwrap();
-    let mut client = support::Client::new(stream).go(true, true);
+    let mut client = crate::support::Client::new(stream).go(true, true);
     client.write(4096, &pattern(1 << 20, 5));
     client.flush();
     assert!(client.read(4096, 1 << 20) == pattern(1 << 20, 5));
-    stopper.stop(support::PATIENCE);
+    stopper.stop(crate::support::PATIENCE);
     thread.join().unwrap().unwrap();
     assert!(client.is_closed());
 }

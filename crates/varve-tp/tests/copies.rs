@@ -1,8 +1,6 @@
 //! Backups, archives, restores and standbys; and crashes of either side.
 
-mod common;
-
-use common::{TABLE, content, copying, seed, small};
+use crate::common::{TABLE, content, copying, seed, small};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_tp::storage::{Fault, MemoryStorage};

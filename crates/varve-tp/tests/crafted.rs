@@ -1,9 +1,7 @@
 //! Crafted pages, logs and checkpoints, with right checksums: an error, never a panic.
 //! The fuzzer goes on from here.
 
-mod common;
-
-use common::{Random, seed};
+use crate::common::{Random, seed};
 use varve_tp::fuzzing;
 
 fn attack(target: fn(&[u8]), seeds: Vec<Vec<u8>>, rounds: u64) {

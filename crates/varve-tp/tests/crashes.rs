@@ -1,12 +1,10 @@
 //! Every crash point of generated workloads.
 
-mod common;
-
-use common::explore::{Effort, explore};
+use crate::common::explore::{Effort, explore};
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state() {
-    let seed = common::seed("whatever_a_crash_leaves");
+    let seed = crate::common::seed("whatever_a_crash_leaves");
     let effort = Effort {
         transactions: 60,
         nested: 60,
@@ -26,7 +24,7 @@ fn whatever_a_crash_leaves_is_a_committed_state() {
 /// The pages of large values are freed behind the commit, and a restart goes on with that.
 #[test]
 fn what_a_commit_has_to_free_is_freed_by_the_restart() {
-    use common::{TABLE, content, small};
+    use crate::common::{TABLE, content, small};
     use std::sync::Arc;
     use varve_tp::Durability;
     use varve_tp::storage::{MemoryStorage, Survival};

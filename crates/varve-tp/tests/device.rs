@@ -1,8 +1,6 @@
 //! Environments on a device, and on the host's files.
 
-mod common;
-
-use common::{TABLE, content, small};
+use crate::common::{TABLE, content, small};
 use std::sync::Arc;
 use varve_device::MemoryDevice;
 use varve_tp::storage::DeviceStorage;

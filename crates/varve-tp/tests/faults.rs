@@ -1,8 +1,6 @@
 //! A storage that fails, a full one, and files that are damaged.
 
-mod common;
-
-use common::{Model, Random, TABLE, content, seed, small};
+use crate::common::{Model, Random, TABLE, content, seed, small};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_tp::storage::{Fault, MemoryStorage};

@@ -2,10 +2,8 @@
 //!
 //! `tests/images/README.md` says how to add one.
 
-mod common;
-
-use common::prefixed::part;
-use common::{Model, Random, change};
+use crate::common::prefixed::part;
+use crate::common::{Model, Random, change};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,8 +1,6 @@
 //! Secondary indices beside a map of sets.
 
-mod common;
-
-use common::{Model, Random, TABLE, change, seed, small};
+use crate::common::{Model, Random, TABLE, change, seed, small};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_tp::storage::MemoryStorage;

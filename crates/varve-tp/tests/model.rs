@@ -1,8 +1,6 @@
 //! Tables beside `BTreeMap`, under random operations.
 
-mod common;
-
-use common::{Model, Random, TABLE, change, content, seed, small};
+use crate::common::{Model, Random, TABLE, change, content, seed, small};
 use std::ops::Bound;
 use std::sync::Arc;
 use varve_tp::storage::MemoryStorage;

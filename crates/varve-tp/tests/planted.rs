@@ -1,10 +1,8 @@
 //! Every planted mistake is caught by the crash explorer.
 
-mod common;
-
-use common::copying;
-use common::explore::{Effort, explore};
-use common::snapshots;
+use crate::common::copying;
+use crate::common::explore::{Effort, explore};
+use crate::common::snapshots;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
 

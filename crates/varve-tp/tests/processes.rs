@@ -28,7 +28,7 @@ impl Other {
     fn start(role: &str, directory: &Path) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args([
-                "another_process",
+                "processes::another_process",
                 "--exact",
                 "--nocapture",
                 "--test-threads=1",

@@ -1,8 +1,6 @@
 //! Snapshots: beside copies of a map, among threads, and when too much would be kept.
 
-mod common;
-
-use common::{TABLE, seed, small, snapshots};
+use crate::common::{TABLE, seed, small, snapshots};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_tp::storage::MemoryStorage;
@@ -38,7 +36,7 @@ fn sums_of_snapshots_agree_among_threads() {
         let writer = |thread: u64| {
             let environment = &environment;
             move || {
-                let mut random = common::Random::new(seed + thread);
+                let mut random = crate::common::Random::new(seed + thread);
                 for round in 0..400 {
                     let mut transfer = || -> Result<(), Error> {
                         let transaction = environment.begin_write();

@@ -1,8 +1,6 @@
 //! Dropping and renaming tables, and nested transactions.
 
-mod common;
-
-use common::small;
+use crate::common::small;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_tp::storage::MemoryStorage;

@@ -1,8 +1,6 @@
 //! Many threads on one environment: the sums agree, trees stay whole, nobody hangs.
 
-mod common;
-
-use common::{Random, TABLE, seed, small};
+use crate::common::{Random, TABLE, seed, small};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -157,5 +155,5 @@ fn trees_stay_whole_under_splits_and_merges() {
     let verified = environment.verify().unwrap();
     assert_eq!(verified.lost_pages, 0, "{verified:?}");
     let all: BTreeMap<_, _> = models.into_iter().flatten().collect();
-    assert_eq!(common::content(&environment), all);
+    assert_eq!(crate::common::content(&environment), all);
 }

@@ -1,5 +1,5 @@
 //! A mounted file system in memory, for tests that make real system calls.
-#![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(dead_code, reason = "each program uses its own part")]
 
 pub mod aio;
 pub mod handles;
@@ -53,7 +53,7 @@ pub struct Mounted {
     server: Option<JoinHandle<std::io::Result<End>>>,
     directory: TempDir,
     /// Dropped when the test is over.
-    over: Sender<()>,
+    _over: Sender<()>,
 }
 
 impl Mounted {
@@ -85,7 +85,7 @@ impl Mounted {
             unmounter,
             server: Some(server),
             directory,
-            over,
+            _over: over,
         }
     }
 

@@ -3,8 +3,8 @@
 //! kernel writes pages back while it holds the map's lock, and the serving
 //! threads need that lock to allocate memory.
 //!
-//! The server is the test program again. Each test file that uses this has a
-//! test `server_process` that calls [`serve_if_asked`].
+//! The server is the test program again, whose test `server_process` calls
+//! [`serve_if_asked`].
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -54,7 +54,7 @@ pub struct Server {
     output: BufReader<ChildStdout>,
     directory: tempfile::TempDir,
     /// Dropped when the test is over.
-    over: Sender<()>,
+    _over: Sender<()>,
 }
 
 impl Server {
@@ -84,7 +84,7 @@ impl Server {
         let mut server = Server {
             child,
             output,
-            over: super::watched(directory.path()),
+            _over: super::watched(directory.path()),
             directory,
         };
         server.expect("serving");

@@ -1,8 +1,7 @@
 //! What is done, to what.
 
-use super::support;
-use super::support::aio::Aio;
 use super::{STRANGER, TICK};
+use crate::support::aio::Aio;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -35,7 +34,7 @@ pub const WATCHED: [&str; 8] = [
 impl Place {
     pub fn new(dir: PathBuf) -> Self {
         fs::create_dir(&dir).unwrap();
-        support::open_to_all(&dir);
+        crate::support::open_to_all(&dir);
         let made = |name: &str, bytes: usize, mode: u32| {
             let file = File::options()
                 .read(true)
@@ -55,7 +54,7 @@ impl Place {
         made("empty", 0, 0o6777);
         symlink("f", dir.join("link")).unwrap();
         fs::create_dir(dir.join("sub")).unwrap();
-        support::open_to_all(&dir.join("sub"));
+        crate::support::open_to_all(&dir.join("sub"));
         made("sub/inner", 10, 0o666);
         Place { dir, file }
     }
@@ -131,7 +130,7 @@ pub const OPERATIONS: &[(&str, Act)] = &[
         p.file.set_len(300_000).unwrap();
         stat_all(p);
         std::thread::sleep(TICK);
-        let map = support::map::SharedMap::new(&p.file, 300_000);
+        let map = crate::support::map::SharedMap::new(&p.file, 300_000);
         map.set(200_000, 7);
         map.sync();
     }),

@@ -1,6 +1,5 @@
 //! A small client and a server in the background, for tests. The client is
 //! plain on purpose: it says exactly what it is told to.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -8,9 +8,8 @@
 
 mod fields;
 mod operations;
-#[path = "../support/mod.rs"]
-mod support;
 
+use crate::support::Mounted;
 use fields::{FIELDS, Field};
 use operations::{
     Act, LISTS, OPERATIONS, Place, WATCHED, as_stranger, copy, stat_all, sync_range, writable,
@@ -24,7 +23,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::Mounted;
 use varve_fs::{InodeNo, MemoryOptions, Options};
 use varve_fuse::MountOptions;
 
@@ -76,7 +74,7 @@ fn walk(options: MountOptions, operations: &[(&str, Act)]) {
     let Some(m) = Mounted::with(options) else {
         return;
     };
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     let mut wrong = Vec::new();
     for (number, what) in operations.iter().enumerate() {
         for field in &FIELDS {
@@ -137,7 +135,7 @@ fn a_stranger_cannot_run_what_he_wrote_with_the_rights_of_its_owner() {
         let Some(m) = Mounted::with(options) else {
             return;
         };
-        support::open_to_all(m.root());
+        crate::support::open_to_all(m.root());
         let program = fs::read("/usr/bin/id").unwrap();
         fs::write(m.path("whole"), &program).unwrap();
         let f = &m.path("f");
@@ -184,16 +182,16 @@ fn a_stranger_cannot_run_what_he_wrote_with_the_rights_of_its_owner() {
 /// A refusal changes what it changed all the same.
 #[test]
 fn what_a_refused_request_has_changed_is_told() {
-    if !support::can_mount() {
+    if !crate::support::can_mount() {
         return;
     }
     let memory = MemoryOptions {
         capacity_bytes: 8 << 20,
         ..MemoryOptions::default()
     };
-    let fs = support::file_system(memory, Options::default());
+    let fs = crate::support::file_system(memory, Options::default());
     let m = Mounted::serve(fs, MountOptions::default());
-    support::open_to_all(m.root());
+    crate::support::open_to_all(m.root());
     fs::write(m.path("f"), b"x").unwrap();
     fs::set_permissions(m.path("f"), Permissions::from_mode(0o6777)).unwrap();
     let (fd, ino) = watch(&m.path("f"));

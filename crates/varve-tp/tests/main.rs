@@ -1,0 +1,18 @@
+//! The store as those see it who use it.
+
+mod common;
+mod copies;
+mod crafted;
+mod crashes;
+mod device;
+mod faults;
+mod images;
+mod indices;
+mod isolation;
+mod model;
+#[cfg(feature = "planted")]
+mod planted;
+mod processes;
+mod snapshots;
+mod tables;
+mod threads;
