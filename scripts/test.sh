@@ -46,7 +46,7 @@ cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 cargo test --workspace --features "$features" --no-run
 step "tests"
-cargo test --workspace --features "$features"
+scripts/test-programs.sh --workspace --features "$features"
 step "examples of the library"
 for example in crates/varve/examples/*.rs; do
   "${CARGO_TARGET_DIR:-target}/debug/examples/$(basename "$example" .rs)"
