@@ -185,10 +185,7 @@ impl FreeMap {
                 // Only what is free altogether.
                 let (first, end) = (run.start.div_ceil(unit), run.end / unit);
                 if first < end {
-                    free.push(Extent {
-                        start: data.start + first,
-                        units: end - first,
-                    });
+                    free.push((data.start + first..data.start + end).into());
                 }
             }
         }

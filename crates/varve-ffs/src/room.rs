@@ -40,7 +40,7 @@ impl Room {
         for group in 0..geometry.groups() {
             let data = geometry.data_fragments(group);
             for run in used.runs(data) {
-                let taken = policy.occupy(extent_of(run));
+                let taken = policy.occupy(run.into());
                 taken.expect("runs of one map do not overlap");
             }
         }
@@ -260,13 +260,6 @@ pub(crate) fn shape(geometry: &Geometry) -> Shape {
 
 fn sum(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.units).sum()
-}
-
-fn extent_of(run: std::ops::Range<u64>) -> Extent {
-    Extent {
-        start: run.start,
-        units: run.end - run.start,
-    }
 }
 
 /// Leaves the first `units` of the extents, and answers what is behind.

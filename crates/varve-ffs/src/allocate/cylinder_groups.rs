@@ -420,11 +420,7 @@ impl Allocator for CylinderGroups {
 
     /// Runs of fragments, across blocks.
     fn free_runs(&self) -> Vec<Extent> {
-        let extent = |run: std::ops::Range<u64>| Extent {
-            start: run.start,
-            units: run.end - run.start,
-        };
-        self.busy.zeros().map(extent).collect()
+        self.busy.zeros().map(Extent::from).collect()
     }
 }
 

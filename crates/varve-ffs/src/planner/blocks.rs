@@ -97,11 +97,8 @@ impl Planner<'_, '_> {
         }
         let have = self.extent(old.sector, old.sectors.into());
         if want < have.units {
-            let rest = Extent {
-                start: have.start + want,
-                units: have.units - want,
-            };
-            self.give_up(rest, journalled);
+            let rest = have.start + want..have.end();
+            self.give_up(rest.into(), journalled);
             return Ok(old.sector);
         }
         if want == have.units || self.room.lengthen(have, want) {
