@@ -39,9 +39,9 @@ struct Stored {
 
 const FORMAT: &str = "varve free map";
 const VERSION: u32 = 1;
-/// Groups and bytes in one, at most: no volume has more.
+/// Groups, and bytes in all of them, at most: no volume has more.
 const GROUPS_MAX: usize = 1 << 16;
-const GROUP_BYTES_MAX: u64 = 1 << 48;
+const BYTES_MAX: u64 = 1 << 48;
 
 impl From<FreeMap> for Stored {
     fn from(map: FreeMap) -> Self {
@@ -92,8 +92,8 @@ impl FreeMap {
             return Err(format!("blocks of {block_bytes} bytes"));
         }
         let whole = group_bytes > 0 && group_bytes.is_multiple_of(block_bytes.into());
-        if groups.is_empty() || groups.len() > GROUPS_MAX || !whole || group_bytes > GROUP_BYTES_MAX
-        {
+        let bytes = group_bytes.saturating_mul(groups.len() as u64);
+        if groups.is_empty() || groups.len() > GROUPS_MAX || !whole || bytes > BYTES_MAX {
             let groups = groups.len();
             return Err(format!("{groups} cylinder groups of {group_bytes} bytes"));
         }

@@ -144,6 +144,7 @@ fn a_map_is_stored_and_nonsense_is_refused() {
     wrong(&|s| s.group_bytes = 0);
     wrong(&|s| s.group_bytes += 1);
     wrong(&|s| s.group_bytes = u64::MAX / 8192 * 8192);
+    wrong(&|s| s.group_bytes = 1 << 48);
     wrong(&|s| s.groups.clear());
     wrong(&|s| s.groups[0].swap(0, 1));
     wrong(&|s| s.groups[0][3].1 = 0);
