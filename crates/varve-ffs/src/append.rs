@@ -60,7 +60,10 @@ impl Ffs {
 
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
         let plan = |planner: &mut Planner<'_, '_>| {
-            planner.group(group, &self.numbers.lock())?;
+            // Planning reads the device, and looks into the tables.
+            planner.group(group, &|ino| {
+                self.numbers.lock().map(GroupMap::Used).get(ino.0)
+            })?;
             Ok(group.usage)
         };
         self.append_planned(writer, plan, || self.count_numbers(group))

@@ -8,7 +8,6 @@ mod places;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Image, Place, Slot};
-use crate::numbers::Numbers;
 use crate::room::Room;
 use crate::stage::Stage;
 use crate::store::Sectors;
@@ -105,11 +104,11 @@ impl<'s, 'r> Planner<'s, 'r> {
         self.stage.geometry()
     }
 
-    /// Plans a group.
+    /// Plans a group. `has_file` knows which numbers have a file before it.
     ///
     /// # Errors
     /// If metadata cannot be read, or there is no room.
-    pub fn group(&mut self, group: &Group, numbers: &Numbers) -> Result<()> {
+    pub fn group(&mut self, group: &Group, has_file: &dyn Fn(InodeNo) -> bool) -> Result<()> {
         let mut order = Vec::new();
         let mut items: HashMap<InodeNo, Vec<&Item>> = HashMap::new();
         for item in &group.items {
@@ -121,8 +120,7 @@ impl<'s, 'r> Planner<'s, 'r> {
             of_ino.push(item);
         }
         for ino in order {
-            let is_new = !numbers.map(crate::format::GroupMap::Used).get(ino.0);
-            self.file(ino, &items[&ino], is_new)?;
+            self.file(ino, &items[&ino], !has_file(ino))?;
         }
         Ok(())
     }
