@@ -73,7 +73,9 @@ pub(crate) struct Planner<'s, 'r> {
     /// that nothing on the device leads to yet. Others are copied, not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
     cluster: Option<Cluster>,
-    /// Blocks that the file has.
+    /// Blocks that the file has, at any moment: those that it gets count as soon as they
+    /// have a place, those that it gives up no longer, indirect ones never. Only policies
+    /// go by it.
     held: u64,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
@@ -280,3 +282,6 @@ fn owner(item: &Item) -> (InodeNo, Version) {
         Item::Inode(inode) => (inode.ino, inode.version),
     }
 }
+
+#[cfg(test)]
+mod tests;
