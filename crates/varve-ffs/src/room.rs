@@ -157,7 +157,7 @@ impl Room {
         }
         let mut found: Vec<Extent> = Vec::new();
         while sum(&found) < units {
-            let near = found.last().map_or(file.home, |last| last.end());
+            let near = file.with(&found).end.unwrap_or(file.home);
             found.push(self.policy.piece(near).expect("it was counted"));
         }
         Some(found)

@@ -172,3 +172,26 @@ fn a_window_is_the_files_until_others_need_it() {
     }
     assert_eq!((taken, room.free_fragments()), (all, 0));
 }
+
+/// Where no free piece is as large as a buddy must be, the file goes on behind its end.
+#[test]
+fn pieces_are_sought_behind_the_files_end() {
+    let (_, mut room) = room("buddy", 0);
+    let data = room.geometry.data_fragments(0);
+    let taken = room.free_runs();
+    assert!(taken.into_iter().all(|run| room.withhold(run)));
+    let holes = [data.start, data.start + 20, data.start + 40];
+    for start in holes {
+        room.free(Extent { start, units: 1 });
+    }
+    let file = FileView {
+        number: 7,
+        held: 4,
+        end: Some(data.start + 19),
+        home: data.start,
+        wish: 0,
+    };
+    let found = room.take(&file, 2).unwrap();
+    let starts: Vec<u64> = found.iter().map(|extent| extent.start).collect();
+    assert_eq!(starts, holes[1..]);
+}
