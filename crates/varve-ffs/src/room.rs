@@ -125,7 +125,11 @@ impl Room {
                 let one = missing > each && taken.is_empty();
                 one.then(|| self.find(&view, each))?
             });
-            taken.extend(found.into_iter().flatten());
+            let (found, beyond) = found.unwrap_or_default();
+            taken.extend(found);
+            for old in self.windows.put(file.number, beyond) {
+                self.free(old);
+            }
         }
         taken
             .iter()
@@ -133,9 +137,8 @@ impl Room {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// So many fragments from the policy; what it gives beyond them is the file's
-    /// window.
-    fn find(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+    /// So many fragments from the policy, and what it gives beyond them.
+    fn find(&mut self, file: &FileView, units: u64) -> Option<(Vec<Extent>, Vec<Extent>)> {
         let mut found = Vec::new();
         if self.policy.extend(file, units, &mut found).is_err() {
             self.close_windows();
@@ -144,10 +147,7 @@ impl Room {
             }
         }
         let beyond = split_off(&mut found, units);
-        for old in self.windows.put(file.number, beyond) {
-            self.free(old);
-        }
-        Some(found)
+        Some((found, beyond))
     }
 
     /// Where no free piece has a size that the policy wants: any.
@@ -166,14 +166,15 @@ impl Room {
     /// Room for something that does not grow, near others of the file.
     pub fn take_alone(&mut self, near: u64, units: u64) -> Option<Extent> {
         let file = FileView {
-            number: NOBODY,
             home: near,
             ..FileView::default()
         };
-        let taken = self.take(&file, units)?;
-        self.close_window(NOBODY);
+        let (taken, beyond) = self.find(&file, units)?;
+        beyond.into_iter().for_each(|extent| self.free(extent));
         debug_assert!(sum(&taken) == units && taken.len() == 1, "{taken:?}");
-        taken.into_iter().next()
+        let extent = taken.into_iter().next()?;
+        self.mark_used(extent, true);
+        Some(extent)
     }
 
     /// Whether nobody has any of it, or is promised it, or can come to have it again
@@ -242,9 +243,6 @@ impl Room {
         self.policy.free_runs()
     }
 }
-
-/// The number of no file.
-const NOBODY: u64 = 0;
 
 /// The cylinder groups for a policy.
 pub(crate) fn shape(geometry: &Geometry) -> Shape {

@@ -1,6 +1,7 @@
 //! Room beside a map of who has what, under random operations.
 
 use super::*;
+use crate::allocate::Fit;
 use crate::{FfsFormatOptions, plan};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,11 +9,16 @@ use std::collections::HashMap;
 use varve_device::MemoryDevice;
 
 fn room(name: &str, fragment_bytes: u32) -> (Policy, Room) {
+    room_with(Policy::named(name).unwrap(), fragment_bytes)
+}
+
+fn room_with(policy: Policy, fragment_bytes: u32) -> (Policy, Room) {
     let options = FfsFormatOptions {
         fragment_bytes,
         group_blocks: 512,
         seed: Some(1),
-        ..FfsFormatOptions::named(name).unwrap()
+        policy,
+        ..FfsFormatOptions::default()
     };
     let device = MemoryDevice::with_geometry(varve_device::Geometry {
         size: 16 << 20,
@@ -194,4 +200,23 @@ fn pieces_are_sought_behind_the_files_end() {
     let found = room.take(&file, 2).unwrap();
     let starts: Vec<u64> = found.iter().map(|extent| extent.start).collect();
     assert_eq!(starts, holes[1..]);
+}
+
+/// Nor does it close another's.
+#[test]
+fn what_does_not_grow_opens_no_window() {
+    let (fit, sizes) = (Fit::First, vec![3]);
+    let (_, mut room) = room_with(Policy::Extents { fit, sizes }, 0);
+    let home = room.geometry.data_fragments(0).start;
+    for number in 2..2 + windows::FILES_MAX as u64 {
+        let file = FileView {
+            number,
+            home,
+            ..FileView::default()
+        };
+        room.take(&file, 1).unwrap();
+    }
+    let kept = room.window_fragments();
+    room.take_alone(home, 1).unwrap();
+    assert_eq!(room.window_fragments(), kept);
 }
