@@ -111,20 +111,15 @@ impl Room {
         }
     }
 
-    /// So many fragments for a file: whole blocks, of which there may be fewer than
-    /// asked for, but one; or fewer fragments than a block's.
+    /// So many fragments for a file: whole blocks, or as many of them as there are; or
+    /// fewer fragments than a block's.
     pub fn take(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let each = self.geometry.block_fragments();
+        let units = units.min(self.free_blocks() * each).max(units.min(each));
         let mut taken = self.windows.take(file.number, units);
         let missing = units - sum(&taken);
         if missing > 0 {
-            let view = file.with(&taken);
-            let each = self.geometry.block_fragments();
-            let found = self.find(&view, missing);
-            let found = found.or_else(|| {
-                // A block is promised, however it is found.
-                let one = missing > each && taken.is_empty();
-                one.then(|| self.find(&view, each))?
-            });
+            let found = self.find(&file.with(&taken), missing);
             let (found, beyond) = found.unwrap_or_default();
             taken.extend(found);
             for old in self.windows.put(file.number, beyond) {
