@@ -29,6 +29,18 @@ impl Bits {
         }
     }
 
+    /// Sets a range of them.
+    pub fn fill(&mut self, range: Range<u64>, value: bool) {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / 64 + 1) * 64);
+            let bits = (u64::MAX >> (64 - (end - at))) << (at % 64);
+            let word = &mut self.words[(at / 64) as usize];
+            *word = if value { *word | bits } else { *word & !bits };
+            at = end;
+        }
+    }
+
     /// The bits of an aligned power of two of them, 8 at most.
     pub fn few(&self, at: u64, count: u64) -> u8 {
         (self.words[(at / 64) as usize] >> (at % 64) & ((1 << count) - 1)) as u8
@@ -128,5 +140,32 @@ mod tests {
                 .eq(bits.ones().filter(|at| (70..9_000).contains(at)))
         );
         assert!(Bits::new(130).zeros().eq(std::iter::once(0..130)));
+    }
+
+    #[test]
+    fn ranges_are_filled_and_nothing_else() {
+        for (start, end) in [
+            (0, 0),
+            (0, 64),
+            (3, 5),
+            (63, 65),
+            (64, 128),
+            (1, 200),
+            (70, 190),
+        ] {
+            for value in [true, false] {
+                let mut bits = Bits::new(200);
+                (0..200).for_each(|at| bits.set(at, at % 3 == 0));
+                let before = bits.clone();
+                bits.fill(start..end, value);
+                for at in 0..200 {
+                    let expected = match (start..end).contains(&at) {
+                        true => value,
+                        false => before.get(at),
+                    };
+                    assert_eq!(bits.get(at), expected, "{at} of {start} to {end}");
+                }
+            }
+        }
     }
 }

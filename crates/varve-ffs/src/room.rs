@@ -79,12 +79,15 @@ impl Room {
     }
 
     fn mark_used(&mut self, extent: Extent, used: bool) {
-        for at in extent.start..extent.end() {
-            self.used.set(at, used);
-            let group = at / self.geometry.group_fragments();
-            let within = at % self.geometry.group_fragments();
+        self.used.fill(extent.start..extent.end(), used);
+        let each = self.geometry.group_fragments();
+        let mut at = extent.start;
+        while at < extent.end() {
+            let (group, within) = (at / each, at % each);
             let first = within / BITS_PER_SECTOR * BITS_PER_SECTOR;
             self.touched.insert((group, first));
+            // Where the next sector of a map begins.
+            at = group * each + (first + BITS_PER_SECTOR).min(each);
         }
     }
 
