@@ -1,6 +1,6 @@
 //! Making a volume.
 
-use crate::allocate::Policy;
+use crate::allocate::{Policy, PolicyError};
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -153,6 +153,8 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         0 => (block_bytes / 8).max(unit_bytes),
         given => given,
     };
+    let refused = |error: PolicyError| Error::Format(error.to_string());
+    options.policy.check().map_err(refused)?;
     if options.minfree_percent > 50 {
         return Err(Error::Format("a reserve of more than half the room".into()));
     }
