@@ -7,7 +7,7 @@
 use crate::Ffs;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
-use crate::format::{Geometry, Slot};
+use crate::format::{Geometry, Slot, is_block};
 use crate::planner::Planner;
 use crate::store::Sectors;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ impl FreeMap {
         group_bytes: u64,
         groups: Vec<Vec<Range<u64>>>,
     ) -> std::result::Result<Self, String> {
-        if !block_bytes.is_power_of_two() || !(4096..=65536).contains(&block_bytes) {
+        if !is_block(block_bytes) {
             return Err(format!("blocks of {block_bytes} bytes"));
         }
         let whole = group_bytes > 0 && group_bytes.is_multiple_of(block_bytes.into());

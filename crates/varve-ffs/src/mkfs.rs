@@ -5,7 +5,7 @@ use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
     BITS_PER_SECTOR, CONTENT_BYTES, DiskPolicy, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC,
-    Metadata, Superblock, group_meta_blocks,
+    Metadata, Superblock, group_meta_blocks, is_block,
 };
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
@@ -105,7 +105,7 @@ fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
         0 => 8192,
         given => given,
     };
-    let each = u64::from(options.block_bytes / 512).max(1);
+    let each = u64::from(options.block_bytes / 512);
     let inodes = group_blocks.saturating_mul(options.block_bytes.into()) / ratio;
     // Absurd numbers are refused with the others.
     inodes.min(1 << 40).next_multiple_of(each).max(each)
@@ -147,6 +147,9 @@ pub fn bytes_for(map: &crate::FreeMap) -> u64 {
 pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Result<Superblock> {
     let disk = device.geometry();
     let block_bytes = options.block_bytes;
+    if !is_block(block_bytes) {
+        return Err(Error::Format(format!("blocks of {block_bytes} bytes")));
+    }
     let unit_bytes = disk.logical_block.max(disk.physical_block);
     let fragment_bytes = match options.fragment_bytes {
         0 if !options.policy.has_fragments() => block_bytes,
@@ -163,7 +166,13 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         label,
         hash_seed,
     } = identity(&options.label, options.seed).map_err(Error::Format)?;
-    let blocks = disk.size / u64::from(block_bytes.max(1));
+    let blocks = disk.size / u64::from(block_bytes);
+    if options.group_data_blocks > blocks {
+        let data = options.group_data_blocks;
+        return Err(Error::Format(format!(
+            "cylinder groups of {data} blocks for data: there are {blocks}"
+        )));
+    }
     let group_blocks = match options.group_blocks {
         0 if options.policy.has_fragments() => group_blocks(blocks),
         // A run ends where its group does.

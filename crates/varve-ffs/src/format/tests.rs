@@ -1,6 +1,7 @@
 //! Bytes and what they mean.
 
 use super::*;
+use crate::allocate::Policy;
 use crate::{FfsFormatOptions, plan};
 use varve_device::MemoryDevice;
 use varve_format::Pointer;
@@ -189,10 +190,19 @@ fn absurd_options_are_refused() {
             },
             FfsFormatOptions {
                 fragment_bytes: value as u32,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                group_data_blocks: value,
+                inode_ratio: 1,
                 ..base
             },
         ];
-        for options in all {
+        for mut options in all {
+            let _ = plan(&device, &options, 0);
+            options.policy = Policy::Buddy;
+            let _ = plan(&device, &options, 0);
+            options.group_data_blocks = options.group_data_blocks.max(16);
             let _ = plan(&device, &options, 0);
         }
     }
