@@ -8,7 +8,6 @@ use crate::Ffs;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Slot, is_block};
-use crate::planner::Planner;
 use crate::store::Sectors;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -241,30 +240,22 @@ impl Ffs {
             usage: Usage::default(),
             cause: Cause::WriteBack,
         };
-        loop {
-            self.make_way(&priced)?;
-            let mut writer = self.writer.lock();
-            let before = writer.usage;
-            let mut full = false;
-            let plan = |planner: &mut Planner<'_, '_>| {
+        let price = self.prices.of_group(&priced);
+        let mut full = false;
+        while !full {
+            self.append_own(price, |planner, mut usage| {
                 let Slot::Used(mut image) = planner.stage.slot(ino)? else {
                     return Err(Error::NoInode(ino));
                 };
                 let (blocks, sectors) = planner.fill(&mut image, BLOCKS_AT_ONCE)?;
                 full = blocks < BLOCKS_AT_ONCE;
-                let mut usage = before;
                 usage.blocks += blocks;
                 usage.sectors += sectors;
                 Ok(usage)
-            };
-            let appended = self.append_planned(&mut writer, plan, Default::default);
-            self.stopping(appended)?;
-            let position = writer.appended;
-            drop(writer);
-            if full {
-                return self.commit_through(position);
-            }
+            })?;
         }
+        let position = self.writer.lock().appended;
+        self.commit_through(position)
     }
 }
 
