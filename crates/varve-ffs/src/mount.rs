@@ -14,7 +14,7 @@ use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
 use crate::statistics::Counters;
-use crate::store::{Store, Tables};
+use crate::store::{Over, Store, Tables};
 use crate::writer::Writer;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -371,7 +371,8 @@ fn read_only_reason(
 /// What is used, and numbers, as the maps say.
 fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
-    let Maps { used, inodes } = maps::read(store, newer, &mut |_, error| Err(error))?;
+    let source = Over { store, newer };
+    let Maps { used, inodes } = maps::read(&source, &mut |_, error| Err(error))?;
     let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
