@@ -138,28 +138,6 @@ impl FreeMap {
         runs.map(|run| run.end - run.start).sum()
     }
 
-    /// What is free on a mounted volume that nobody writes to.
-    ///
-    /// # Errors
-    /// The policy hands out something else than FFS's blocks and fragments, whose
-    /// free runs say nothing to FFS; or the volume has a single, shorter group.
-    pub fn of(volume: &Ffs) -> Result<Self> {
-        let geometry = &volume.store.geometry;
-        let data = geometry.data_fragments(0);
-        let unit = u64::from(geometry.fragment_bytes);
-        let runs = volume.writer.lock().room.free_runs();
-        let mut groups = vec![Vec::new(); geometry.groups() as usize];
-        for run in runs {
-            // A head is between groups: no run is in two.
-            let group = run.start / geometry.group_fragments();
-            let first = geometry.data_fragments(group).start;
-            let range = (run.start - first) * unit..(run.end() - first) * unit;
-            groups[group as usize].push(range);
-        }
-        let bytes = (data.end - data.start) * unit;
-        FreeMap::new(geometry.block_bytes, bytes, groups).map_err(Error::Format)
-    }
-
     /// The fragments that are free on a volume with at least such groups.
     fn on(&self, geometry: &Geometry) -> Result<Vec<Extent>> {
         let unit = u64::from(geometry.fragment_bytes);
