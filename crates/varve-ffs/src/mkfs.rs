@@ -283,9 +283,8 @@ fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
     let begin = group * geometry.group_fragments();
     let mut fragments = Bits::new(geometry.group_fragments());
     let data = geometry.data_fragments(group);
-    for fragment in 0..geometry.group_fragments() {
-        fragments.set(fragment, !data.contains(&(begin + fragment)));
-    }
+    fragments.fill(0..geometry.group_fragments(), true);
+    fragments.fill(data.start - begin..data.end - begin, false);
     let first = geometry.maps_sector(group);
     for nth in 0..geometry.map_sectors() {
         let mut sector = [0; 512];

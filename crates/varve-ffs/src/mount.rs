@@ -19,6 +19,7 @@ use crate::writer::Writer;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
@@ -377,8 +378,10 @@ fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, N
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
         let data = geometry.data_fragments(group);
-        let mut others = (begin..data.start).chain(data.end..begin + geometry.group_fragments());
-        if !others.all(|at| used.get(at)) {
+        let all = begin..begin + geometry.group_fragments();
+        let others = [all.start..data.start, data.end..all.end];
+        let is_used = |range: &Range<u64>| used.count(range.clone()) == range.end - range.start;
+        if !others.iter().all(is_used) {
             let problem = format!("cylinder group {group}: metadata is said to be free");
             return Err(damaged(problem));
         }

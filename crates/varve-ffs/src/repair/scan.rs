@@ -117,8 +117,8 @@ pub(crate) fn scan(
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
         let data = geometry.data_fragments(group);
-        (begin..data.start).for_each(|at| seen.set(at, true));
-        (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
+        seen.fill(begin..data.start, true);
+        seen.fill(data.end..begin + geometry.group_fragments(), true);
     }
     let mut room = Room::new(geometry, policy, seen)?;
     let mut numbers = Numbers::new(geometry, inodes);
