@@ -7,7 +7,7 @@
 use crate::Ffs;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
-use crate::format::{Geometry, Slot, is_block};
+use crate::format::{Geometry, Slot, Superblock, is_block};
 use crate::store::Sectors;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -138,8 +138,20 @@ impl FreeMap {
         runs.map(|run| run.end - run.start).sum()
     }
 
-    /// The fragments that are free on a volume with at least such groups.
-    fn on(&self, geometry: &Geometry) -> Result<Vec<Extent>> {
+    /// Whether a volume with this superblock can be aged by it.
+    ///
+    /// # Errors
+    /// `Unfit` if its policy is not FFS's, or it has fewer or smaller groups.
+    pub fn fits(&self, superblock: &Superblock) -> Result<()> {
+        self.on(superblock).map(drop)
+    }
+
+    /// The fragments that are free on it then.
+    fn on(&self, superblock: &Superblock) -> Result<Vec<Extent>> {
+        if !superblock.policy()?.has_fragments() {
+            return Err(Error::Unfit("a free map is for FFS's own policy".into()));
+        }
+        let geometry = Geometry::of(superblock);
         let unit = u64::from(geometry.fragment_bytes);
         let mut free = Vec::new();
         if geometry.groups() < self.groups() {
@@ -180,12 +192,9 @@ impl Ffs {
     /// The file must be empty, and nobody may have the volume mounted as a file system.
     ///
     /// # Errors
-    /// `Unfit` if the volume has fewer or smaller groups; those of an append.
+    /// `Unfit` if the map does not fit ([`FreeMap::fits`]); those of an append.
     pub fn age(&self, ino: InodeNo, map: &FreeMap) -> Result<()> {
-        if !self.policy.has_fragments() {
-            return Err(Error::Unfit("a free map is for FFS's own policy".into()));
-        }
-        let free = map.on(&self.store.geometry)?;
+        let free = map.on(&self.superblock)?;
         self.writable()?;
         // What is to stay free is taken away while the file takes what there is.
         let withheld: Vec<Extent> = {
