@@ -185,10 +185,13 @@ fn age(
 }
 
 fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
+    let block_bytes = options.bytes_of_block();
     let aged = options.aged.as_deref();
+    // Blocks of no bytes are refused with other impossible ones.
+    let blocks = |map: &FreeMap| map.group_bytes().div_ceil(u64::from(block_bytes).max(1));
     varve_ffs::FfsFormatOptions {
-        group_data_blocks: aged.map_or(0, |map| map.group_bytes() / u64::from(options.block_bytes)),
-        block_bytes: options.block_bytes,
+        group_data_blocks: aged.map_or(0, blocks),
+        block_bytes,
         policy: options.allocation.clone(),
         metadata: options.metadata,
         label: options.label.clone(),
@@ -209,7 +212,7 @@ fn make_root<L: varve_fs::Layout>(
 
 fn virtual_log_options(options: &VolumeOptions) -> varve_vlfs::VlfsFormatOptions {
     varve_vlfs::VlfsFormatOptions {
-        block_bytes: options.block_bytes,
+        block_bytes: options.bytes_of_block(),
         label: options.label.clone(),
         case_fold: options.case_fold,
         ..varve_vlfs::VlfsFormatOptions::default()
@@ -234,7 +237,7 @@ fn make_log(
 
 fn log_options(options: &VolumeOptions) -> FormatOptions {
     FormatOptions {
-        block_bytes: options.block_bytes,
+        block_bytes: options.bytes_of_block(),
         segment_bytes: options.segment_bytes,
         inode_bytes: options.inode_bytes,
         label: options.label.clone(),
@@ -341,7 +344,7 @@ mod tests {
         for (map, policy) in [(map(40), Default::default()), (map(2), buddies)] {
             let mut options = VolumeOptions::new();
             options.layout(Layout::InPlace).overwrite(true);
-            options.block_bytes(8192).allocation(policy).aged(map);
+            options.allocation(policy).aged(map);
             let refused = make(&path, &options).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
             assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 16 << 20]);
