@@ -371,7 +371,8 @@ fn every_policy_is_mounted() {
         let told = varve(["stats", "--json", &m.dir]).expect(0, "").json();
         let name = if layout == "efs" { "ffs" } else { layout };
         assert_eq!(told["policy"], name, "{told}");
-        assert!(told["free_space"]["runs"].as_u64().unwrap() > 0, "{told}");
+        // Whoever asks for that holds up who writes.
+        assert!(told["free_space"].is_null(), "{told}");
         m.remount_checked();
         for round in (1..40_u8).step_by(2) {
             let content = fs::read(m.path(&format!("f{round}"))).unwrap();
