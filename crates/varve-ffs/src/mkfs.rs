@@ -108,7 +108,13 @@ fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
     let each = u64::from(options.block_bytes / 512);
     let inodes = group_blocks.saturating_mul(options.block_bytes.into()) / ratio;
     // Absurd numbers are refused with the others.
-    inodes.min(1 << 40).next_multiple_of(each).max(each)
+    let inodes = inodes.min(1 << 40);
+    let rounded = match inodes.next_multiple_of(each) {
+        // No group has more than eight for each block.
+        above if above > group_blocks.saturating_mul(8) => inodes / each * each,
+        above => above,
+    };
+    rounded.max(each)
 }
 
 /// Blocks and inodes of the least group that has so many blocks for data.

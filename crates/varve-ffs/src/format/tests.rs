@@ -208,6 +208,19 @@ fn absurd_options_are_refused() {
     }
 }
 
+/// Eight inodes for each block are what a group of the largest blocks has at most.
+#[test]
+fn the_largest_blocks_fit_a_device_of_any_size() {
+    let options = FfsFormatOptions {
+        block_bytes: 65536,
+        ..FfsFormatOptions::default()
+    };
+    for blocks in 1000..1100 {
+        let made = plan(&MemoryDevice::new(blocks << 16), &options, 0);
+        assert!(made.is_ok(), "{blocks} blocks: {made:?}");
+    }
+}
+
 #[test]
 fn nothing_of_a_group_lies_over_anything_else() {
     let geometry = geometry();
