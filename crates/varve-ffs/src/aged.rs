@@ -7,8 +7,7 @@
 use crate::Ffs;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
-use crate::format::{Geometry, Slot};
-use crate::planner::Planner;
+use crate::format::{Geometry, Slot, Superblock, is_block};
 use crate::store::Sectors;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -39,9 +38,9 @@ struct Stored {
 
 const FORMAT: &str = "varve free map";
 const VERSION: u32 = 1;
-/// Groups and bytes in one, at most: no volume has more.
+/// Groups, and bytes in all of them, at most: no volume has more.
 const GROUPS_MAX: usize = 1 << 16;
-const GROUP_BYTES_MAX: u64 = 1 << 48;
+const BYTES_MAX: u64 = 1 << 48;
 
 impl From<FreeMap> for Stored {
     fn from(map: FreeMap) -> Self {
@@ -88,12 +87,12 @@ impl FreeMap {
         group_bytes: u64,
         groups: Vec<Vec<Range<u64>>>,
     ) -> std::result::Result<Self, String> {
-        if !block_bytes.is_power_of_two() || !(4096..=65536).contains(&block_bytes) {
+        if !is_block(block_bytes) {
             return Err(format!("blocks of {block_bytes} bytes"));
         }
         let whole = group_bytes > 0 && group_bytes.is_multiple_of(block_bytes.into());
-        if groups.is_empty() || groups.len() > GROUPS_MAX || !whole || group_bytes > GROUP_BYTES_MAX
-        {
+        let bytes = group_bytes.saturating_mul(groups.len() as u64);
+        if groups.is_empty() || groups.len() > GROUPS_MAX || !whole || bytes > BYTES_MAX {
             let groups = groups.len();
             return Err(format!("{groups} cylinder groups of {group_bytes} bytes"));
         }
@@ -139,30 +138,20 @@ impl FreeMap {
         runs.map(|run| run.end - run.start).sum()
     }
 
-    /// What is free on a mounted volume that nobody writes to.
+    /// Whether a volume with this superblock can be aged by it.
     ///
     /// # Errors
-    /// The policy hands out something else than FFS's blocks and fragments, whose
-    /// free runs say nothing to FFS; or the volume has a single, shorter group.
-    pub fn of(volume: &Ffs) -> Result<Self> {
-        let geometry = &volume.store.geometry;
-        let data = geometry.data_fragments(0);
-        let unit = u64::from(geometry.fragment_bytes);
-        let runs = volume.writer.lock().room.free_runs();
-        let mut groups = vec![Vec::new(); geometry.groups() as usize];
-        for run in runs {
-            // A head is between groups: no run is in two.
-            let group = run.start / geometry.group_fragments();
-            let first = geometry.data_fragments(group).start;
-            let range = (run.start - first) * unit..(run.end() - first) * unit;
-            groups[group as usize].push(range);
-        }
-        let bytes = (data.end - data.start) * unit;
-        FreeMap::new(geometry.block_bytes, bytes, groups).map_err(Error::Format)
+    /// `Unfit` if its policy is not FFS's, or it has fewer or smaller groups.
+    pub fn fits(&self, superblock: &Superblock) -> Result<()> {
+        self.on(superblock).map(drop)
     }
 
-    /// The fragments that are free on a volume with at least such groups.
-    fn on(&self, geometry: &Geometry) -> Result<Vec<Extent>> {
+    /// The fragments that are free on it then.
+    fn on(&self, superblock: &Superblock) -> Result<Vec<Extent>> {
+        if !superblock.policy()?.has_fragments() {
+            return Err(Error::Unfit("a free map is for FFS's own policy".into()));
+        }
+        let geometry = Geometry::of(superblock);
         let unit = u64::from(geometry.fragment_bytes);
         let mut free = Vec::new();
         if geometry.groups() < self.groups() {
@@ -185,10 +174,7 @@ impl FreeMap {
                 // Only what is free altogether.
                 let (first, end) = (run.start.div_ceil(unit), run.end / unit);
                 if first < end {
-                    free.push(Extent {
-                        start: data.start + first,
-                        units: end - first,
-                    });
+                    free.push((data.start + first..data.start + end).into());
                 }
             }
         }
@@ -206,12 +192,9 @@ impl Ffs {
     /// The file must be empty, and nobody may have the volume mounted as a file system.
     ///
     /// # Errors
-    /// `Unfit` if the volume has fewer or smaller groups; those of an append.
+    /// `Unfit` if the map does not fit ([`FreeMap::fits`]); those of an append.
     pub fn age(&self, ino: InodeNo, map: &FreeMap) -> Result<()> {
-        if !self.policy.has_fragments() {
-            return Err(Error::Unfit("a free map is for FFS's own policy".into()));
-        }
-        let free = map.on(&self.store.geometry)?;
+        let free = map.on(&self.superblock)?;
         self.writable()?;
         // What is to stay free is taken away while the file takes what there is.
         let withheld: Vec<Extent> = {
@@ -244,30 +227,22 @@ impl Ffs {
             usage: Usage::default(),
             cause: Cause::WriteBack,
         };
-        loop {
-            self.make_way(&priced)?;
-            let mut writer = self.writer.lock();
-            let before = writer.usage;
-            let mut full = false;
-            let plan = |planner: &mut Planner<'_, '_>| {
+        let price = self.prices.of_group(&priced);
+        let mut full = false;
+        while !full {
+            self.append_own(price, |planner, mut usage| {
                 let Slot::Used(mut image) = planner.stage.slot(ino)? else {
                     return Err(Error::NoInode(ino));
                 };
                 let (blocks, sectors) = planner.fill(&mut image, BLOCKS_AT_ONCE)?;
                 full = blocks < BLOCKS_AT_ONCE;
-                let mut usage = before;
                 usage.blocks += blocks;
                 usage.sectors += sectors;
                 Ok(usage)
-            };
-            let appended = self.append_planned(&mut writer, plan, Default::default);
-            self.stopping(appended)?;
-            let position = writer.appended;
-            drop(writer);
-            if full {
-                return self.commit_through(position);
-            }
+            })?;
         }
+        let position = self.writer.lock().appended;
+        self.commit_through(position)
     }
 }
 

@@ -17,20 +17,14 @@ use varve_fs::{FileKind, Group, Item, Position, Usage};
 impl Ffs {
     pub(crate) fn append_group(&self, group: Group) -> Result<Position> {
         self.writable()?;
-        self.make_way(&group)?;
+        self.make_way(self.prices.of_group(&group))?;
         let mut writer = self.writer.lock();
         self.stopping(self.append_to(&mut writer, &group))
     }
 
     /// Has a record or a checkpoint written if what waits for them has grown large, or
-    /// if the group may not fit beside it.
-    pub(crate) fn make_way(&self, group: &Group) -> Result<()> {
-        let (sectors, blocks) = self.prices.of_group(group);
-        self.make_way_for(sectors, blocks)
-    }
-
-    /// The same for so many sectors of metadata, and so many blocks.
-    pub(crate) fn make_way_for(&self, sectors: u64, blocks: u64) -> Result<()> {
+    /// if a group of so many sectors of metadata and blocks may not fit beside it.
+    fn make_way(&self, (sectors, blocks): (u64, u64)) -> Result<()> {
         if self.rehearsing {
             return Ok(());
         }
@@ -58,9 +52,28 @@ impl Ffs {
         }
     }
 
+    /// Appends what is no group of the file system's, and changes so many sectors and
+    /// takes so many blocks at most. `plan` is told what lives on the volume, and answers
+    /// what then does.
+    pub(crate) fn append_own(
+        &self,
+        price: (u64, u64),
+        plan: impl FnOnce(&mut Planner<'_, '_>, Usage) -> Result<Usage>,
+    ) -> Result<()> {
+        self.make_way(price)?;
+        let mut writer = self.writer.lock();
+        let usage = writer.usage;
+        let plan = |planner: &mut Planner<'_, '_>| plan(planner, usage);
+        let appended = self.append_planned(&mut writer, plan, Default::default);
+        self.stopping(appended).map(drop)
+    }
+
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
         let plan = |planner: &mut Planner<'_, '_>| {
-            planner.group(group, &self.numbers.lock())?;
+            // Planning reads the device, and looks into the tables.
+            planner.group(group, &|ino| {
+                self.numbers.lock().map(GroupMap::Used).get(ino.0)
+            })?;
             Ok(group.usage)
         };
         self.append_planned(writer, plan, || self.count_numbers(group))

@@ -29,20 +29,28 @@ impl Bits {
         }
     }
 
+    /// Sets a range of them.
+    pub fn fill(&mut self, range: Range<u64>, value: bool) {
+        for (nth, bits) in words(range) {
+            let word = &mut self.words[nth];
+            *word = if value { *word | bits } else { *word & !bits };
+        }
+    }
+
+    /// How many of a range are ones.
+    pub fn count(&self, range: Range<u64>) -> u64 {
+        let ones = |(nth, bits): (usize, u64)| u64::from((self.words[nth] & bits).count_ones());
+        words(range).map(ones).sum()
+    }
+
     /// The bits of an aligned power of two of them, 8 at most.
     pub fn few(&self, at: u64, count: u64) -> u8 {
         (self.words[(at / 64) as usize] >> (at % 64) & ((1 << count) - 1)) as u8
     }
 
     pub fn ones(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.iter().enumerate().flat_map(|(nth, &word)| {
-            let mut rest = word;
-            std::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| u64::from(rest.trailing_zeros()))?;
-                rest &= rest - 1;
-                Some(nth as u64 * 64 + bit)
-            })
-        })
+        let words = self.words.iter().enumerate();
+        words.flat_map(|(nth, &word)| ones_of(word).map(move |bit| nth as u64 * 64 + bit))
     }
 
     /// The runs of zeros, in order.
@@ -82,21 +90,49 @@ impl Bits {
     /// Writes the bits from `from` on, as many as fit and are before `to`.
     pub fn store(&self, from: u64, to: u64, content: &mut [u8]) {
         content.fill(0);
-        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
-            if self.get(at) {
-                let nth = at - from;
-                content[(nth / 8) as usize] |= 1 << (nth % 8);
+        let end = to.min(from + content.len() as u64 * 8).min(self.len);
+        for (nth, bits) in words(from..end) {
+            for bit in ones_of(self.words[nth] & bits) {
+                let at = nth as u64 * 64 + bit - from;
+                content[(at / 8) as usize] |= 1 << (at % 8);
             }
         }
     }
 
     /// The reverse of [`Self::store`].
     pub fn load(&mut self, from: u64, to: u64, content: &[u8]) {
-        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
-            let nth = at - from;
-            self.set(at, content[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
+        let end = to.min(from + content.len() as u64 * 8).min(self.len);
+        self.fill(from..end, false);
+        for (begin, bytes) in (from..end).step_by(64).zip(content.chunks(8)) {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let ones = ones_of(u64::from_le_bytes(word)).map(|bit| begin + bit);
+            ones.take_while(|at| *at < end)
+                .for_each(|at| self.set(at, true));
         }
     }
+}
+
+/// The ones of a word, in order.
+fn ones_of(word: u64) -> impl Iterator<Item = u64> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let bit = (rest != 0).then(|| u64::from(rest.trailing_zeros()))?;
+        rest &= rest - 1;
+        Some(bit)
+    })
+}
+
+/// The words that have a range of bits, and which of their bits are in it.
+fn words(range: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = range.end.min((at / 64 + 1) * 64);
+        let count = end.checked_sub(at).filter(|count| *count > 0)?;
+        let found = ((at / 64) as usize, (u64::MAX >> (64 - count)) << (at % 64));
+        at = end;
+        Some(found)
+    })
 }
 
 #[cfg(test)]
@@ -128,5 +164,34 @@ mod tests {
                 .eq(bits.ones().filter(|at| (70..9_000).contains(at)))
         );
         assert!(Bits::new(130).zeros().eq(std::iter::once(0..130)));
+    }
+
+    #[test]
+    fn ranges_are_counted_and_filled_and_nothing_else() {
+        for (start, end) in [
+            (0, 0),
+            (0, 64),
+            (3, 5),
+            (63, 65),
+            (64, 128),
+            (1, 200),
+            (70, 190),
+        ] {
+            for value in [true, false] {
+                let mut bits = Bits::new(200);
+                (0..200).for_each(|at| bits.set(at, at % 3 == 0));
+                let before = bits.clone();
+                bits.fill(start..end, value);
+                let ones = (start..end).filter(|at| before.get(*at)).count() as u64;
+                assert_eq!(before.count(start..end), ones, "{start} to {end}");
+                for at in 0..200 {
+                    let expected = match (start..end).contains(&at) {
+                        true => value,
+                        false => before.get(at),
+                    };
+                    assert_eq!(bits.get(at), expected, "{at} of {start} to {end}");
+                }
+            }
+        }
     }
 }

@@ -2,10 +2,8 @@
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, SECTOR_BYTES, Sector};
-use crate::store::Store;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES};
+use crate::store::Over;
 
 /// What they say.
 pub(crate) struct Maps {
@@ -22,11 +20,10 @@ pub(crate) struct Maps {
 /// # Errors
 /// What `bad` answers.
 pub(crate) fn read(
-    store: &Store,
-    newer: &BTreeMap<u64, Arc<Sector>>,
+    source: &Over<'_>,
     bad: &mut dyn FnMut((u64, u64), Error) -> Result<()>,
 ) -> Result<Maps> {
-    let geometry = &store.geometry;
+    let geometry = &source.store.geometry;
     let mut maps = Maps {
         used: Bits::new(geometry.fragments()),
         inodes: [(); 4].map(|()| Bits::new(geometry.inodes())),
@@ -34,27 +31,20 @@ pub(crate) fn read(
     let each = geometry.inode_map_sectors();
     for group in 0..geometry.groups() {
         let first = geometry.maps_sector(group);
-        let read = store.read(first, geometry.map_sectors());
-        for nth in 0..geometry.map_sectors() {
-            let at = first + nth;
-            let found = match (newer.get(&at), &read) {
-                (Some(newer), _) => Ok(newer.to_vec()),
-                (None, Ok(bytes)) => {
-                    let from = nth as usize * SECTOR_BYTES;
-                    Ok(bytes[from..from + SECTOR_BYTES].to_vec())
-                }
-                // Perhaps it is another one that cannot be read.
-                (None, Err(_)) => store.read(at, 1),
-            };
-            let mut sector: Sector = [0; SECTOR_BYTES];
-            let sealed = found.and_then(|bytes| {
-                sector.copy_from_slice(&bytes);
-                Ok(geometry.seal(at, group as u32).check(&sector, "map")?)
+        let sectors = source.sectors(first, geometry.map_sectors());
+        for (nth, sector) in (0..).zip(sectors) {
+            let seal = geometry.seal(first + nth, group as u32);
+            let sealed = sector.and_then(|sector| {
+                seal.check(&sector, "map")?;
+                Ok(sector)
             });
-            if let Err(error) = sealed {
-                bad((group, nth), error)?;
-                continue;
-            }
+            let sector = match sealed {
+                Ok(sector) => sector,
+                Err(error) => {
+                    bad((group, nth), error)?;
+                    continue;
+                }
+            };
             let (bits, every, nth) = match nth.checked_sub(4 * each) {
                 None => {
                     let bits = &mut maps.inodes[(nth / each) as usize];

@@ -1,11 +1,11 @@
 //! Making a volume.
 
-use crate::allocate::Policy;
+use crate::allocate::{Policy, PolicyError};
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
     BITS_PER_SECTOR, CONTENT_BYTES, DiskPolicy, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC,
-    Metadata, Superblock, group_meta_blocks,
+    Metadata, Superblock, group_meta_blocks, is_block,
 };
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
@@ -105,10 +105,16 @@ fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
         0 => 8192,
         given => given,
     };
-    let each = u64::from(options.block_bytes / 512).max(1);
+    let each = u64::from(options.block_bytes / 512);
     let inodes = group_blocks.saturating_mul(options.block_bytes.into()) / ratio;
     // Absurd numbers are refused with the others.
-    inodes.min(1 << 40).next_multiple_of(each).max(each)
+    let inodes = inodes.min(1 << 40);
+    let rounded = match inodes.next_multiple_of(each) {
+        // No group has more than eight for each block.
+        above if above > group_blocks.saturating_mul(8) => inodes / each * each,
+        above => above,
+    };
+    rounded.max(each)
 }
 
 /// Blocks and inodes of the least group that has so many blocks for data.
@@ -147,12 +153,17 @@ pub fn bytes_for(map: &crate::FreeMap) -> u64 {
 pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Result<Superblock> {
     let disk = device.geometry();
     let block_bytes = options.block_bytes;
+    if !is_block(block_bytes) {
+        return Err(Error::Format(format!("blocks of {block_bytes} bytes")));
+    }
     let unit_bytes = disk.logical_block.max(disk.physical_block);
     let fragment_bytes = match options.fragment_bytes {
         0 if !options.policy.has_fragments() => block_bytes,
         0 => (block_bytes / 8).max(unit_bytes),
         given => given,
     };
+    let refused = |error: PolicyError| Error::Format(error.to_string());
+    options.policy.check().map_err(refused)?;
     if options.minfree_percent > 50 {
         return Err(Error::Format("a reserve of more than half the room".into()));
     }
@@ -161,7 +172,13 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         label,
         hash_seed,
     } = identity(&options.label, options.seed).map_err(Error::Format)?;
-    let blocks = disk.size / u64::from(block_bytes.max(1));
+    let blocks = disk.size / u64::from(block_bytes);
+    if options.group_data_blocks > blocks {
+        let data = options.group_data_blocks;
+        return Err(Error::Format(format!(
+            "cylinder groups of {data} blocks for data: there are {blocks}"
+        )));
+    }
     let group_blocks = match options.group_blocks {
         0 if options.policy.has_fragments() => group_blocks(blocks),
         // A run ends where its group does.
@@ -272,9 +289,8 @@ fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
     let begin = group * geometry.group_fragments();
     let mut fragments = Bits::new(geometry.group_fragments());
     let data = geometry.data_fragments(group);
-    for fragment in 0..geometry.group_fragments() {
-        fragments.set(fragment, !data.contains(&(begin + fragment)));
-    }
+    fragments.fill(0..geometry.group_fragments(), true);
+    fragments.fill(data.start - begin..data.end - begin, false);
     let first = geometry.maps_sector(group);
     for nth in 0..geometry.map_sectors() {
         let mut sector = [0; 512];

@@ -14,11 +14,12 @@ use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
 use crate::statistics::Counters;
-use crate::store::{Store, Tables};
+use crate::store::{Over, Store, Tables};
 use crate::writer::Writer;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
@@ -371,13 +372,16 @@ fn read_only_reason(
 /// What is used, and numbers, as the maps say.
 fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
-    let Maps { used, inodes } = maps::read(store, newer, &mut |_, error| Err(error))?;
+    let source = Over { store, newer };
+    let Maps { used, inodes } = maps::read(&source, &mut |_, error| Err(error))?;
     let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
         let data = geometry.data_fragments(group);
-        let mut others = (begin..data.start).chain(data.end..begin + geometry.group_fragments());
-        if !others.all(|at| used.get(at)) {
+        let all = begin..begin + geometry.group_fragments();
+        let others = [all.start..data.start, data.end..all.end];
+        let is_used = |range: &Range<u64>| used.count(range.clone()) == range.end - range.start;
+        if !others.iter().all(is_used) {
             let problem = format!("cylinder group {group}: metadata is said to be free");
             return Err(damaged(problem));
         }

@@ -39,12 +39,16 @@ pub(crate) const FIRST_VERSION: Version = 1;
 
 impl Numbers {
     pub fn new(geometry: Geometry, maps: [Bits; 4]) -> Self {
-        let mut groups = vec![Group::default(); geometry.groups() as usize];
-        for ino in 0..geometry.inodes() {
-            let group = &mut groups[(ino / geometry.group_inodes) as usize];
-            group.free += u64::from(!maps[GroupMap::Used as usize].get(ino));
-            group.directories += u64::from(maps[GroupMap::Directories as usize].get(ino));
-        }
+        let each = geometry.group_inodes;
+        let group = |nth: u64| {
+            let ones = |map: GroupMap| maps[map as usize].count(nth * each..(nth + 1) * each);
+            Group {
+                free: each - ones(GroupMap::Used),
+                directories: ones(GroupMap::Directories),
+                lowest: 0,
+            }
+        };
+        let groups = (0..geometry.groups()).map(group).collect();
         Numbers {
             geometry,
             maps,

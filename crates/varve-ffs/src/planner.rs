@@ -8,7 +8,6 @@ mod places;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Image, Place, Slot};
-use crate::numbers::Numbers;
 use crate::room::Room;
 use crate::stage::Stage;
 use crate::store::Sectors;
@@ -74,7 +73,9 @@ pub(crate) struct Planner<'s, 'r> {
     /// that nothing on the device leads to yet. Others are copied, not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
     cluster: Option<Cluster>,
-    /// Blocks that the file has.
+    /// Blocks that the file has, at any moment: those that it gets count as soon as they
+    /// have a place, those that it gives up no longer, indirect ones never. Only policies
+    /// go by it.
     held: u64,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
@@ -105,11 +106,11 @@ impl<'s, 'r> Planner<'s, 'r> {
         self.stage.geometry()
     }
 
-    /// Plans a group.
+    /// Plans a group. `has_file` knows which numbers have a file before it.
     ///
     /// # Errors
     /// If metadata cannot be read, or there is no room.
-    pub fn group(&mut self, group: &Group, numbers: &Numbers) -> Result<()> {
+    pub fn group(&mut self, group: &Group, has_file: &dyn Fn(InodeNo) -> bool) -> Result<()> {
         let mut order = Vec::new();
         let mut items: HashMap<InodeNo, Vec<&Item>> = HashMap::new();
         for item in &group.items {
@@ -121,8 +122,7 @@ impl<'s, 'r> Planner<'s, 'r> {
             of_ino.push(item);
         }
         for ino in order {
-            let is_new = !numbers.map(crate::format::GroupMap::Used).get(ino.0);
-            self.file(ino, &items[&ino], is_new)?;
+            self.file(ino, &items[&ino], !has_file(ino))?;
         }
         Ok(())
     }
@@ -282,3 +282,6 @@ fn owner(item: &Item) -> (InodeNo, Version) {
         Item::Inode(inode) => (inode.ino, inode.version),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl Room {
         for group in 0..geometry.groups() {
             let data = geometry.data_fragments(group);
             for run in used.runs(data) {
-                let taken = policy.occupy(extent_of(run));
+                let taken = policy.occupy(run.into());
                 taken.expect("runs of one map do not overlap");
             }
         }
@@ -79,12 +79,15 @@ impl Room {
     }
 
     fn mark_used(&mut self, extent: Extent, used: bool) {
-        for at in extent.start..extent.end() {
-            self.used.set(at, used);
-            let group = at / self.geometry.group_fragments();
-            let within = at % self.geometry.group_fragments();
+        self.used.fill(extent.start..extent.end(), used);
+        let each = self.geometry.group_fragments();
+        let mut at = extent.start;
+        while at < extent.end() {
+            let (group, within) = (at / each, at % each);
             let first = within / BITS_PER_SECTOR * BITS_PER_SECTOR;
             self.touched.insert((group, first));
+            // Where the next sector of a map begins.
+            at = group * each + (first + BITS_PER_SECTOR).min(each);
         }
     }
 
@@ -111,21 +114,20 @@ impl Room {
         }
     }
 
-    /// So many fragments for a file: whole blocks, of which there may be fewer than
-    /// asked for, but one; or fewer fragments than a block's.
+    /// So many fragments for a file: whole blocks, or as many of them as there are; or
+    /// fewer fragments than a block's.
     pub fn take(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let each = self.geometry.block_fragments();
+        let units = units.min(self.free_blocks() * each).max(units.min(each));
         let mut taken = self.windows.take(file.number, units);
         let missing = units - sum(&taken);
         if missing > 0 {
-            let view = file.with(&taken);
-            let each = self.geometry.block_fragments();
-            let found = self.find(&view, missing);
-            let found = found.or_else(|| {
-                // A block is promised, however it is found.
-                let one = missing > each && taken.is_empty();
-                one.then(|| self.find(&view, each))?
-            });
-            taken.extend(found.into_iter().flatten());
+            let found = self.find(&file.with(&taken), missing);
+            let (found, beyond) = found.unwrap_or_default();
+            taken.extend(found);
+            for old in self.windows.put(file.number, beyond) {
+                self.free(old);
+            }
         }
         taken
             .iter()
@@ -133,9 +135,8 @@ impl Room {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// So many fragments from the policy; what it gives beyond them is the file's
-    /// window.
-    fn find(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+    /// So many fragments from the policy, and what it gives beyond them.
+    fn find(&mut self, file: &FileView, units: u64) -> Option<(Vec<Extent>, Vec<Extent>)> {
         let mut found = Vec::new();
         if self.policy.extend(file, units, &mut found).is_err() {
             self.close_windows();
@@ -144,10 +145,7 @@ impl Room {
             }
         }
         let beyond = split_off(&mut found, units);
-        for old in self.windows.put(file.number, beyond) {
-            self.free(old);
-        }
-        Some(found)
+        Some((found, beyond))
     }
 
     /// Where no free piece has a size that the policy wants: any.
@@ -157,7 +155,7 @@ impl Room {
         }
         let mut found: Vec<Extent> = Vec::new();
         while sum(&found) < units {
-            let near = found.last().map_or(file.home, |last| last.end());
+            let near = file.with(&found).end.unwrap_or(file.home);
             found.push(self.policy.piece(near).expect("it was counted"));
         }
         Some(found)
@@ -166,14 +164,15 @@ impl Room {
     /// Room for something that does not grow, near others of the file.
     pub fn take_alone(&mut self, near: u64, units: u64) -> Option<Extent> {
         let file = FileView {
-            number: NOBODY,
             home: near,
             ..FileView::default()
         };
-        let taken = self.take(&file, units)?;
-        self.close_window(NOBODY);
+        let (taken, beyond) = self.find(&file, units)?;
+        beyond.into_iter().for_each(|extent| self.free(extent));
         debug_assert!(sum(&taken) == units && taken.len() == 1, "{taken:?}");
-        taken.into_iter().next()
+        let extent = taken.into_iter().next()?;
+        self.mark_used(extent, true);
+        Some(extent)
     }
 
     /// Whether nobody has any of it, or is promised it, or can come to have it again
@@ -243,9 +242,6 @@ impl Room {
     }
 }
 
-/// The number of no file.
-const NOBODY: u64 = 0;
-
 /// The cylinder groups for a policy.
 pub(crate) fn shape(geometry: &Geometry) -> Shape {
     let groups = geometry.groups();
@@ -260,13 +256,6 @@ pub(crate) fn shape(geometry: &Geometry) -> Shape {
 
 fn sum(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.units).sum()
-}
-
-fn extent_of(run: std::ops::Range<u64>) -> Extent {
-    Extent {
-        start: run.start,
-        units: run.end - run.start,
-    }
 }
 
 /// Leaves the first `units` of the extents, and answers what is behind.

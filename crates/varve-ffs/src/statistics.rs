@@ -137,7 +137,8 @@ impl Ffs {
         }
     }
 
-    /// How free room lies. What is kept for files is not among it.
+    /// How free room lies. What is kept for files is not among it. Lists every run, and
+    /// nobody writes meanwhile: for whoever asks once.
     pub fn free_space(&self) -> FreeSpace {
         let runs = self.writer.lock().room.free_runs();
         FreeSpace::of(runs.iter().map(|run| run.units).collect())

@@ -78,6 +78,24 @@ pub(crate) struct Over<'a> {
     pub newer: &'a BTreeMap<u64, Arc<Sector>>,
 }
 
+impl Over<'_> {
+    /// Sectors behind each other, by one request if all can be read, else one by one.
+    pub fn sectors(&self, first: u64, count: u64) -> impl Iterator<Item = Result<Sector>> {
+        let read = self.store.read(first, count);
+        (first..first + count).zip(0..).map(move |(at, nth)| {
+            match (self.newer.get(&at), &read) {
+                (Some(newer), _) => Ok(**newer),
+                (None, Ok(bytes)) => Ok(bytes.as_chunks::<SECTOR_BYTES>().0[nth]),
+                // Perhaps it is another one that cannot be read.
+                (None, Err(_)) => {
+                    let bytes = self.store.read(at, 1)?;
+                    Ok(bytes.as_chunks::<SECTOR_BYTES>().0[0])
+                }
+            }
+        })
+    }
+}
+
 impl Sectors for Over<'_> {
     fn geometry(&self) -> &Geometry {
         &self.store.geometry

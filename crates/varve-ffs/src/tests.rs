@@ -65,7 +65,7 @@ pub(crate) fn again(device: &Arc<dyn Device>) -> System {
 }
 
 /// What readers see at an inode's place.
-fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
+pub(crate) fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
     let tables = layout.tables.read();
     let newest = crate::store::Newest {
         store: &layout.store,

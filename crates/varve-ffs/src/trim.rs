@@ -5,7 +5,7 @@
 //! was withheld meanwhile might have been promised; a long run is told in parts.
 
 use crate::Ffs;
-use crate::allocate::Extent;
+use crate::allocate::{Extent, push};
 use crate::error::Result;
 use std::ops::Range;
 use varve_format::SECTOR;
@@ -25,8 +25,11 @@ impl Ffs {
             writer.room.close_windows();
             writer.room.free_runs()
         };
+        let mut joined = Vec::with_capacity(runs.len());
+        // A policy sees some apart, as buddies are.
+        runs.into_iter().for_each(|run| push(&mut joined, 0, run));
         let mut told = 0;
-        for run in joined(runs) {
+        for run in joined {
             let part = part_in(&(byte(run.start)..byte(run.end())), range, fragment_bytes);
             if part.end - part.start < bytes_min.max(1) {
                 continue;
@@ -34,11 +37,8 @@ impl Ffs {
             let mut start = part.start;
             while start < part.end {
                 let end = part.end.min(start + PART_BYTES);
-                let extent = Extent {
-                    start: geometry.fragment_of(start / SECTOR),
-                    units: (end - start) / fragment_bytes,
-                };
-                if self.tell(extent)? {
+                let fragment = |byte: u64| geometry.fragment_of(byte / SECTOR);
+                if self.tell((fragment(start)..fragment(end)).into())? {
                     told += end - start;
                 }
                 start = end;
@@ -60,16 +60,4 @@ impl Ffs {
         self.store.device.discard(offset, length)?;
         Ok(true)
     }
-}
-
-/// Runs that a policy sees apart, as buddies are, together.
-fn joined(runs: Vec<Extent>) -> Vec<Extent> {
-    let mut joined: Vec<Extent> = Vec::new();
-    for run in runs {
-        match joined.last_mut().filter(|last| last.end() == run.start) {
-            Some(last) => last.units += run.units,
-            None => joined.push(run),
-        }
-    }
-    joined
 }

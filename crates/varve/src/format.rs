@@ -74,7 +74,6 @@ fn format_existing(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
         let problem = format!("exists already and has {size} bytes");
         return Err(refused(problem, "leave the size out to use it as it is"));
     }
-    plan(Arc::clone(&device) as Arc<dyn Device>, options)?;
     let shown_by = host::loop_device_of(path);
     if let Some(name) = shown_by.as_deref().filter(|name| host::is_claimed(name)) {
         let problem = format!("is shown by /dev/{name}, which is in use");
@@ -101,7 +100,10 @@ fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
             varve_vlfs::plan(&InOrder(device), &virtual_log_options(options), 0).map(|_| ())?;
         }
         Layout::InPlace => {
-            varve_ffs::plan(&*device, &in_place_options(options), 0).map(drop)?;
+            let superblock = varve_ffs::plan(&*device, &in_place_options(options), 0)?;
+            if let Some(map) = &options.aged {
+                map.fits(&superblock)?;
+            }
         }
     }
     Ok(())
@@ -115,6 +117,7 @@ pub(crate) fn format_device(
     device: Arc<dyn Device>,
     options: &VolumeOptions,
 ) -> Result<Superblock> {
+    plan(Arc::clone(&device), options)?;
     match options.layout {
         Layout::Log => make_log(device, options).map(Superblock::Log),
         Layout::VirtualLog => make_virtual_log(device, options).map(Superblock::VirtualLog),
@@ -151,10 +154,11 @@ fn make_in_place(
     };
     let layout = Arc::new(Ffs::mount(device, Arc::clone(&clock), mount)?);
     make_root(&layout, &*clock, options)?;
-    if let Some(map) = &options.aged {
-        age(&layout, &clock, options, map)?;
-    }
-    layout.unmount()?;
+    let aged = options.aged.as_ref();
+    let aged = aged.map_or(Ok(()), |map| age(&layout, &clock, options, map));
+    let unmounted = layout.unmount();
+    aged?;
+    unmounted?;
     Ok(superblock)
 }
 
@@ -174,18 +178,20 @@ fn age(
         );
         let fs = fs.map_err(failed)?;
         let made = fs.mknod(&options.caller(), InodeNo::ROOT, b"aged", 0o100_400, 0);
-        let ino = made.map_err(failed)?.ino;
         fs.unmount().map_err(failed)?;
-        ino
+        made.map_err(failed)?.ino
     };
     Ok(layout.age(ino, map)?)
 }
 
 fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
+    let block_bytes = options.bytes_of_block();
     let aged = options.aged.as_deref();
+    // Blocks of no bytes are refused with other impossible ones.
+    let blocks = |map: &FreeMap| map.group_bytes().div_ceil(u64::from(block_bytes).max(1));
     varve_ffs::FfsFormatOptions {
-        group_data_blocks: aged.map_or(0, |map| map.group_bytes() / u64::from(options.block_bytes)),
-        block_bytes: options.block_bytes,
+        group_data_blocks: aged.map_or(0, blocks),
+        block_bytes,
         policy: options.allocation.clone(),
         metadata: options.metadata,
         label: options.label.clone(),
@@ -206,7 +212,7 @@ fn make_root<L: varve_fs::Layout>(
 
 fn virtual_log_options(options: &VolumeOptions) -> varve_vlfs::VlfsFormatOptions {
     varve_vlfs::VlfsFormatOptions {
-        block_bytes: options.block_bytes,
+        block_bytes: options.bytes_of_block(),
         label: options.label.clone(),
         case_fold: options.case_fold,
         ..varve_vlfs::VlfsFormatOptions::default()
@@ -231,7 +237,7 @@ fn make_log(
 
 fn log_options(options: &VolumeOptions) -> FormatOptions {
     FormatOptions {
-        block_bytes: options.block_bytes,
+        block_bytes: options.bytes_of_block(),
         segment_bytes: options.segment_bytes,
         inode_bytes: options.inode_bytes,
         label: options.label.clone(),
@@ -326,6 +332,23 @@ mod tests {
             again.to_string().contains("holds a Varve volume"),
             "{again}"
         );
+    }
+
+    #[test]
+    fn a_map_that_does_not_fit_is_refused_before_anything_is_overwritten() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("image");
+        std::fs::write(&path, vec![b'x'; 16 << 20]).unwrap();
+        let map = |groups| FreeMap::new(8192, 4 << 20, vec![vec![]; groups]).unwrap();
+        let buddies = varve_ffs::allocate::Policy::Buddy;
+        for (map, policy) in [(map(40), Default::default()), (map(2), buddies)] {
+            let mut options = VolumeOptions::new();
+            options.layout(Layout::InPlace).overwrite(true);
+            options.allocation(policy).aged(map);
+            let refused = make(&path, &options).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+            assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 16 << 20]);
+        }
     }
 
     #[test]

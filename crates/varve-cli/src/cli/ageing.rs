@@ -100,19 +100,19 @@ impl Age {
         let failed = |error: String| Failure::new(1, format_args!("{}: {error}", list.display()));
         let text = std::fs::read_to_string(list).map_err(|error| failed(error.to_string()))?;
         let events = ageing::parse(&text).map_err(failed)?;
+        if !self.block_size.is_power_of_two() || !(4096..=65536).contains(&self.block_size) {
+            return Err(Failure::new(2, "a block has 4K to 64K, a power of two"));
+        }
         // Groups of about 12 MB, as those of the profiles.
         let group_blocks = 1500;
         let make = Make {
             block_bytes: self.block_size,
             fragment_bytes: self.block_size / 8,
             group_blocks,
-            groups: (self.size / (group_blocks * self.block_size.max(1))).max(1),
+            groups: (self.size / (group_blocks * self.block_size)).max(1),
             maxcontig: 7,
             clusters: false,
         };
-        if !self.block_size.is_power_of_two() || !(4096..=65536).contains(&self.block_size) {
-            return Err(Failure::new(2, "a block has 4K to 64K, a power of two"));
-        }
         if make.groups > 1 << 16 {
             return Err(Failure::new(
                 2,

@@ -77,9 +77,9 @@ pub struct Mkfs {
     /// Bytes in a segment, a power of two; by default chosen by size.
     #[arg(long, value_parser = size::parse_u32, default_value = "0", hide_default_value = true)]
     segment_size: u32,
-    /// Bytes in a block: 4K to 64K.
-    #[arg(long, value_parser = size::parse_u32, default_value = "4K")]
-    block_size: u32,
+    /// Bytes in a block: 4K to 64K. By default 4K, or those of the map with `--aged`.
+    #[arg(long, value_parser = size::parse_u32)]
+    block_size: Option<u32>,
     /// Bytes in an inode: 256 to 4K. Small files live inside.
     #[arg(long, value_parser = size::parse_u32, default_value = "256")]
     inode_size: u32,
@@ -125,8 +125,8 @@ pub struct Mkfs {
     #[arg(long, value_name = "SEED")]
     shuffled: Option<u64>,
     /// With a layout of FFS: only what is free on this map is, as `varve lab age`
-    /// makes one; a file `aged` has the rest. Blocks and cylinder groups are the
-    /// map's, and so is the size if none is given.
+    /// makes one; a file `aged` has the rest. Cylinder groups are the map's, and so are
+    /// blocks and the size if none are given.
     #[arg(long, value_name = "MAP")]
     aged: Option<PathBuf>,
     /// Name for people, at most 64 bytes.
@@ -200,7 +200,6 @@ impl Mkfs {
                 _ => Preallocation::Sparse,
             })
             .label(&self.label)
-            .block_bytes(self.block_size)
             .segment_bytes(self.segment_size)
             .inode_bytes(self.inode_size)
             .metadata(match self.metadata {
@@ -212,9 +211,11 @@ impl Mkfs {
             .allocation(allocation)
             .case_fold(self.case_fold)
             .overwrite(self.force);
+        if let Some(bytes) = self.block_size {
+            options.block_bytes(bytes);
+        }
         let mut size = self.size;
         if let Some(map) = self.map()? {
-            options.block_bytes(map.block_bytes());
             size = size.or((!self.volume.exists()).then(|| varve_ffs::bytes_for(&map)));
             options.aged(map);
         }
@@ -276,12 +277,10 @@ impl Mkfs {
         only(buddies, "--grow or --region", "restricted", restricted)?;
         let fixed = kind == LayoutKind::Fixed;
         only(self.shuffled.is_some(), "--shuffled", "fixed", fixed)?;
-        let blocks = |bytes: u64| match bytes.is_multiple_of(self.block_size.into()) {
-            true => u32::try_from(bytes / u64::from(self.block_size)).ok(),
-            false => None,
-        };
+        let block = u64::from(self.block_size.unwrap_or(4096));
         let blocks = |bytes: u64| {
-            blocks(bytes).ok_or_else(|| {
+            let whole = bytes.checked_div(block).filter(|n| n * block == bytes);
+            whole.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
                 Failure::new(
                     2,
                     format_args!("{bytes} bytes are not whole blocks, or too many"),

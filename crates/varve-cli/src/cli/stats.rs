@@ -323,7 +323,6 @@ pub fn describe_in_place(fs: &FileSystem<Ffs>) -> Value {
     json!({
         "policy": fs.layout().policy().name(),
         "in_place": fs.layout().statistics(),
-        "free_space": fs.layout().free_space(),
         "tree": tree(&fs.statistics()),
         "space": space(&fs.statfs(), fs.layout().superblock().block_bytes.get()),
     })

@@ -22,6 +22,22 @@ fn map() -> FreeMap {
     FreeMap::new(8192, 4096 * KIB, vec![holed, mixed]).unwrap()
 }
 
+/// What is free on a volume that nobody writes to.
+fn free_on(volume: &Ffs) -> FreeMap {
+    let geometry = &volume.store.geometry;
+    let unit = u64::from(geometry.fragment_bytes);
+    let mut groups = vec![Vec::new(); geometry.groups() as usize];
+    for run in volume.writer.lock().room.free_runs() {
+        // A head is between groups: no run is in two.
+        let group = run.start / geometry.group_fragments();
+        let first = geometry.data_fragments(group).start;
+        groups[group as usize].push((run.start - first) * unit..(run.end() - first) * unit);
+    }
+    let data = geometry.data_fragments(0);
+    let bytes = (data.end - data.start) * unit;
+    FreeMap::new(geometry.block_bytes, bytes, groups).unwrap()
+}
+
 fn options(map: &FreeMap) -> FfsFormatOptions {
     FfsFormatOptions {
         block_bytes: 8192,
@@ -50,7 +66,7 @@ fn what_the_map_has_free_is_free_and_nothing_else() {
     let device = aged(&map, &options(&map), crate::bytes_for(&map)).unwrap();
     sound(&device);
     let volume = mounted(&device);
-    let found = FreeMap::of(&volume).unwrap();
+    let found = free_on(&volume);
     // The root directory has a fragment.
     let mut expected = map.groups[0].clone();
     expected[0].start = KIB;
@@ -144,6 +160,7 @@ fn a_map_is_stored_and_nonsense_is_refused() {
     wrong(&|s| s.group_bytes = 0);
     wrong(&|s| s.group_bytes += 1);
     wrong(&|s| s.group_bytes = u64::MAX / 8192 * 8192);
+    wrong(&|s| s.group_bytes = 1 << 48);
     wrong(&|s| s.groups.clear());
     wrong(&|s| s.groups[0].swap(0, 1));
     wrong(&|s| s.groups[0][3].1 = 0);

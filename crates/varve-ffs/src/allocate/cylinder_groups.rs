@@ -95,16 +95,18 @@ impl CylinderGroups {
             shape,
             placement,
             busy: Bits::new(shape.units),
-            whole: BitTree::new(shape.units / block),
+            whole: BitTree::full(shape.units / block),
             groups: vec![Group::default(); groups as usize],
             free: 0,
         };
         for at in 0..groups {
-            let begin = at * group;
-            let data = map.data(at);
-            (begin..data.start).for_each(|unit| map.busy.set(unit, true));
-            data.step_by(block as usize)
-                .for_each(|unit| map.count(unit, true));
+            let (begin, data) = (at * group, map.data(at));
+            map.busy.fill(begin..data.start, true);
+            for head in begin / block..data.start / block {
+                map.whole.remove(head);
+            }
+            map.groups[at as usize].free_blocks = (data.end - data.start) / block;
+            map.free += data.end - data.start;
         }
         map
     }
@@ -162,7 +164,7 @@ impl CylinderGroups {
             let block = self.block_of(at);
             let end = extent.end().min(block + each);
             self.count(block, false);
-            (at..end).for_each(|unit| self.busy.set(unit, busy));
+            self.busy.fill(at..end, busy);
             self.count(block, true);
             at = end;
         }
@@ -420,11 +422,7 @@ impl Allocator for CylinderGroups {
 
     /// Runs of fragments, across blocks.
     fn free_runs(&self) -> Vec<Extent> {
-        let extent = |run: std::ops::Range<u64>| Extent {
-            start: run.start,
-            units: run.end - run.start,
-        };
-        self.busy.zeros().map(extent).collect()
+        self.busy.zeros().map(Extent::from).collect()
     }
 }
 

@@ -32,6 +32,8 @@ pub use fixed::{Fixed, Order};
 pub use policy::{Policy, PolicyError, SIZES_MAX};
 pub use restricted::{Grow, Restricted, RestrictedError};
 
+use std::ops::Range;
+
 /// A run of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
@@ -39,6 +41,15 @@ pub struct Extent {
     pub start: u64,
     /// How many.
     pub units: u64,
+}
+
+impl From<Range<u64>> for Extent {
+    fn from(units: Range<u64>) -> Self {
+        Extent {
+            start: units.start,
+            units: units.end - units.start,
+        }
+    }
 }
 
 impl Extent {
@@ -224,7 +235,7 @@ fn inside(extent: Extent, capacity: u64) -> Result<(), MapError> {
 
 /// Appends an extent, joined to the one before if it goes on where that ends;
 /// what lies before index `from` is left alone.
-fn push(out: &mut Vec<Extent>, from: usize, extent: Extent) {
+pub(crate) fn push(out: &mut Vec<Extent>, from: usize, extent: Extent) {
     let joins = |last: &&mut Extent| last.end() == extent.start;
     match out[from..].last_mut().filter(joins) {
         Some(last) => last.units += extent.units,

@@ -55,6 +55,9 @@ pub enum PolicyError {
     /// Too few sizes, too many, or impossible ones.
     #[error("sizes of {0:?} blocks: there must be 1 to 8, none of 0")]
     Sizes(Vec<u32>),
+    /// A superblock with more sizes than it has room for.
+    #[error("{0} sizes: there are 8 at most")]
+    Count(u8),
     /// A layout promises single blocks.
     #[error("restricted buddies whose smallest block is {0} of the layout's")]
     Smallest(u32),

@@ -43,6 +43,11 @@ pub(crate) enum Holds {
     Data,
 }
 
+/// Whether a block may have so many bytes.
+pub(crate) fn is_block(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (4096..=65536).contains(&bytes)
+}
+
 /// Blocks of metadata at the beginning of a group of so many blocks and inodes.
 pub(crate) fn group_meta_blocks(
     block_bytes: u32,
@@ -109,7 +114,7 @@ impl Geometry {
             value.is_power_of_two() && (low..=high).contains(&value)
         };
         let unit = self.unit_bytes;
-        if !power(block, 4096, 65536)
+        if !is_block(block)
             || !power(unit, 512, block)
             || !power(fragment, unit, block)
             || block / fragment > 8

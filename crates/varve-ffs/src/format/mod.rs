@@ -13,7 +13,7 @@ mod superblock;
 mod tests;
 
 pub use geometry::{Geometry, GroupMap};
-pub(crate) use geometry::{Holds, group_meta_blocks};
+pub(crate) use geometry::{Holds, group_meta_blocks, is_block};
 pub use head::{DiskUsage, JournalHead};
 pub use inode::{DIRECT, INDIRECT, INLINE_BYTES, Image, Slot};
 pub use metadata::Metadata;

@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<DiskPolicy>() == 64);
 const _: () = assert!(allocate::DIRECT == super::DIRECT as u64);
 
 impl Superblock {
-    /// With this policy.
+    /// With this policy, which must be one ([`Policy::check`]).
     pub fn with_policy(mut self, policy: &Policy) -> Self {
         let mut disk = DiskPolicy::default();
         let mut put = |sizes: &[u32]| {
@@ -83,9 +83,10 @@ impl Superblock {
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         let disk = &self.policy;
         let option = disk.options & 1 != 0;
-        let sizes = || {
-            let count = usize::from(disk.sizes).min(SIZES_MAX);
-            disk.size[..count].iter().map(|size| size.get()).collect()
+        let sizes = || -> Result<Vec<u32>, PolicyError> {
+            let sizes = disk.size.get(..usize::from(disk.sizes));
+            let sizes = sizes.ok_or(PolicyError::Count(disk.sizes))?;
+            Ok(sizes.iter().map(|size| size.get()).collect())
         };
         let policy = match disk.kind {
             0 => Policy::Ffs {
@@ -98,11 +99,11 @@ impl Superblock {
             },
             2 => Policy::Extents {
                 fit: if option { Fit::Best } else { Fit::First },
-                sizes: sizes(),
+                sizes: sizes()?,
             },
             3 => Policy::Buddy,
             4 => Policy::Restricted {
-                sizes: sizes(),
+                sizes: sizes()?,
                 grow: disk.grow.get(),
                 region: Some(disk.region.get()).filter(|region| *region > 0),
             },

@@ -1,6 +1,7 @@
 //! Bytes and what they mean.
 
 use super::*;
+use crate::allocate::Policy;
 use crate::{FfsFormatOptions, plan};
 use varve_device::MemoryDevice;
 use varve_format::Pointer;
@@ -189,12 +190,34 @@ fn absurd_options_are_refused() {
             },
             FfsFormatOptions {
                 fragment_bytes: value as u32,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                group_data_blocks: value,
+                inode_ratio: 1,
                 ..base
             },
         ];
-        for options in all {
+        for mut options in all {
+            let _ = plan(&device, &options, 0);
+            options.policy = Policy::Buddy;
+            let _ = plan(&device, &options, 0);
+            options.group_data_blocks = options.group_data_blocks.max(16);
             let _ = plan(&device, &options, 0);
         }
+    }
+}
+
+/// Eight inodes for each block are what a group of the largest blocks has at most.
+#[test]
+fn the_largest_blocks_fit_a_device_of_any_size() {
+    let options = FfsFormatOptions {
+        block_bytes: 65536,
+        ..FfsFormatOptions::default()
+    };
+    for blocks in 1000..1100 {
+        let made = plan(&MemoryDevice::new(blocks << 16), &options, 0);
+        assert!(made.is_ok(), "{blocks} blocks: {made:?}");
     }
 }
 

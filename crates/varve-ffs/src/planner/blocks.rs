@@ -86,32 +86,21 @@ impl Planner<'_, '_> {
         (want, ahead): (u64, u64),
         journalled: bool,
     ) -> Result<u64> {
-        let is_new = old.is_none();
-        if is_new || journalled && !self.is_fresh(&old) {
-            if !is_new {
-                self.leave(old, journalled);
+        let stays = !old.is_none() && (!journalled || self.is_fresh(&old));
+        if stays {
+            let have = self.extent(old.sector, old.sectors.into());
+            if want < have.units {
+                let rest = have.start + want..have.end();
+                self.give_up(rest.into(), journalled);
+                return Ok(old.sector);
             }
-            let start = self.place(image, block, want, ahead)?;
-            self.held += u64::from(is_new);
-            return Ok(self.geometry().fragment_sector(start));
+            if want == have.units || self.room.lengthen(have, want) {
+                return Ok(old.sector);
+            }
         }
-        let have = self.extent(old.sector, old.sectors.into());
-        if want < have.units {
-            let rest = Extent {
-                start: have.start + want,
-                units: have.units - want,
-            };
-            self.give_up(rest, journalled);
-            return Ok(old.sector);
-        }
-        if want == have.units || self.room.lengthen(have, want) {
-            return Ok(old.sector);
-        }
-        let others = self.held.saturating_sub(1);
-        let held = std::mem::replace(&mut self.held, others);
+        self.leave(old, journalled);
         let start = self.place(image, block, want, ahead)?;
-        self.held = held;
-        self.give_up(have, journalled);
+        self.held += 1;
         Ok(self.geometry().fragment_sector(start))
     }
 

@@ -60,7 +60,7 @@ impl Planner<'_, '_> {
                 .sealed(place.sector + nth, owner, INDIRECT_BLOCK)?;
             self.stage.put_open(copy.sector + nth, *sealed, owner);
         }
-        self.leave(place, true);
+        self.give_up(self.extent(place.sector, place.sectors.into()), true);
         Ok(copy)
     }
 
@@ -122,6 +122,7 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
+    /// A block of the file is gone, or goes elsewhere.
     pub(super) fn leave(&mut self, old: Place, journalled: bool) {
         if old.is_none() {
             return;
@@ -189,7 +190,7 @@ impl Planner<'_, '_> {
             }
         }
         if whole {
-            self.leave(place, true);
+            self.give_up(self.extent(place.sector, place.sectors.into()), true);
             return Ok(Place::NONE);
         }
         Ok(place)

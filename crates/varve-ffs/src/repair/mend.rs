@@ -197,8 +197,7 @@ impl Ffs {
     }
 
     /// Leads to the blocks of a file anew, those that are left to it, and counts them.
-    /// Answers by how much the counts of the volume differ.
-    pub(super) fn lead_anew(&self, ino: u64, scan: &Scan, usage: Usage) -> Result<Usage> {
+    pub(super) fn lead_anew(&self, ino: u64, scan: &Scan) -> Result<()> {
         let image = self.image(ino)?;
         let mut blocks = Vec::new();
         let mut indirects = Vec::new();
@@ -219,8 +218,7 @@ impl Ffs {
                 }
             })
         };
-        let mut usage = usage;
-        let append = |planner: &mut Planner<'_, '_>| {
+        let append = |planner: &mut Planner<'_, '_>, mut usage: Usage| {
             let mut places = Vec::with_capacity(blocks.len());
             for &block in &blocks {
                 let place = crate::tree::place_of(&planner.stage, &image, block)?;
@@ -253,24 +251,9 @@ impl Ffs {
             let sector = planner.stage.geometry().inode_sector(ino);
             let bytes = after.encode(planner.stage.geometry());
             planner.stage.put(sector, bytes);
-            Ok(())
+            Ok(usage)
         };
-        self.append_repair(append)?;
-        self.writer.lock().usage = usage;
-        Ok(usage)
-    }
-
-    /// Appends what is no group of the file system's.
-    pub(super) fn append_repair(
-        &self,
-        plan: impl FnOnce(&mut Planner<'_, '_>) -> Result<()>,
-    ) -> Result<()> {
-        // One file, or a few inodes; a file is led to by some copies.
-        self.make_way_for(0, 0)?;
-        let mut writer = self.writer.lock();
-        let usage = writer.usage;
-        let plan = |planner: &mut Planner<'_, '_>| plan(planner).map(|()| usage);
-        let appended = self.append_planned(&mut writer, plan, Default::default);
-        self.stopping(appended).map(drop)
+        // A file is led to by some copies.
+        self.append_own((0, 0), append)
     }
 }

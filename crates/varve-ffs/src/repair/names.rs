@@ -63,12 +63,12 @@ impl Ffs {
     /// # Errors
     /// `Full`, device errors.
     pub(crate) fn mend(&self, scan: Scan, report: &mut Report) -> Result<()> {
-        let mut usage = scan.usage;
-        self.writer.lock().usage = usage;
+        self.writer.lock().usage = scan.usage;
         self.free_spoilt(&scan.spoilt)?;
         for &ino in &scan.broken {
-            usage = self.lead_anew(ino, &scan, usage)?;
+            self.lead_anew(ino, &scan)?;
         }
+        let usage = self.writer.lock().usage;
         let names = Names {
             volume: self,
             report,
@@ -88,18 +88,18 @@ impl Ffs {
     fn free_spoilt(&self, spoilt: &[u64]) -> Result<()> {
         let version = (self.clock.now_ns() / 1_000_000_000) as Version | 1;
         // The maps, whatever else is to be done.
-        self.append_repair(|_| Ok(()))?;
+        self.append_own((0, 0), |_, usage| Ok(usage))?;
         // Those of a unit at once: none can be written beside another that cannot be read.
         let unit = |ino: &u64| self.store.unit(self.store.geometry.inode_sector(*ino));
         for some in spoilt.chunk_by(|one, next| unit(one) == unit(next)) {
-            self.append_repair(|planner| {
+            self.append_own((0, 0), |planner, usage| {
                 for &ino in some {
                     let geometry = planner.stage.geometry();
                     let sector = geometry.inode_sector(ino);
                     let bytes = Slot::free(geometry, InodeNo(ino), version);
                     planner.stage.put(sector, bytes);
                 }
-                Ok(())
+                Ok(usage)
             })?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::mend::{Claim, Walk, What, places};
 use crate::allocate::{Extent, Policy};
 use crate::bits::Bits;
 use crate::error::Result;
-use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
+use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, Sector, Slot};
 use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::room::Room;
@@ -79,7 +79,7 @@ pub(crate) fn scan(
     let geometry = store.geometry;
     let source = Over { store, newer };
     let mut bad = BTreeSet::new();
-    let maps = maps::read(store, newer, &mut |which, _| {
+    let maps = maps::read(&source, &mut |which, _| {
         bad.insert(which);
         Ok(())
     })?;
@@ -117,8 +117,8 @@ pub(crate) fn scan(
     for group in 0..geometry.groups() {
         let begin = group * geometry.group_fragments();
         let data = geometry.data_fragments(group);
-        (begin..data.start).for_each(|at| seen.set(at, true));
-        (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
+        seen.fill(begin..data.start, true);
+        seen.fill(data.end..begin + geometry.group_fragments(), true);
     }
     let mut room = Room::new(geometry, policy, seen)?;
     let mut numbers = Numbers::new(geometry, inodes);
@@ -193,10 +193,10 @@ impl Scanner<'_> {
                 ino += count;
                 continue;
             }
-            let sectors = self.sectors(geometry.inode_sector(ino), count);
+            let sectors = self.source.sectors(geometry.inode_sector(ino), count);
             for (ino, sector) in (ino..).zip(sectors) {
                 if ino >= 2 && self.may_have_a_file(ino) {
-                    self.slot(ino, sector.as_ref());
+                    self.slot(ino, sector.ok().as_ref());
                 }
             }
             ino += count;
@@ -211,26 +211,6 @@ impl Scanner<'_> {
             GroupMap::Touched as u64 * geometry.inode_map_sectors() + within / BITS_PER_SECTOR;
         self.said.maps.inodes[GroupMap::Touched as usize].get(ino)
             || self.said.bad.contains(&(group, nth))
-    }
-
-    /// Sectors, those that can be read.
-    fn sectors(&self, first: u64, count: u64) -> Vec<Option<Sector>> {
-        let read = |first: u64, count: u64| {
-            let bytes = self.source.store.read(first, count).ok()?;
-            Some(bytes.as_chunks::<SECTOR_BYTES>().0.to_vec())
-        };
-        let mut found: Vec<Option<Sector>> = match read(first, count) {
-            Some(all) => all.into_iter().map(Some).collect(),
-            None => (first..first + count)
-                .map(|sector| read(sector, 1).and_then(|one| one.first().copied()))
-                .collect(),
-        };
-        for (sector, slot) in (first..).zip(&mut found) {
-            if let Some(newer) = self.source.newer.get(&sector) {
-                *slot = Some(**newer);
-            }
-        }
-        found
     }
 
     /// What stands at an inode's place.

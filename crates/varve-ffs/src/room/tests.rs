@@ -1,6 +1,7 @@
 //! Room beside a map of who has what, under random operations.
 
 use super::*;
+use crate::allocate::Fit;
 use crate::{FfsFormatOptions, plan};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,11 +9,16 @@ use std::collections::HashMap;
 use varve_device::MemoryDevice;
 
 fn room(name: &str, fragment_bytes: u32) -> (Policy, Room) {
+    room_with(Policy::named(name).unwrap(), fragment_bytes)
+}
+
+fn room_with(policy: Policy, fragment_bytes: u32) -> (Policy, Room) {
     let options = FfsFormatOptions {
         fragment_bytes,
         group_blocks: 512,
         seed: Some(1),
-        ..FfsFormatOptions::named(name).unwrap()
+        policy,
+        ..FfsFormatOptions::default()
     };
     let device = MemoryDevice::with_geometry(varve_device::Geometry {
         size: 16 << 20,
@@ -74,7 +80,7 @@ fn no_fragment_is_given_twice_and_a_block_that_is_counted_is_had() {
                     assert_eq!(taken.is_some(), free > 0, "{free} blocks are free");
                     refused += u32::from(taken.is_none());
                     let taken = taken.unwrap_or_default();
-                    assert!(sum(&taken) <= blocks * each && sum(&taken).is_multiple_of(each));
+                    assert_eq!(sum(&taken), blocks.min(free) * each);
                     files.insert(number, file.with(&taken));
                     held.extend(taken);
                 }
@@ -171,4 +177,46 @@ fn a_window_is_the_files_until_others_need_it() {
         taken += sum(&found);
     }
     assert_eq!((taken, room.free_fragments()), (all, 0));
+}
+
+/// Where no free piece is as large as a buddy must be, the file goes on behind its end.
+#[test]
+fn pieces_are_sought_behind_the_files_end() {
+    let (_, mut room) = room("buddy", 0);
+    let data = room.geometry.data_fragments(0);
+    let taken = room.free_runs();
+    assert!(taken.into_iter().all(|run| room.withhold(run)));
+    let holes = [data.start, data.start + 20, data.start + 40];
+    for start in holes {
+        room.free(Extent { start, units: 1 });
+    }
+    let file = FileView {
+        number: 7,
+        held: 4,
+        end: Some(data.start + 19),
+        home: data.start,
+        wish: 0,
+    };
+    let found = room.take(&file, 2).unwrap();
+    let starts: Vec<u64> = found.iter().map(|extent| extent.start).collect();
+    assert_eq!(starts, holes[1..]);
+}
+
+/// Nor does it close another's.
+#[test]
+fn what_does_not_grow_opens_no_window() {
+    let (fit, sizes) = (Fit::First, vec![3]);
+    let (_, mut room) = room_with(Policy::Extents { fit, sizes }, 0);
+    let home = room.geometry.data_fragments(0).start;
+    for number in 2..2 + windows::FILES_MAX as u64 {
+        let file = FileView {
+            number,
+            home,
+            ..FileView::default()
+        };
+        room.take(&file, 1).unwrap();
+    }
+    let kept = room.window_fragments();
+    room.take_alone(home, 1).unwrap();
+    assert_eq!(room.window_fragments(), kept);
 }

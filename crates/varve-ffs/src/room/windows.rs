@@ -4,7 +4,7 @@ use super::{Extent, split_off, sum};
 use std::collections::{HashMap, VecDeque};
 
 /// Files that have windows at most: those that got theirs last.
-const FILES_MAX: usize = 1024;
+pub(super) const FILES_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Window {

@@ -131,6 +131,15 @@ fn policies_are_stored_with_their_parameters() {
             fit: Fit::First,
             sizes: vec![4, 0],
         },
+        // More than there is room for, as many as are none.
+        Policy::Extents {
+            fit: Fit::First,
+            sizes: vec![1; 9],
+        },
+        Policy::Extents {
+            fit: Fit::First,
+            sizes: vec![1; 257],
+        },
         Policy::Restricted {
             sizes: vec![2, 8],
             grow: 1,
@@ -166,8 +175,19 @@ fn policies_are_stored_with_their_parameters() {
         ..FfsFormatOptions::named("buddy").unwrap()
     };
     assert!(plan(&*device, &with_fragments, 0).is_err());
-    let mut unknown = plan(&*device, &FfsFormatOptions::default(), 0).unwrap();
-    let at = unknown.as_bytes().len() - 64;
-    unknown.as_mut_bytes()[at] = 9;
-    assert!(Superblock::parse(unknown.sealed().as_bytes()).is_err());
+    // A policy that this program does not have, and more sizes than there are.
+    let full = Policy::Extents {
+        fit: Fit::First,
+        sizes: vec![1; 8],
+    };
+    for (policy, at) in [(Policy::default(), 0), (full, 2)] {
+        let options = FfsFormatOptions {
+            policy,
+            ..FfsFormatOptions::default()
+        };
+        let mut unknown = plan(&*device, &options, 0).unwrap();
+        let at = unknown.as_bytes().len() - 64 + at;
+        unknown.as_mut_bytes()[at] = 9;
+        assert!(Superblock::parse(unknown.sealed().as_bytes()).is_err());
+    }
 }

@@ -2,23 +2,29 @@
 //! checksum here: what was given to another file must not be taken for one's own.
 
 use super::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 use varve_device::Geometry;
-use varve_fs::{SetAttr, View};
+use varve_fs::{Cause, Group, Item, SetAttr, View};
 
-/// A device on which reads take their time.
-#[derive(Debug)]
-struct Slow(MemoryDevice);
+/// A device on which something happens before each read.
+struct Watched<F>(MemoryDevice, F);
 
-impl Device for Slow {
+impl<F> std::fmt::Debug for Watched<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
+}
+
+impl<F: Fn() + Send + Sync> Device for Watched<F> {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
-        thread::sleep(Duration::from_micros(200));
+        (self.1)();
         self.0.read(offset, buffer)
     }
 
@@ -31,7 +37,7 @@ impl Device for Slow {
     }
 
     fn name(&self) -> String {
-        "slow".into()
+        "watched".into()
     }
 }
 
@@ -47,7 +53,8 @@ impl Drop for Over<'_> {
 /// out again and again.
 #[test]
 fn nobody_reads_what_another_file_holds() {
-    let device: Arc<dyn Device> = Arc::new(Slow(MemoryDevice::new(8 << 20)));
+    let slowly = || thread::sleep(Duration::from_micros(200));
+    let device: Arc<dyn Device> = Arc::new(Watched(MemoryDevice::new(8 << 20), slowly));
     let system = made(&device);
     drop(system);
     let few = Options {
@@ -105,4 +112,45 @@ fn nobody_reads_what_another_file_holds() {
     }
     unmount(&system);
     sound(&device);
+}
+
+/// Whoever reads, or makes a file, asks for the numbers: they are not kept while a
+/// group is planned, which reads the device.
+#[test]
+fn a_group_is_planned_without_the_lock_on_numbers() {
+    let volume: Arc<OnceLock<Weak<Ffs>>> = Arc::default();
+    let planned: Arc<AtomicU64> = Arc::default();
+    let look = {
+        let (volume, planned) = (Arc::clone(&volume), Arc::clone(&planned));
+        move || {
+            let Some(volume) = volume.get().and_then(Weak::upgrade) else {
+                return;
+            };
+            if volume.writer.try_lock().is_none() {
+                planned.fetch_add(1, Ordering::Relaxed);
+                assert!(volume.numbers.try_lock().is_some(), "the numbers are kept");
+            }
+        }
+    };
+    let device: Arc<dyn Device> = Arc::new(Watched(MemoryDevice::new(16 << 20), look));
+    let system = made(&device);
+    let file = create(&system, "file");
+    write(&system, file, 0, &[1; 200_000]).unwrap();
+    system.sync().unwrap();
+    let layout = system.layout();
+    Layout::checkpoint(layout).unwrap();
+    layout.drop_caches();
+    volume.set(Arc::downgrade(layout)).unwrap();
+    let cut = Item::Truncated {
+        ino: file,
+        version: 1,
+        from_block: 1,
+    };
+    let group = Group {
+        items: vec![cut],
+        usage: layout.usage_now(),
+        cause: Cause::WriteBack,
+    };
+    layout.append_group(group).unwrap();
+    assert!(planned.load(Ordering::Relaxed) > 0, "nothing was read");
 }

@@ -62,7 +62,7 @@ pub struct VolumeOptions {
     pub(crate) layout: Layout,
     pub(crate) preallocate: Preallocation,
     pub(crate) label: String,
-    pub(crate) block_bytes: u32,
+    pub(crate) block_bytes: Option<u32>,
     pub(crate) segment_bytes: u32,
     pub(crate) allocation: Allocation,
     pub(crate) aged: Option<Box<FreeMap>>,
@@ -90,7 +90,7 @@ impl VolumeOptions {
             layout: Layout::Log,
             preallocate: Preallocation::Sparse,
             label: String::new(),
-            block_bytes: 4096,
+            block_bytes: None,
             segment_bytes: 0,
             allocation: Allocation::default(),
             aged: None,
@@ -139,10 +139,17 @@ impl VolumeOptions {
         self
     }
 
-    /// Bytes in a logical block: a power of two, 4096 to 65536. Default: 4096.
+    /// Bytes in a logical block: a power of two, 4096 to 65536. Default: 4096, or the
+    /// map's ([`VolumeOptions::aged`]).
     pub fn block_bytes(&mut self, bytes: u32) -> &mut Self {
-        self.block_bytes = bytes;
+        self.block_bytes = Some(bytes);
         self
+    }
+
+    /// Those that were given, or by default.
+    pub(crate) fn bytes_of_block(&self) -> u32 {
+        let map = self.aged.as_ref().map(|map| map.block_bytes());
+        self.block_bytes.or(map).unwrap_or(4096)
     }
 
     /// Bytes in a segment: a power of two; of the segmented log only. Default:

@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 99] = [
+pub const METRICS: [Metric; 95] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -429,25 +429,5 @@ pub const METRICS: [Metric; 99] = [
         "in_place.fragments_kept",
         "in_place_fragments_kept",
         "Fragments that are free and kept for files that are being written.",
-    ),
-    gauge(
-        "free_space.runs",
-        "free_space_runs",
-        "Runs that free room lies in.",
-    ),
-    gauge(
-        "free_space.fragments",
-        "free_space_fragments",
-        "Fragments in these runs.",
-    ),
-    gauge(
-        "free_space.longest",
-        "free_space_longest_fragments",
-        "Fragments in the longest run of free room.",
-    ),
-    gauge(
-        "free_space.median",
-        "free_space_median_fragments",
-        "Fragments in the run that has the middle free fragment.",
     ),
 ];
