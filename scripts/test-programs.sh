@@ -27,7 +27,7 @@ run() {
 export -f run
 
 # Each package and each program that has tests.
-programs='s|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true}.*"executable":"\([^"]*\)".*|\1\t\2|p'
+programs='s|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1\t\2|p'
 cargo test "$@" --no-run --quiet --message-format=json | sed -n "$programs" >"$logs/programs"
 [ -s "$logs/programs" ] || { echo "cargo named no test programs" >&2; exit 1; }
 alone=/requests-
