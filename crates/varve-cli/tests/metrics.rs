@@ -159,6 +159,16 @@ fn addresses_that_cannot_be_are_refused() {
     varve(["stats", "--listen", "127.0.0.1:0", "--json", "/"]).expect(2, "Usage");
 }
 
+/// True if no thread of a process runs any more, as it takes a moment to stop.
+fn is_stopped(process: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut states = threads.map(|thread| {
+        let stat = thread.unwrap().path().join("stat");
+        fs::read_to_string(stat).unwrap_or_default()
+    });
+    states.all(|stat| stat.contains(") T "))
+}
+
 #[test]
 fn a_mount_is_scraped_while_it_works() {
     if no_fuse() {
@@ -188,6 +198,9 @@ fn a_mount_is_scraped_while_it_works() {
         assert!(status.unwrap().success());
     };
     signal("-STOP");
+    while !is_stopped(&server) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let begun = Instant::now();
     let text = responder.metrics();
     signal("-CONT");
