@@ -57,6 +57,8 @@ step "schedules of threads"
 cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules
 if [ -d fuzz ]; then
   step "fuzz, compiled"
+  # For minutes of fuzzing, optimising more takes longer than it saves.
+  export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
   cargo build --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke
   step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
   cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke -- --seconds "$VARVE_FUZZ_SECONDS"
