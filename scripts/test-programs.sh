@@ -30,7 +30,12 @@ export -f run
 programs='s|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1\t\2|p'
 cargo test "$@" --no-run --quiet --message-format=json | sed -n "$programs" >"$logs/programs"
 [ -s "$logs/programs" ] || { echo "cargo named no test programs" >&2; exit 1; }
+
+# run_all N: the programs that it is told, N at a time.
+run_all() {
+  tr '\t' '\n' | xargs -r -d '\n' -n 2 -P "$1" bash -c 'run "$@"' _
+}
 alone=/requests-
-grep -v "$alone" "$logs/programs" | tr '\t' '\n' | xargs -d '\n' -n 2 -P "$(nproc)" bash -c 'run "$@"' _
-grep "$alone" "$logs/programs" | tr '\t' '\n' | xargs -d '\n' -n 2 bash -c 'run "$@"' _
+sed "\|$alone|d" "$logs/programs" | run_all "$(nproc)"
+sed -n "\|$alone|p" "$logs/programs" | run_all 1
 cargo test "$@" --doc --quiet
