@@ -115,11 +115,7 @@ fn every_read_that_reaches_the_server_sets_strict_access_times() {
 #[test]
 fn writes_by_others_clear_set_id_bits() {
     for strict_order in [false, true] {
-        let options = MountOptions {
-            strict_order,
-            ..MountOptions::default()
-        };
-        let Some(m) = Mounted::with(options) else {
+        let Some(m) = Mounted::ordered(strict_order) else {
             return;
         };
         crate::support::open_to_all(m.root());

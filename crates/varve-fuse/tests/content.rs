@@ -30,11 +30,7 @@ fn writable(m: &Mounted, name: &str) -> File {
 #[test]
 fn large_files_read_back_with_and_without_write_back() {
     for strict_order in [false, true] {
-        let options = MountOptions {
-            strict_order,
-            ..MountOptions::default()
-        };
-        let Some(m) = Mounted::with(options) else {
+        let Some(m) = Mounted::ordered(strict_order) else {
             return;
         };
         let data = pattern(11, 9 * MIB + 4321);

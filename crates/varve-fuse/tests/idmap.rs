@@ -1,7 +1,7 @@
 //! Mounts that are mounted elsewhere with other owners: idmapped mounts.
 #![allow(unsafe_code)]
 
-use crate::support::{Mounted, ioctls};
+use crate::support::{Mounted, as_user, ioctls};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -112,20 +112,6 @@ fn checked(result: i64) -> std::io::Result<i64> {
         -1 => Err(std::io::Error::last_os_error()),
         other => Ok(other),
     }
-}
-
-fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
-    use rustix::fs::{Gid, Uid};
-    std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
-            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            work()
-        });
-        work.join().unwrap()
-    })
 }
 
 fn owner(path: &Path) -> (u32, u32) {

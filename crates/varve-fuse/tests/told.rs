@@ -128,11 +128,7 @@ fn blocks_of_a_file_that_stays_open_are_shown_in_a_moment() {
 #[test]
 fn a_stranger_cannot_run_what_he_wrote_with_the_rights_of_its_owner() {
     for strict_order in [false, true] {
-        let options = MountOptions {
-            strict_order,
-            ..MountOptions::default()
-        };
-        let Some(m) = Mounted::with(options) else {
+        let Some(m) = Mounted::ordered(strict_order) else {
             return;
         };
         crate::support::open_to_all(m.root());

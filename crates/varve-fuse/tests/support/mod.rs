@@ -62,6 +62,14 @@ impl Mounted {
         Self::with(MountOptions::default())
     }
 
+    /// With write-back, or in strict order.
+    pub fn ordered(strict_order: bool) -> Option<Self> {
+        Self::with(MountOptions {
+            strict_order,
+            ..MountOptions::default()
+        })
+    }
+
     pub fn with(options: MountOptions) -> Option<Self> {
         can_mount().then(|| {
             let fs = file_system(MemoryOptions::default(), Options::default());
@@ -198,4 +206,21 @@ impl Cost {
 pub fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Runs `work` as a user without other groups. Linux keeps credentials per thread,
+/// so the rest of the process goes on as root.
+pub fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+            set_thread_groups(&[]).unwrap();
+            set_thread_res_gid(gid, gid, gid).unwrap();
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            work()
+        });
+        work.join().unwrap()
+    })
 }

@@ -73,21 +73,9 @@ impl Place {
     }
 }
 
-/// Runs `work` as a user of no rights. Linux keeps credentials per thread, so
-/// the rest of the process goes on as root.
+/// Runs `work` as a user of no rights.
 pub fn as_stranger<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    use rustix::process::{Gid, Uid};
-    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-    std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            let (uid, gid) = (Uid::from_raw(STRANGER), Gid::from_raw(STRANGER));
-            set_thread_groups(&[]).unwrap();
-            set_thread_res_gid(gid, gid, gid).unwrap();
-            set_thread_res_uid(uid, uid, uid).unwrap();
-            work()
-        });
-        work.join().unwrap()
-    })
+    crate::support::as_user(STRANGER, work)
 }
 
 /// Opens for writing.
