@@ -60,6 +60,7 @@ fn clients(context: &Context, trace: &Trace) -> u32 {
     let clients = live.div_ceil(trace.live_max).next_power_of_two();
     clients.min(CLIENTS)
 }
+
 fn points(context: &Context) -> Vec<Point> {
     let names: Vec<&'static str> = trace::names().collect();
     // Of the tiny size, the smallest trace.
