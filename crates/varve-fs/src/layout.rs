@@ -361,6 +361,13 @@ pub trait Layout: Send + Sync + 'static {
         false
     }
 
+    /// True if room is so short that whoever removes should be the only one under
+    /// way: what others may come to write is kept from the cleaner, which needs it to
+    /// gain anything.
+    fn removals_take_turns(&self) -> bool {
+        false
+    }
+
     /// Appends one group: afterwards every read sees it.
     ///
     /// # Errors

@@ -125,8 +125,12 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Asks, and makes room if there is none; alone, if others were beside it.
+    /// Asks, and makes room if there is none; alone, if others were beside it, or
+    /// removals take turns.
     fn ask_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
+        if demand.purpose == Purpose::Shrink && self.store.layout.removals_take_turns() {
+            return self.ask_alone(demand);
+        }
         let seen = self.space.crowd.look();
         let answer = match self.ask_and_write_back(demand) {
             Err(Error::NoSpace) if demand.purpose != Purpose::Shrink => {

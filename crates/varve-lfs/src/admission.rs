@@ -51,6 +51,7 @@ impl Lfs {
     /// Waits for the cleaner, or does its work, until there is room.
     fn gain_room(&self, pending: Pending, purpose: Purpose) -> Result<()> {
         let _in_need = self.control.in_need();
+        self.control.is_below_floor.store(true, Relaxed);
         let patience_ns = match purpose {
             Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
             Purpose::Shrink => 0,
@@ -156,16 +157,15 @@ impl Lfs {
             // Only what has been taken from the reserve is made good.
             Purpose::Shrink => 0,
         };
+        self.control.is_below_floor.store(clean < goal, Relaxed);
         if clean >= goal + batch {
             return Ok(());
         }
-        // Removals must not use up what the cleaner needs to gain anything: not
-        // while another cleans, nor by what is still to be folded.
-        let least = goal / 2 + self.fold_segments();
-        let is_short = purpose == Purpose::Shrink && clean < least;
-        let turn = match is_short {
-            true => self.wait_for_cleaner(0, || self.clean_segments_now() >= least),
-            false => self.try_lock_cleaning(),
+        // Removals must not use up what the cleaner needs to gain anything, nor change
+        // again what its checkpoints have just written: they wait for whoever cleans.
+        let turn = match purpose {
+            Purpose::Shrink => self.wait_for_cleaner(0, || self.clean_segments_now() >= goal),
+            Purpose::Grow | Purpose::Rewrite => self.try_lock_cleaning(),
         };
         let Some(mut cleaning) = turn else {
             return Ok(());
@@ -178,9 +178,10 @@ impl Lfs {
         {
             return Ok(());
         }
-        let urgency = match is_short {
-            true => Urgency::Starved,
-            false => Urgency::Ahead,
+        let is_short = clean < goal / 2 + self.fold_segments();
+        let urgency = match purpose {
+            Purpose::Shrink if is_short => Urgency::Starved,
+            _ => Urgency::Ahead,
         };
         let outcome = self.gain_segments(&cleaning, urgency, goal + 2 * batch + 1);
         cleaning.rested_at = Some(self.clean_segments_now());

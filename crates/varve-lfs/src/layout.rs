@@ -190,6 +190,10 @@ impl Layout for Lfs {
         Ok(self.make_room(total, waiting, purpose)?)
     }
 
+    fn removals_take_turns(&self) -> bool {
+        self.control.is_below_floor.load(Relaxed)
+    }
+
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         self.is_short_of(waiting)
     }

@@ -84,6 +84,9 @@ impl<L: Layout> Layout for Arc<L> {
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         (**self).wants_write_back(waiting)
     }
+    fn removals_take_turns(&self) -> bool {
+        (**self).removals_take_turns()
+    }
     fn append(&self, group: Group) -> Result<Position> {
         (**self).append(group)
     }

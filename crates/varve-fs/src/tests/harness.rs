@@ -40,6 +40,8 @@ pub struct Recorder {
     pub during_admit: Mutex<Option<Hook>>,
     /// Nor has what frees something any room.
     pub without_reserve: AtomicBool,
+    /// Room is so short that removals take turns.
+    pub take_turns: AtomicBool,
     /// What the last operation that must not be refused was told to need.
     pub shrinking: Mutex<Waiting>,
     /// Run once, before a group is appended.
@@ -65,6 +67,7 @@ impl Recorder {
             fail_read: Mutex::new(None),
             during_admit: Mutex::new(None),
             without_reserve: AtomicBool::new(false),
+            take_turns: AtomicBool::new(false),
             shrinking: Mutex::default(),
             during_append: Mutex::new(None),
             during_spill: Mutex::new(None),
@@ -188,6 +191,9 @@ impl Layout for Recorder {
             return Err(Error::NoSpace);
         }
         self.memory().admit(total, waiting, purpose)
+    }
+    fn removals_take_turns(&self) -> bool {
+        self.take_turns.load(Relaxed)
     }
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {

@@ -2,7 +2,9 @@
 //! overwritten, and the account is right.
 
 use super::harness::*;
-use crate::{Caller, Error, FileSystem, HeldTimes, Layout, MemoryOptions, Options, SetAttr, Usage};
+use crate::{
+    Caller, Error, FileSystem, HeldTimes, Layout, MemoryOptions, Options, Purpose, SetAttr, Usage,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn small(capacity_bytes: u64) -> Fs {
@@ -302,4 +304,31 @@ fn removing_a_name_needs_no_room_for_writes_that_wait_for_their_answer() {
     fs.write(&Caller::root(), big, 0, &[1; 1 << 20]).unwrap();
     let asked = *fs.layout().shrinking.lock();
     assert!(asked.certain() + asked.asked < 64 << 10, "{asked:?}");
+}
+
+/// What each of a dozen under way might come to write was kept from the cleaner,
+/// until it could gain nothing and a removal was refused.
+#[test]
+fn where_room_is_short_removals_take_turns() {
+    for take_turns in [false, true] {
+        let fs = small(4 << 20);
+        fs.t_file("gone", &[1; 100]);
+        fs.layout().take_turns.store(take_turns, Relaxed);
+        let operation = fs.begin(Usage::default(), 0, Purpose::Rewrite).unwrap();
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| fs.t_unlink("gone"));
+            if take_turns {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert!(!removal.is_finished(), "it waits for who is under way");
+                drop(operation);
+                removal.join().unwrap();
+            } else {
+                removal.join().unwrap();
+                drop(operation);
+            }
+        });
+        let asked = *fs.layout().shrinking.lock();
+        assert_eq!(asked.operations, if take_turns { 1 } else { 2 });
+        assert!(fs.t_lookup("gone").is_err());
+    }
 }

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl Lfs {
     /// Makes clean segments until there are `goal`: first those that need no
-    /// checkpoint; if there are none, by checkpoints, if segments only wait for
-    /// those, then by moving live blocks, as many as the room allows before the
-    /// checkpoints that give theirs back. Returns how many segments were
-    /// cleaned on the way.
+    /// checkpoint; if there are none, by moving live blocks, as many as the room
+    /// allows, and by the checkpoints that give their places back. Of those there is
+    /// one pair a round, behind the moves: what it costs is what a round must gain,
+    /// and twice that is more than a nearly full volume has. Returns how many
+    /// segments were cleaned on the way.
     pub(crate) fn gain_segments(
         &self,
         cleaning: &CleanerState,
@@ -29,7 +30,6 @@ impl Lfs {
             }
             Urgency::Waiting | Urgency::Starved => 1,
         };
-        let waits = || self.waiting_for_checkpoint() >= pays;
         // A verification must not cost anybody room.
         let make_way = || self.segments.lock().let_go_of_withheld();
         make_way();
@@ -39,29 +39,23 @@ impl Lfs {
         if clean > before || clean >= goal {
             return Ok(early);
         }
-        let deaths = match lives_early {
-            true => self.may_see_more(urgency),
-            false => self.pending_deaths(urgency),
-        };
-        if (deaths || waits()) && self.checkpoint_fits() {
-            self.take_checkpoint(false)?;
-            make_way();
-            if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
-            }
-        }
-        let clean = self.clean_segments_now();
-        if clean >= goal {
-            return Ok(early);
-        }
-        let cleaned = self.clean_segments(cleaning, urgency, Among::All, goal - clean)?;
+        let wanted = (goal - clean).saturating_sub(self.cleaned_before());
+        let cleaned = self.clean_segments(cleaning, urgency, Among::All, wanted)?;
         self.control.reuses_early.store(false, Relaxed);
+        // Where nothing could be moved, what has changed since the last checkpoint may
+        // leave segments empty.
+        let mut deaths = cleaned == 0
+            && match lives_early {
+                true => self.may_see_more(urgency),
+                false => self.pending_deaths(urgency),
+            };
         for _ in 0..2 {
             make_way();
             self.settle_vacated()?;
             let waiting = self.waiting_for_checkpoint();
-            let settles = waiting > 0 && !lives_early || waits();
-            if cleaned > 0 && settles && self.checkpoint_fits() {
+            let moved = cleaned > 0 && waiting > 0 && !lives_early;
+            let settles = moved || waiting >= pays || std::mem::take(&mut deaths);
+            if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
         }
@@ -92,9 +86,13 @@ impl Lfs {
     pub(super) fn waiting_for_checkpoint(&self) -> u64 {
         let empty = self.all_candidates();
         let empty = empty.iter().filter(|candidate| candidate.live_bytes == 0);
+        empty.count() as u64 + self.cleaned_before()
+    }
+
+    /// Segments that were cleaned, and only wait for checkpoints.
+    fn cleaned_before(&self) -> u64 {
         let segments = self.segments.lock();
-        let cleaned = segments.iter().filter(|(_, s)| s.cleaned.is_some());
-        (empty.count() + cleaned.count()) as u64
+        segments.iter().filter(|(_, s)| s.cleaned.is_some()).count() as u64
     }
 
     /// Changes that, once folded, may leave segments empty: enough of them to
