@@ -11,8 +11,8 @@
 //! and nothing is searched for them.
 
 use crate::hash::MixBuilder;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -46,6 +46,11 @@ impl Generation {
 #[derive(Clone, Debug)]
 struct Weight;
 
+/// The part that blocks used more than once may take. What has just been fetched has
+/// the rest: with less of it, blocks that were read ahead are gone before somebody
+/// comes to them, and are fetched again.
+const HOT: f64 = 0.75;
+
 /// What an entry costs besides its bytes.
 const ENTRY_BYTES: u64 = 96;
 
@@ -65,14 +70,15 @@ impl BlockCache {
         let items = usize::try_from(capacity_bytes / 4096)
             .unwrap_or(usize::MAX)
             .max(16);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(capacity_bytes)
+            .hot_allocation(HOT)
+            .build()
+            .expect("both capacities are given");
+        let lifecycle = DefaultLifecycle::default();
         BlockCache {
-            blocks: Cache::with(
-                items,
-                capacity_bytes,
-                Weight,
-                MixBuilder,
-                Default::default(),
-            ),
+            blocks: Cache::with_options(options, Weight, MixBuilder, lifecycle),
         }
     }
 
@@ -99,6 +105,10 @@ impl BlockCache {
 
     pub fn clear(&self) {
         self.blocks.clear();
+    }
+
+    pub fn capacity_bytes(&self) -> u64 {
+        self.blocks.capacity()
     }
 
     pub fn bytes(&self) -> u64 {

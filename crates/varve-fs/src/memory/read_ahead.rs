@@ -2,7 +2,8 @@
 //!
 //! A window per file starts at a few blocks, doubles whenever a miss comes
 //! where the last fetch ended, up to 256 blocks, and halves when it does not
-//! (thesis, section 7.7). What lies beyond the request is fetched only as far
+//! (thesis, section 7.7). It is no more than a thirty-second of the cache either, or
+//! blocks would be gone before the reader comes to them. What lies beyond the request is fetched only as far
 //! as it lies behind it on the device. With threads, the next window is
 //! fetched while the reader is in the last half of the present one, and of
 //! large windows four are on their way at any time, so that the device always
@@ -18,8 +19,9 @@ use std::sync::Arc;
 use varve_device::Workers;
 use varve_device::sync::{Condvar, Mutex};
 
-/// The largest window, in blocks.
+/// The largest window, in blocks; and the part of the cache that it may be.
 pub(crate) const WINDOW_MAX: u64 = 256;
+const WINDOW_PART: u64 = 32;
 const WINDOW_START: u64 = 4;
 /// Of windows of so many blocks and more, several are fetched ahead.
 const WINDOW_LARGE: u64 = 64;
@@ -50,20 +52,20 @@ impl Default for Window {
 
 impl Window {
     /// A miss at `block` by a request that goes on for `wanted` blocks: how
-    /// many to look at.
-    fn on_miss(&mut self, block: u64, wanted: u64) -> u64 {
+    /// many to look at. A window has `most` blocks.
+    fn on_miss(&mut self, block: u64, wanted: u64, most: u64) -> u64 {
         self.blocks = if block == self.next {
-            (self.blocks * 2).min(WINDOW_MAX)
+            (self.blocks * 2).min(most)
         } else {
             (self.blocks / 2).max(1)
         };
-        let look = wanted.max(self.blocks).min(WINDOW_MAX);
+        let look = wanted.min(WINDOW_MAX).max(self.blocks);
         self.next = block + look;
         look
     }
 
     /// A reader is at `block`: the next window, if it is time to fetch it.
-    fn on_progress(&mut self, block: u64) -> Option<(u64, u64)> {
+    fn on_progress(&mut self, block: u64, most: u64) -> Option<(u64, u64)> {
         let lead = if self.blocks < WINDOW_LARGE {
             self.blocks / 2
         } else {
@@ -73,7 +75,7 @@ impl Window {
         if !inside || self.blocks < WINDOW_START {
             return None;
         }
-        self.blocks = (self.blocks * 2).min(WINDOW_MAX);
+        self.blocks = (self.blocks * 2).min(most);
         let first = self.next;
         self.next += self.blocks;
         Some((first, self.blocks))
@@ -112,6 +114,12 @@ impl Ahead {
 }
 
 impl<L: Layout> Store<L> {
+    /// Blocks of the largest window here.
+    fn window_max(&self) -> u64 {
+        let part = self.cache.capacity_bytes() / WINDOW_PART / self.block_bytes as u64;
+        part.clamp(WINDOW_START, WINDOW_MAX)
+    }
+
     /// What to fetch for a miss at `block`: those of the `wanted` blocks that
     /// are neither in memory nor holes, and what follows them closely.
     /// `file_blocks` is where the file ends.
@@ -123,7 +131,8 @@ impl<L: Layout> Store<L> {
         wanted: u64,
         file_blocks: u64,
     ) -> crate::Result<Plan<L::Pointer>> {
-        let look = vnode.ahead.window.lock().on_miss(block, wanted);
+        let most = self.window_max();
+        let look = vnode.ahead.window.lock().on_miss(block, wanted, most);
         let look = look.min(file_blocks - block);
         self.plan_range(vnode, state, block, wanted, look)
     }
@@ -227,19 +236,25 @@ impl Drop for Order {
 
 /// Threads that fetch ahead; without any, nothing is fetched but by those who
 /// miss.
-pub(crate) struct ReadAhead(Workers<Order>);
+pub(crate) struct ReadAhead {
+    workers: Workers<Order>,
+    window_max: u64,
+}
 
 impl ReadAhead {
     pub fn new<L: Layout>(store: &Arc<Store<L>>, threads: usize) -> Self {
-        let store = Arc::clone(store);
+        let (store, window_max) = (Arc::clone(store), store.window_max());
         let fetch = move |order: Order| store.fetch_ahead(&order.vnode, &order.range);
-        ReadAhead(Workers::new("varve-ahead", threads, QUEUE_MAX, fetch))
+        ReadAhead {
+            workers: Workers::new("varve-ahead", threads, QUEUE_MAX, fetch),
+            window_max,
+        }
     }
 
     /// Tells that `vnode` was read up to and including `block`.
     #[inline]
     pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
-        if self.0.is_empty() {
+        if self.workers.is_empty() {
             return;
         }
         loop {
@@ -247,7 +262,7 @@ impl ReadAhead {
                 let Some(mut window) = vnode.ahead.window.try_lock() else {
                     return;
                 };
-                let Some((first, blocks)) = window.on_progress(block) else {
+                let Some((first, blocks)) = window.on_progress(block, self.window_max) else {
                     return;
                 };
                 let range = first..first + blocks;
@@ -258,7 +273,7 @@ impl ReadAhead {
                 vnode: Arc::clone(vnode),
                 range,
             };
-            if !self.0.offer(order) {
+            if !self.workers.offer(order) {
                 return;
             }
         }
@@ -274,34 +289,34 @@ mod tests {
         let mut window = Window::default();
         let mut at = 0;
         for expected in [4, 8, 16, 32, 64, 128, 256, 256] {
-            let look = window.on_miss(at, 1);
+            let look = window.on_miss(at, 1, WINDOW_MAX);
             assert_eq!(look, expected);
             at += look;
         }
-        assert_eq!(window.on_miss(5, 1), 128);
-        assert_eq!(window.on_miss(9_999, 1), 64);
+        assert_eq!(window.on_miss(5, 1, WINDOW_MAX), 128);
+        assert_eq!(window.on_miss(9_999, 1, WINDOW_MAX), 64);
     }
 
     #[test]
     fn the_next_window_is_due_in_the_last_half() {
         let mut window = Window::default();
-        window.on_miss(0, 8);
-        assert_eq!(window.on_progress(5), None);
-        assert_eq!(window.on_progress(6), Some((8, 8)));
-        assert_eq!(window.on_progress(7), None);
-        assert_eq!(window.on_progress(12), Some((16, 16)));
+        window.on_miss(0, 8, WINDOW_MAX);
+        assert_eq!(window.on_progress(5, WINDOW_MAX), None);
+        assert_eq!(window.on_progress(6, WINDOW_MAX), Some((8, 8)));
+        assert_eq!(window.on_progress(7, WINDOW_MAX), None);
+        assert_eq!(window.on_progress(12, WINDOW_MAX), Some((16, 16)));
     }
 
     #[test]
     fn several_large_windows_are_on_their_way() {
         let mut window = Window::default();
-        window.on_miss(0, 256);
+        window.on_miss(0, 256, WINDOW_MAX);
         window.blocks = 256;
         for first in [256, 512, 768, 1024] {
-            assert_eq!(window.on_progress(255), Some((first, 256)));
+            assert_eq!(window.on_progress(255, WINDOW_MAX), Some((first, 256)));
         }
-        assert_eq!(window.on_progress(255), None);
-        assert_eq!(window.on_progress(511), Some((1280, 256)));
-        assert_eq!(window.on_progress(511), None);
+        assert_eq!(window.on_progress(255, WINDOW_MAX), None);
+        assert_eq!(window.on_progress(511, WINDOW_MAX), Some((1280, 256)));
+        assert_eq!(window.on_progress(511, WINDOW_MAX), None);
     }
 }

@@ -324,6 +324,38 @@ fn sequential_misses_read_more_and_more() {
     assert!(after.read_ahead_blocks > 900);
 }
 
+/// Blocks used more than once had 97 % of the cache, and what was read ahead was gone
+/// before the reader came to it: a file was read two times and more.
+#[test]
+fn a_cache_that_others_use_keeps_what_is_read_ahead() {
+    for cache_bytes in [2 << 20, 8 << 20, 24 << 20] {
+        let fs = fresh_with(
+            MemoryOptions::default(),
+            Options {
+                cache_bytes,
+                ..Default::default()
+            },
+        );
+        let hot = fs.t_file("hot", &pattern(cache_bytes as usize, 3));
+        let cold = fs.t_file("cold", &pattern(16 << 20, 2));
+        fs.sync().unwrap();
+        fs.drop_caches();
+        let read = |ino, bytes: u64| {
+            let mut buffer = vec![0; 4096];
+            for block in 0..bytes / 4096 {
+                fs.read(ino, block * 4096, &mut buffer).unwrap();
+            }
+        };
+        for _ in 0..4 {
+            read(hot, cache_bytes);
+        }
+        let before = fs.statistics().read_ahead_blocks;
+        read(cold, 16 << 20);
+        let fetched = fs.statistics().read_ahead_blocks - before;
+        assert!(fetched <= 4400, "{fetched} of 4096, a cache of {cache_bytes}");
+    }
+}
+
 #[test]
 fn threads_fetch_ahead_of_a_reader() {
     let options = Options {

@@ -157,11 +157,13 @@ impl Reader {
             &buffer[range]
         } else {
             small = vec![0; (sectors * SECTOR) as usize];
-            if self.take_from_window(first, &mut small) {
+            let taken = self.take_from_windows(first, &mut small);
+            fresh = taken == 0;
+            if taken == small.len() {
                 self.counters.window_hits.fetch_add(1, Relaxed);
-                fresh = false;
             } else {
-                self.miss(cause, first, &mut small)?;
+                let behind = first + taken as u64 / SECTOR;
+                self.miss(cause, behind, &mut small[taken..])?;
             }
             &small
         };

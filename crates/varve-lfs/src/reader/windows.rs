@@ -183,15 +183,28 @@ impl Windows {
 }
 
 impl Reader {
-    /// Copies sectors from a window that is there or on its way. Whoever is
-    /// the first to read from it has the next ones fetched.
-    pub(super) fn take_from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
-        let length = bytes.len();
-        let copied = self.in_window(sector, length, |window| bytes.copy_from_slice(window));
-        copied.is_some()
+    /// Copies sectors from windows that are there or on their way, as many as follow
+    /// each other from the first sector on: so that a run which begins in one window
+    /// and ends in the next has no sector read twice, nor the arm sent back. Returns
+    /// how many bytes.
+    pub(super) fn take_from_windows(&self, sector: u64, bytes: &mut [u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let (sector, rest) = (sector + taken as u64 / SECTOR, &mut bytes[taken..]);
+            let more = self.of_window(sector, SECTOR as usize, |window| {
+                let length = window.len().min(rest.len());
+                rest[..length].copy_from_slice(&window[..length]);
+                length
+            });
+            match more {
+                Some(length) => taken += length,
+                None => break,
+            }
+        }
+        taken
     }
 
-    /// [`Reader::take_from_window`] without a copy: `take` sees the bytes where
+    /// What a window holds of `length` bytes, without a copy: `take` sees them where
     /// they are.
     pub(super) fn in_window<T>(
         &self,
@@ -199,7 +212,14 @@ impl Reader {
         length: usize,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
-        let end = sector + length as u64 / SECTOR;
+        self.of_window(sector, length, |window| take(&window[..length]))
+    }
+
+    /// Shows `take` what a window holds that is there or on its way, from a sector on,
+    /// if that is `least` bytes. Whoever is the first to read from it has the next ones
+    /// fetched.
+    fn of_window<T>(&self, sector: u64, least: usize, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let end = sector + least as u64 / SECTOR;
         let covers = |range: &Range<u64>| range.start <= sector && end <= range.end;
         let mut state = self.windows.state.lock();
         while state.under_way.iter().any(|w| covers(&w.sectors)) {
@@ -219,7 +239,7 @@ impl Reader {
         };
         drop(state);
         self.fetch_ahead(lacking);
-        Some(take(&buffer[offset..offset + length]))
+        Some(take(&buffer[offset..]))
     }
 
     /// The sector behind the last segment. A window may well reach into the
