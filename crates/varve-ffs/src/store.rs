@@ -4,12 +4,16 @@ use crate::error::{Error, Result};
 use crate::format::{Geometry, SECTOR_BYTES, Sector, Slot};
 use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::InodeNo;
 
 /// What one cached sector takes, about.
 const SECTOR_COST: u64 = 640;
+/// Inodes that are read together: those of files that are made together stand side by
+/// side, and between two of their tables' reads the arm goes to what they hold.
+const INODES_AT_ONCE: u64 = 32;
 /// Bytes written by one request.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -133,15 +137,28 @@ impl Store {
         Ok(bytes)
     }
 
-    /// A sector as it is on the device. Its block is kept.
+    /// Sectors that are read with this one: its block, or neighbours in a table of
+    /// inodes.
+    fn beside(&self, sector: u64) -> Range<u64> {
+        let each = self.geometry.block_sectors();
+        let block = sector / each * each;
+        let Some(slot) = self.geometry.slot_at(sector) else {
+            return block..block + each;
+        };
+        let table = sector - slot;
+        let first = slot / INODES_AT_ONCE * INODES_AT_ONCE;
+        let end = (first + INODES_AT_ONCE).min(self.geometry.group_inodes);
+        table + first..table + end
+    }
+
+    /// A sector as it is on the device. Its neighbours are kept as well.
     pub fn fetch(&self, sector: u64) -> Result<Arc<Sector>> {
         if let Some(found) = self.clean.get(&sector) {
             return Ok(found);
         }
-        let each = self.geometry.block_sectors();
-        let first = sector / each * each;
-        let (first, bytes) = match self.read(first, each) {
-            Ok(bytes) => (first, bytes),
+        let beside = self.beside(sector);
+        let (first, bytes) = match self.read(beside.start, beside.end - beside.start) {
+            Ok(bytes) => (beside.start, bytes),
             // Its neighbours may be what cannot be read.
             Err(_) => (sector, self.read(sector, 1)?),
         };
@@ -205,7 +222,7 @@ impl Store {
     }
 
     /// The other sectors of the unit that has this one.
-    pub fn unit(&self, sector: u64) -> std::ops::Range<u64> {
+    pub fn unit(&self, sector: u64) -> Range<u64> {
         let first = sector / self.step * self.step;
         first..first + self.step
     }

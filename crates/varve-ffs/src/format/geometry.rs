@@ -299,6 +299,17 @@ impl Geometry {
         table * self.block_sectors() + slot
     }
 
+    /// Which inode of its cylinder group a sector holds, if it is one of a table of
+    /// inodes. Any sector may be asked for.
+    pub(crate) fn slot_at(&self, sector: u64) -> Option<u64> {
+        let (block, nth) = (sector / self.block_sectors(), sector % self.block_sectors());
+        let within = block.checked_sub(self.groups_block())? % self.group_blocks;
+        let behind = self.group_meta_blocks();
+        let table = behind - self.table_blocks();
+        let is_inode = (table..behind).contains(&within);
+        is_inode.then(|| (within - table) * self.block_sectors() + nth)
+    }
+
     /// What a sector of a cylinder group is for, the group's superblock left out.
     pub(crate) fn holds(&self, sector: u64) -> Holds {
         let block = sector / self.block_sectors() - self.groups_block();
