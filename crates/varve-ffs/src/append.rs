@@ -98,6 +98,7 @@ impl Ffs {
             mut writes,
             given_up,
             flush,
+            only_times,
             ..
         } = planner;
         let (freed, entered) = count();
@@ -107,9 +108,12 @@ impl Ffs {
         let most = maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
         self.store.write(&mut writes, most)?;
         let in_place = self.metadata().is_in_place();
+        let changed = stage.finish();
+        // An indirect block or a map is more than the inodes.
+        let only_times = only_times == Some(changed.len());
         let changed = match in_place {
-            true => stage.finish(),
-            false => self.whole_units(stage.finish())?,
+            true => changed,
+            false => self.whole_units(changed)?,
         };
         if planted::is(Planted::PointerBeforeInode) && !in_place {
             self.store.write_sectors(&changed)?;
@@ -133,6 +137,7 @@ impl Ffs {
         writer.flush.add(flush);
         writer.entered.extend(entered);
         writer.groups += 1;
+        writer.only_times &= only_times;
         writer.usage = usage;
         writer.appended += 1;
         {

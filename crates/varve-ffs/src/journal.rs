@@ -71,6 +71,36 @@ impl Ffs {
         self.stopping(self.commit_running())
     }
 
+    /// Makes every group up to this one durable, but for times of files, which go with
+    /// the next record: what was written over is in its place, so a flush is enough where
+    /// nothing else has changed. True if the times are durable, too.
+    pub(crate) fn commit_data_through(&self, position: u64) -> Result<bool> {
+        let is_there = |writer: &Writer| {
+            (writer.durable.max(writer.data_durable) >= position)
+                .then_some(writer.durable >= position)
+        };
+        if let Some(whole) = is_there(&self.writer.lock()) {
+            return Ok(whole);
+        }
+        let _one = self.committing.lock();
+        let through = {
+            let writer = self.writer.lock();
+            if let Some(whole) = is_there(&writer) {
+                return Ok(whole);
+            }
+            writer.only_times.then_some(writer.appended)
+        };
+        self.writable()?;
+        let Some(through) = through else {
+            return self.stopping(self.commit_running()).map(|()| true);
+        };
+        if !planted::is(Planted::CommitWithoutFlush) {
+            self.stopping(self.flush())?;
+        }
+        self.writer.lock().data_durable = through;
+        Ok(false)
+    }
+
     /// Commits what has been appended, and writes it in place.
     pub(crate) fn write_checkpoint(&self) -> Result<()> {
         let _one = self.committing.lock();
@@ -115,6 +145,7 @@ impl Ffs {
         if let Some(fresh) = &mut writer.fresh {
             fresh.clear();
         }
+        writer.only_times = true;
         Transaction {
             freed: std::mem::take(&mut writer.freed),
             entered: std::mem::take(&mut writer.entered),

@@ -144,6 +144,10 @@ impl Layout for Ffs {
         Ok(self.commit_through(position.0)?)
     }
 
+    fn commit_data(&self, position: Position) -> Result<bool> {
+        Ok(self.commit_data_through(position.0)?)
+    }
+
     fn checkpoint(&self) -> Result<()> {
         Ok(self.write_checkpoint()?)
     }

@@ -69,6 +69,8 @@ pub(crate) struct Planner<'s, 'r> {
     pub given_up: GivenUp,
     /// What its data asks of the record.
     pub flush: Flush,
+    /// Inodes of which it changes times and nothing else; none if it changes more.
+    pub only_times: Option<usize>,
     /// Where metadata is written in place: blocks of directories and indirect ones
     /// that nothing on the device leads to yet. Others are copied, not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
@@ -96,6 +98,7 @@ impl<'s, 'r> Planner<'s, 'r> {
             writes: Vec::new(),
             given_up: GivenUp::default(),
             flush: Flush::default(),
+            only_times: Some(0),
             cluster: None,
             held: 0,
             last: None,
@@ -136,6 +139,7 @@ impl<'s, 'r> Planner<'s, 'r> {
                 Slot::Free(_) => return Err(Error::NoInode(ino)),
             },
         };
+        let before = image.clone();
         let after = items.iter().find_map(|item| match item {
             Item::Inode(inode) => Some(inode),
             _ => None,
@@ -188,6 +192,8 @@ impl<'s, 'r> Planner<'s, 'r> {
             }
         }
         self.end_cluster();
+        let is_same = !is_new && after.is_some() && image.is_but_for_times(&before);
+        self.only_times = self.only_times.filter(|_| is_same).map(|files| files + 1);
         Ok(())
     }
 

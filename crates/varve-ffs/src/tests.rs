@@ -1,6 +1,7 @@
 //! Volumes made, used, crashed and mounted again.
 
 mod crafted;
+mod data_only;
 mod full;
 mod journal;
 mod largest;

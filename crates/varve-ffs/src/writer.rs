@@ -35,10 +35,14 @@ pub(crate) struct Writer {
     pub usage: Usage,
     /// As of the last record.
     pub durable_usage: Usage,
+    /// All that the groups of the next record change is times of files.
+    pub only_times: bool,
     /// Groups appended.
     pub appended: u64,
     /// Groups that are durable.
     pub durable: u64,
+    /// Groups that are durable but for times of files.
+    pub data_durable: u64,
     /// Where the next record goes.
     pub head: u64,
     /// Where the first record is that is not in place.

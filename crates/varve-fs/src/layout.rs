@@ -380,6 +380,15 @@ pub trait Layout: Send + Sync + 'static {
     /// If the device failed to; the layout takes no writes afterwards.
     fn commit(&self, position: Position) -> Result<()>;
 
+    /// Makes every group up to `position` durable, but perhaps for times of files that
+    /// were there before (fdatasync). True if those are durable, too.
+    ///
+    /// # Errors
+    /// As [`Layout::commit`].
+    fn commit_data(&self, position: Position) -> Result<bool> {
+        self.commit(position).map(|()| true)
+    }
+
     /// Writes a complete image of what has been appended, so that a mount
     /// need not replay it.
     ///

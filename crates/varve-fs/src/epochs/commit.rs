@@ -43,8 +43,12 @@ impl<L: Layout> FileSystem<L> {
             return Ok(());
         }
         let vnode = self.vnode(ino)?;
+        let commit = |position| match data_only {
+            true => self.commit_by(position, |layout| layout.commit_data(position)),
+            false => self.commit(position),
+        };
         if self.is_logged(&vnode, data_only)? {
-            return self.commit(Position(self.appended.load(Acquire)));
+            return commit(Position(self.appended.load(Acquire)));
         }
         let mut before = self.captures_started.load(Acquire);
         if planted::is(Planted::EarlierCapture) {
@@ -65,7 +69,7 @@ impl<L: Layout> FileSystem<L> {
                 self.capture_wanted(&mut writer, vnode, before)?
             }
         };
-        self.commit(position)
+        commit(position)
     }
 
     /// Captures a file that waits for its fsync, and others with it; those alone as long
@@ -146,13 +150,20 @@ impl<L: Layout> FileSystem<L> {
     }
 
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
+        self.commit_by(position, |layout| layout.commit(position).map(|()| true))
+    }
+
+    /// Has `commit` make groups durable; it answers whether all of them are, whole.
+    fn commit_by(&self, position: Position, commit: impl FnOnce(&L) -> Result<bool>) -> Result<()> {
         if self.committed.load(Acquire) >= position.0 {
             return self.check_failed();
         }
         count(&self.store.counters.commits, 1);
-        let committed = self.store.layout.commit(position);
-        committed.inspect_err(|error| self.fail(error))?;
-        self.committed.fetch_max(position.0, AcqRel);
+        let committed = commit(&self.store.layout);
+        let is_whole = committed.inspect_err(|error| self.fail(error))?;
+        if is_whole {
+            self.committed.fetch_max(position.0, AcqRel);
+        }
         if !self.settings.group_commit.interval.is_zero() {
             self.gathering.flushed();
         }

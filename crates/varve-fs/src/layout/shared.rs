@@ -93,6 +93,9 @@ impl<L: Layout> Layout for Arc<L> {
     fn commit(&self, position: Position) -> Result<()> {
         (**self).commit(position)
     }
+    fn commit_data(&self, position: Position) -> Result<bool> {
+        (**self).commit_data(position)
+    }
     fn checkpoint(&self) -> Result<()> {
         (**self).checkpoint()
     }

@@ -352,7 +352,10 @@ fn a_cache_that_others_use_keeps_what_is_read_ahead() {
         let before = fs.statistics().read_ahead_blocks;
         read(cold, 16 << 20);
         let fetched = fs.statistics().read_ahead_blocks - before;
-        assert!(fetched <= 4400, "{fetched} of 4096, a cache of {cache_bytes}");
+        assert!(
+            fetched <= 4400,
+            "{fetched} of 4096, a cache of {cache_bytes}"
+        );
     }
 }
 
