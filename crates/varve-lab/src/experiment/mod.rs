@@ -7,7 +7,11 @@ mod a3;
 mod a4;
 mod all;
 mod allocation;
+mod b2;
+mod b8;
+mod l1;
 mod l3;
+mod l4;
 mod m1;
 mod m2;
 mod m3;
@@ -19,11 +23,13 @@ mod mounted;
 mod n1;
 mod n4;
 mod n5;
+mod r1;
 mod r3;
 mod r3b;
 mod r4;
 mod r5;
 mod r6;
+mod rivals;
 mod run;
 mod study;
 mod transactions;
@@ -175,6 +181,8 @@ impl Experiment {
 
 /// Every experiment.
 pub const ALL: &[Experiment] = &[
+    r1::R1,
+    r1::R2,
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -190,7 +198,11 @@ pub const ALL: &[Experiment] = &[
     n1::N1,
     n4::N4,
     n5::N5,
+    b2::B2,
+    b8::B8,
+    l1::L1,
     l3::L3,
+    l4::L4,
     vlog::V1,
     vlog::V2,
     v3::V3,

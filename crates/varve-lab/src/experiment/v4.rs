@@ -24,14 +24,11 @@ const PHASES: [&str; 3] = ["create", "read", "delete"];
 
 /// The four systems of the paper's figures.
 pub(super) const SYSTEMS: [(&str, Layout, Disk); 4] = [
-    ("UFS, regular disk", Layout::Ufs, Disk::Regular),
-    ("UFS, VLD", Layout::Ufs, Disk::VirtualLog),
+    ("UFS, regular disk", Layout::UFS, Disk::Regular),
+    ("UFS, VLD", Layout::UFS, Disk::VirtualLog),
     ("LFS, regular disk", Layout::Lfs, Disk::Regular),
     ("LFS, VLD", Layout::Lfs, Disk::VirtualLog),
 ];
-
-/// What the verdicts on update in place rest on.
-pub(super) const PATTERN: &str = "UFS is its generated write pattern";
 
 fn points(_: &Context) -> Vec<Point> {
     SYSTEMS
@@ -41,7 +38,7 @@ fn points(_: &Context) -> Vec<Point> {
                     let mut system = Platform::new(layout, disk).build(seed)?;
                     let files = context.size(1500, 120);
                     // As the paper runs it: only the log-structured system waits.
-                    small_files(name, &mut *system, files, layout == Layout::Ufs, seed)
+                    small_files(name, &mut *system, files, layout == Layout::UFS, seed)
                 });
                 Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
             })
@@ -85,7 +82,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     for (phase, least) in [(1, 2.0), (3, 2.0)] {
         let times = speed(rows, "UFS, VLD", phase);
         verdicts.push(Verdict::of(
-            format!("UFS on the VLD: {} ({PATTERN})", PHASES[phase - 1]),
+            format!("UFS on the VLD: {}", PHASES[phase - 1]),
             format!("several times faster, at least {least}"),
             format!("{times:.2} x"),
             times >= least,
@@ -93,7 +90,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     }
     let read = speed(rows, "UFS, VLD", 2);
     verdicts.push(Verdict::of(
-        format!("UFS on the VLD: read ({PATTERN})"),
+        format!("UFS on the VLD: read"),
         "slightly slower: 0.6 to 1",
         format!("{read:.2} x"),
         (0.6..=1.0).contains(&read),
@@ -120,10 +117,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         );
         if !beside {
             verdicts.push(Verdict::of(
-                format!(
-                    "LFS against UFS on the disk: {} ({PATTERN})",
-                    PHASES[phase - 1]
-                ),
+                format!("LFS against UFS on the disk: {}", PHASES[phase - 1]),
                 "comfortably faster, at least 2",
                 format!("{plain:.1} x"),
                 plain >= 2.0,

@@ -6,7 +6,7 @@
 //! A phase ends with a sync, and begins with empty caches. The drive is 44
 //! cylinders of the Seagate, not 11: the log would have to be cleaned on those.
 
-use super::v4::{PATTERN, SYSTEMS};
+use super::v4::SYSTEMS;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::Host;
 use crate::platform::{BLOCK, Disk, Layout, Platform, System};
@@ -39,7 +39,7 @@ fn points(_: &Context) -> Vec<Point> {
                     let mut system = platform(layout, disk).build(seed)?;
                     let blocks = context.size(10 << 20, 1 << 20) / BLOCK;
                     // The paper has no run of LFS that waits for each block.
-                    large_file(name, &mut *system, blocks, layout == Layout::Ufs, seed)
+                    large_file(name, &mut *system, blocks, layout == Layout::UFS, seed)
                 });
                 Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
             })
@@ -111,7 +111,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     };
     let sync = ratio((eager, RANDOM_WRITE_SYNC), (plain, RANDOM_WRITE_SYNC));
     claim(
-        format!("synchronous random writes, UFS on the VLD against the disk ({PATTERN})"),
+        "synchronous random writes, UFS on the VLD against the disk".into(),
         "far better, at least 2",
         sync,
         sync >= 2.0,
@@ -143,14 +143,14 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     }
     let write = ratio((eager, SEQUENTIAL_WRITE), (plain, SEQUENTIAL_WRITE));
     claim(
-        format!("sequential writes, UFS on the VLD against the disk ({PATTERN})"),
+        "sequential writes, UFS on the VLD against the disk".into(),
         "better: the disk misses rotations",
         write,
         write > 1.0,
     );
     let sorted = ratio((eager, RANDOM_WRITE), (plain, RANDOM_WRITE));
     claim(
-        format!("random writes that wait, UFS on the VLD against the disk ({PATTERN})"),
+        "random writes that wait, UFS on the VLD against the disk".into(),
         "better",
         sorted,
         sorted > 1.0,

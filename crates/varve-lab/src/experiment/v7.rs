@@ -11,7 +11,6 @@
 //! without the other, and neither, are measured beside it.
 
 use super::updates::{Updates, ms_each};
-use super::v4::PATTERN;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::Host;
 use crate::platform::store::{Places, Spent};
@@ -63,8 +62,6 @@ struct Variant {
     name: &'static str,
     /// Factor on the costs of the host.
     effort: f64,
-    /// Inodes are written with every synchronous write.
-    times: bool,
     burst: u64,
     places: Places,
 }
@@ -73,7 +70,6 @@ struct Variant {
 const CLAIM: Variant = Variant {
     name: "",
     effort: 1.0,
-    times: false,
     burst: BURST,
     places: Places {
         anywhere: true,
@@ -85,16 +81,11 @@ const CLAIM: Variant = Variant {
 const NO_HOST: Variant = variant(", no host", 0.0);
 
 /// The claim; without the host; and what is told beside it.
-const VARIANTS: [Variant; 9] = [
+const VARIANTS: [Variant; 8] = [
     CLAIM,
     NO_HOST,
     variant(", half the cycles", 0.5),
     variant(", twice the cycles", 2.0),
-    Variant {
-        name: ", inodes too",
-        times: true,
-        ..CLAIM
-    },
     Variant {
         name: ", 2000 updates",
         burst: LONG_BURST,
@@ -157,11 +148,7 @@ fn measure(
     seed: u64,
 ) -> Result<Row, LabError> {
     let (drive, host) = platform(nth);
-    let layout = match variant.times {
-        true => Layout::UfsWithTimes,
-        false => Layout::Ufs,
-    };
-    let platform = Platform::new(layout, disk)
+    let platform = Platform::new(Layout::UFS, disk)
         .on(drive, host.with_effort(variant.effort))
         .putting(variant.places);
     let percent = context.size(PERCENT, 20);
@@ -224,19 +211,13 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         )
     };
     verdicts.push(Verdict::of(
-        format!(
-            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
-            PLATFORMS[0]
-        ),
+        format!("{}: speed-up of the virtual log ({CHOICE})", PLATFORMS[0]),
         "2 to 3.5 x; the paper less than 3",
         told(1),
         (2.0..=3.5).contains(&gains[0]),
     ));
     verdicts.push(Verdict::of(
-        format!(
-            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
-            PLATFORMS[2]
-        ),
+        format!("{}: speed-up of the virtual log ({CHOICE})", PLATFORMS[2]),
         "at least 7 x; the paper about 10",
         told(3),
         gains[2] >= 7.0,

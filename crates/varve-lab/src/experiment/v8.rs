@@ -11,7 +11,6 @@
 //! interrupted is; that wait is the burst's.
 
 use super::updates::{Updates, ms_each, unless_full};
-use super::v4::PATTERN;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::{BLOCK, Disk, Layout, Platform};
 use crate::report::{Curve, Picture, Verdict, mean};
@@ -39,7 +38,7 @@ fn points(context: &Context) -> Vec<Point> {
     let mut points = Vec::new();
     for (name, layout, disk) in [
         (LOG, Layout::Lfs, Disk::Regular),
-        (EAGER, Layout::Ufs, Disk::VirtualLog),
+        (EAGER, Layout::UFS, Disk::VirtualLog),
     ] {
         for &kb in context.size(&BURSTS_KB[..], &BURSTS_KB[..1]) {
             for &idle_s in context.size(&IDLE_S[..], &IDLE_S[..2]) {
@@ -117,7 +116,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         let (log, eager) = (series(LOG, kb), series(EAGER, kb));
         let (coarse, fine) = (half_way(rows, &log), half_way(rows, &eager));
         verdicts.push(Verdict::of(
-            format!("bursts of {kb} KB: the idle interval for half of the gain ({PATTERN})"),
+            format!("bursts of {kb} KB: the idle interval for half of the gain"),
             "LFS needs a longer one than the VLD",
             format!("{coarse} s, VLD {fine} s"),
             coarse > fine,
@@ -126,7 +125,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             .windows(2)
             .all(|w| mean(rows, &eager, w[1], "ms") <= 1.05 * mean(rows, &eager, w[0], "ms"));
         verdicts.push(Verdict::of(
-            format!("bursts of {kb} KB: the VLD improves along a continuum ({PATTERN})"),
+            format!("bursts of {kb} KB: the VLD improves along a continuum"),
             "never more than 5 % above a shorter interval, no step more than 60 % of the gain",
             format!(
                 "{:.2} ms to {:.2} ms, greatest step {:.0} %",
@@ -146,7 +145,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         at(&log, last) < at(&eager, last),
     ));
     verdicts.push(Verdict::of(
-        format!("without idle time the VLD is ahead of LFS ({PATTERN})"),
+        format!("without idle time the VLD is ahead of LFS"),
         "below LFS",
         format!("{:.2} ms, LFS {:.2} ms", at(&eager, 0.0), at(&log, 0.0)),
         at(&eager, 0.0) < at(&log, 0.0),

@@ -6,11 +6,10 @@
 //! Three loads, each once with waiting for the medium and once without:
 //! random updates of 4 KB at several utilisations (as V6), small files (as V4)
 //! and a large one (as V5). Waiting is an fsync here, on every system: nobody
-//! has non-volatile memory. Where nobody waits, the logs have 6.1 MB for what
-//! is dirty, and update in place is left out: its pattern has no such bound.
+//! has non-volatile memory. Where nobody waits, all have 6.1 MB for what is dirty.
 
 use super::updates::{Updates, ms_each, unless_full};
-use super::v4::{PATTERN, SYSTEMS, small_files};
+use super::v4::{SYSTEMS, small_files};
 use super::v5::{
     RANDOM_READ, RANDOM_WRITE, RANDOM_WRITE_SYNC, READ_AGAIN, SEQUENTIAL_READ, SEQUENTIAL_WRITE,
     large_file, platform,
@@ -73,9 +72,6 @@ fn points(context: &Context) -> Vec<Point> {
     let mut points = Vec::new();
     for (name, layout, disk) in systems() {
         for load in [Load::Sync, Load::Buffered] {
-            if load == Load::Buffered && layout == Layout::Ufs {
-                continue;
-            }
             for &percent in context.size(&PERCENT[..], &PERCENT[..1]) {
                 let series = updates_of(name, load);
                 let label = format!("updates at {percent} %, {series}");
@@ -155,12 +151,11 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         let rate = mean(rows, &large_of(name), phase, "mb_per_s");
         BLOCK as f64 / 1e3 / rate
     };
-    let in_place = format!("{EAGER} ({PATTERN})");
     for percent in PERCENT {
         let at = |name: &str| ms(&updates_of(name, Load::Sync), percent as f64);
         verdicts.push(at_least(
             format!("synchronous updates of 4 KB at {percent} %"),
-            &in_place,
+            EAGER,
             at(EAGER),
             at(NEW),
         ));
@@ -169,14 +164,14 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         let of = |name: &str| ms(&files_of(name, Load::Sync), phase);
         verdicts.push(at_least(
             format!("files of 1 KB {what}, each on the medium before the next"),
-            &in_place,
+            EAGER,
             of(EAGER),
             of(NEW),
         ));
     }
     verdicts.push(at_least(
         "synchronous random writes to a large file".into(),
-        &in_place,
+        EAGER,
         large(EAGER, RANDOM_WRITE_SYNC),
         large(NEW, RANDOM_WRITE_SYNC),
     ));

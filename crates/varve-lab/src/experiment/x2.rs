@@ -19,7 +19,7 @@
 
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::{Host, PROTECTION_CHECK};
-use crate::platform::lfs::log_structured;
+use crate::platform::lfs::{SEGMENT_BYTES, log_structured};
 use crate::platform::store::{Places, Store};
 use crate::platform::{BLOCK, Disk, NVRAM_BYTES, System};
 use crate::report::{Curve, Picture, Verdict, mean};
@@ -132,7 +132,7 @@ fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<R
         host,
         seed,
     )?);
-    let mut system = log_structured(Arc::clone(&store), NVRAM_BYTES, seed)?;
+    let mut system = log_structured(Arc::clone(&store), (SEGMENT_BYTES, NVRAM_BYTES), seed)?;
     let mut open = match series {
         WITHOUT => Vec::new(),
         _ => transactions(system.file_system())?,

@@ -17,18 +17,19 @@ use varve_lfs::{FormatOptions, Lfs, MountOptions};
 /// the reserve of 512 KB segments would not leave 80 %.
 pub const SEGMENT_BYTES: u32 = 256 << 10;
 
-/// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
+/// A fresh volume on all of `store`, with segments of `segment_bytes` and
+/// `nvram_bytes` for what waits.
 ///
 /// # Errors
 /// It cannot be made or mounted.
 pub fn log_structured(
     store: Arc<Store>,
-    nvram_bytes: u64,
+    (segment_bytes, nvram_bytes): (u32, u64),
     seed: u64,
 ) -> Result<Mounted<Lfs>, LabError> {
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
     let format = FormatOptions {
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes,
         seed: Some(seed),
         ..FormatOptions::default()
     };

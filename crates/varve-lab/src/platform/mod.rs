@@ -5,14 +5,14 @@
 //! |---|---|
 //! | [`host`] | what the processor costs, from a table |
 //! | [`store`] | the drive, plain or behind a virtual log, as the host sees it |
-//! | [`ufs`] | the write pattern of an update-in-place file system |
 //! | [`mounted`] | the real file system on a real layout |
-//! | [`lfs`], [`vlfs`] | the layouts: log-structured, and on the virtual log |
+//! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //!
 //! Everywhere but in the last row, time is what the drive takes and what the host takes, one after the other:
 //! nothing overlaps. The host's own clock is never read.
 
+pub mod ffs;
 pub mod host;
 pub mod lfs;
 pub mod mounted;
@@ -20,54 +20,60 @@ pub mod shared_drive;
 pub mod small_files;
 pub mod store;
 pub mod threads;
-pub mod ufs;
 pub mod vlfs;
 
 use crate::error::LabError;
+use ffs::Ffs;
 use host::Host;
 use std::sync::Arc;
 use store::{Places, Store};
-use ufs::Ufs;
 use varve_disk::{Drive, ReadAhead, drives};
 
-/// What an experiment does to a file system. Files have numbers and lie in one
-/// directory. Every call ends when the file system would have answered.
+/// What an experiment does to a file system. Files and directories have numbers.
+/// Every call ends when the file system would have answered.
 pub trait System {
-    /// Makes an empty file.
+    /// From now on files are made in this directory, which is made if it is new; 0 is
+    /// the root.
     ///
     /// # Errors
     /// No room, or the system failed; so for all of them.
+    fn enter(&mut self, directory: u32) -> Result<(), LabError>;
+
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
     fn create(&mut self, file: u32) -> Result<(), LabError>;
 
     /// Writes at a multiple of the block size. `sync` waits until it is on the
     /// medium.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError>;
 
     /// Reads at a multiple of the block size.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn delete(&mut self, file: u32) -> Result<(), LabError>;
 
     /// Waits until what was made and removed is on the medium.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn sync_names(&mut self) -> Result<(), LabError>;
 
     /// Waits until everything is on the medium.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn sync(&mut self) -> Result<(), LabError>;
 
     /// Forgets what is cached and clean.
@@ -77,7 +83,7 @@ pub trait System {
     /// tidy up, and may overrun it by what they cannot interrupt.
     ///
     /// # Errors
-    /// As [`System::create`].
+    /// As [`System::enter`].
     fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
 
     /// What it stands on, with clock and counters.
@@ -99,14 +105,17 @@ pub const NVRAM_BYTES: u64 = 6_100_000;
 /// The file system of a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Update in place: the generated pattern.
-    Ufs,
-    /// The same; a synchronous write writes the inode as well, for its times.
-    UfsWithTimes,
+    /// The real layout that updates in place, metadata synchronous.
+    Ffs(Ffs),
     /// The real log-structured layout.
     Lfs,
     /// The real layout on the virtual log, inside a regular disk.
     Vlfs,
+}
+
+impl Layout {
+    /// Update in place as Wang et al. have it.
+    pub const UFS: Layout = Layout::Ffs(Ffs::UFS);
 }
 
 /// The disk under it.
@@ -129,8 +138,10 @@ pub struct Platform {
     pub drive: Drive,
     /// Processor.
     pub host: Host,
-    /// Dirty bytes that the log-structured systems may hold.
+    /// Dirty bytes that the file system may hold.
     pub nvram_bytes: u64,
+    /// Bytes of a log-structured system's segment.
+    pub segment_bytes: u32,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
 }
@@ -144,6 +155,7 @@ impl Platform {
             drive: seagate(),
             host: Host::SPARCSTATION_10,
             nvram_bytes: NVRAM_BYTES,
+            segment_bytes: lfs::SEGMENT_BYTES,
             places: Places::default(),
         }
     }
@@ -177,9 +189,14 @@ impl Platform {
         let store = Store::new(drive, self.disk, self.places, self.host, seed)?;
         let nvram_bytes = self.nvram_bytes;
         Ok(match self.layout {
-            Layout::Ufs => Box::new(Ufs::new(store, false)),
-            Layout::UfsWithTimes => Box::new(Ufs::new(store, true)),
-            Layout::Lfs => Box::new(lfs::log_structured(Arc::new(store), nvram_bytes, seed)?),
+            Layout::Ffs(shape) => {
+                let store = Arc::new(store);
+                Box::new(ffs::update_in_place(store, shape, nvram_bytes, seed)?)
+            }
+            Layout::Lfs => {
+                let sizes = (self.segment_bytes, nvram_bytes);
+                Box::new(lfs::log_structured(Arc::new(store), sizes, seed)?)
+            }
             Layout::Vlfs => Box::new(vlfs::on_virtual_log(Arc::new(store), nvram_bytes, seed)?),
         })
     }

@@ -29,7 +29,11 @@ pub trait Volume: Layout {
 pub struct Mounted<L: Layout> {
     fs: Arc<FileSystem<L>>,
     store: Arc<Store>,
-    files: HashMap<u32, InodeNo>,
+    /// Where each file's name is, and the file.
+    files: HashMap<u32, (InodeNo, InodeNo)>,
+    directories: HashMap<u32, InodeNo>,
+    /// Where files are made.
+    here: InodeNo,
     bytes: Vec<u8>,
 }
 
@@ -51,7 +55,9 @@ impl<L: Volume> Mounted<L> {
             fs: Arc::new(fs.map_err(LabError::system)?),
             store,
             files: HashMap::new(),
-            bytes: vec![0x5a; 1 << 20],
+            directories: HashMap::from([(0, InodeNo::ROOT)]),
+            here: InodeNo::ROOT,
+            bytes: vec![0x5a; 4 << 20],
         })
     }
 
@@ -60,9 +66,10 @@ impl<L: Volume> Mounted<L> {
         &self.fs
     }
 
-    fn ino(&self, file: u32) -> Result<InodeNo, LabError> {
-        let ino = self.files.get(&file).copied();
-        ino.ok_or_else(|| LabError::System(format!("there is no file {file}")))
+    /// Where its name is, and the file.
+    fn file(&self, file: u32) -> Result<(InodeNo, InodeNo), LabError> {
+        let found = self.files.get(&file).copied();
+        found.ok_or_else(|| LabError::System(format!("there is no file {file}")))
     }
 
     fn cpu(&self) -> &Cpu {
@@ -75,19 +82,31 @@ fn name(file: u32) -> String {
 }
 
 impl<L: Volume> System for Mounted<L> {
+    fn enter(&mut self, directory: u32) -> Result<(), LabError> {
+        if !self.directories.contains_key(&directory) {
+            self.cpu().name();
+            let (root, name) = (Caller::root(), format!("d{directory}"));
+            let made = self.fs.mkdir(&root, InodeNo::ROOT, name.as_bytes(), 0o755);
+            let ino = made.map_err(LabError::system)?.ino;
+            self.directories.insert(directory, ino);
+        }
+        self.here = self.directories[&directory];
+        Ok(())
+    }
+
     fn create(&mut self, file: u32) -> Result<(), LabError> {
         self.cpu().name();
         let root = Caller::root();
-        let (parent, name) = (InodeNo::ROOT, name(file));
+        let (parent, name) = (self.here, name(file));
         let made = self.fs.mknod(&root, parent, name.as_bytes(), 0o100_644, 0);
         let ino = made.map_err(LabError::system)?.ino;
-        self.files.insert(file, ino);
+        self.files.insert(file, (parent, ino));
         Ok(())
     }
 
     fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError> {
         self.cpu().transfer(u64::from(bytes));
-        let (root, ino) = (Caller::root(), self.ino(file)?);
+        let (root, (_, ino)) = (Caller::root(), self.file(file)?);
         let data = &self.bytes[..bytes as usize];
         let written = self.fs.write(&root, ino, offset, data);
         written.map_err(LabError::system)?;
@@ -101,7 +120,8 @@ impl<L: Volume> System for Mounted<L> {
     fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError> {
         self.cpu().transfer(u64::from(bytes));
         let root = Caller::root();
-        let found = self.fs.lookup(&root, InodeNo::ROOT, name(file).as_bytes());
+        let (parent, _) = self.file(file)?;
+        let found = self.fs.lookup(&root, parent, name(file).as_bytes());
         let ino = found.map_err(LabError::system)?.ino;
         let into = &mut self.bytes[..bytes as usize];
         let read = self.fs.read(ino, offset, into);
@@ -115,7 +135,8 @@ impl<L: Volume> System for Mounted<L> {
     fn delete(&mut self, file: u32) -> Result<(), LabError> {
         self.cpu().name();
         let root = Caller::root();
-        let gone = self.fs.unlink(&root, InodeNo::ROOT, name(file).as_bytes());
+        let (parent, _) = self.file(file)?;
+        let gone = self.fs.unlink(&root, parent, name(file).as_bytes());
         gone.map_err(LabError::system)?;
         self.files.remove(&file);
         Ok(())

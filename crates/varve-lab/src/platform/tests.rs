@@ -4,9 +4,16 @@ use super::*;
 
 fn platforms() -> [Platform; 6] {
     [
-        Platform::new(Layout::Ufs, Disk::Regular),
-        Platform::new(Layout::UfsWithTimes, Disk::Regular),
-        Platform::new(Layout::Ufs, Disk::VirtualLog),
+        Platform::new(Layout::UFS, Disk::Regular),
+        Platform::new(
+            Layout::Ffs(Ffs {
+                maxcontig: 1,
+                rotdelay: 2,
+                ..Ffs::UFS
+            }),
+            Disk::Regular,
+        ),
+        Platform::new(Layout::UFS, Disk::VirtualLog),
         Platform::new(Layout::Lfs, Disk::Regular),
         Platform::new(Layout::Lfs, Disk::VirtualLog),
         Platform::new(Layout::Vlfs, Disk::Regular),
@@ -62,7 +69,7 @@ fn the_same_seed_gives_the_same_instants() {
 fn a_host_s_cycles_take_its_time() {
     let spent = |host: Host| {
         let drive = seagate();
-        let platform = Platform::new(Layout::Ufs, Disk::Regular).on(drive, host);
+        let platform = Platform::new(Layout::UFS, Disk::Regular).on(drive, host);
         let mut system = platform.build(1).unwrap();
         system.create(0).unwrap();
         system.store().cpu().spent_ns()

@@ -1,0 +1,83 @@
+//! B2: 10,000 files of 1 KB in 100 directories are made, read and removed (Seltzer
+//! 1992, §7.4), on FFS, EFS and the log.
+//!
+//! The paper's log has no fragments: it was made with blocks of 1 KB, read eight inodes
+//! where the others read 32, and so was about 30 % slower to read. The log here stores
+//! of a block the sectors that it needs. What whole blocks cost is measured with files
+//! of 4 KB, of which the others store a whole block as well.
+
+use super::rivals::{CREATE, DELETE, EFS, FFS, Files, HP_380, LFS, READ, Rival, ratio};
+use super::{Context, Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict, mean};
+
+/// See the module's head.
+pub const B2: Experiment = Experiment {
+    id: "B2",
+    about: "10,000 files of 1 KB in 100 directories",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const RIVALS: &[Rival] = &[FFS, EFS, LFS];
+const WHOLE: &[Rival] = &[LFS];
+const WHOLE_BLOCKS: &str = "LFS, whole blocks";
+
+fn points(_: &Context) -> Vec<Point> {
+    let files = |context: &Context, bytes| Files {
+        count: context.size(10_000, 200),
+        bytes,
+        in_directory: 100,
+    };
+    let small = HP_380.points(RIVALS, "", move |context, series, system, seed| {
+        files(context, 1024).run(system, series, false, seed)
+    });
+    let whole = HP_380.points(WHOLE, "whole blocks, ", move |context, _, system, seed| {
+        files(context, 4096).run(system, WHOLE_BLOCKS, false, seed)
+    });
+    small.chain(whole).collect()
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (ffs, _) in [FFS, EFS] {
+        for (what, phase) in [("create", CREATE), ("delete", DELETE)] {
+            let times = ratio(rows, LFS.0, ffs, phase, "files_per_s");
+            verdicts.push(Verdict::of(
+                format!("{what}: LFS against {ffs}"),
+                "the clear winner, at least 4 x",
+                format!("{times:.2} x"),
+                times >= 4.0,
+            ));
+        }
+    }
+    let rate = |series: &str| mean(rows, series, READ, "files_per_s");
+    let (best, tails) = (rate(FFS.0).max(rate(EFS.0)), rate(LFS.0));
+    let (with, without) = (tails / best, rate(WHOLE_BLOCKS) / tails);
+    verdicts.push(Verdict::of(
+        "read, with tails: LFS against the better of FFS and EFS",
+        "the penalty is gone, at least 0.95 x",
+        format!("{with:.2} x"),
+        with >= 0.95,
+    ));
+    verdicts.push(Verdict::of(
+        "read, without tails: LFS against LFS with them",
+        "a penalty, at most 0.8 x",
+        format!("{without:.2} x"),
+        without <= 0.8,
+    ));
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "10,000 files of 1 KB in 100 directories: 1 create, 2 read, 4 delete".into(),
+        x: "phase".into(),
+        y: "files a second".into(),
+        y_max: None,
+        curves: Curve::all(rows, "files_per_s"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}

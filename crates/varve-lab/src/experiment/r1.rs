@@ -1,0 +1,112 @@
+//! R1 and R2: the micro-benchmarks of Rosenblum & Ousterhout (1992, §5.1), on their
+//! machine: 10,000 files of 1 KB are made, read in the order in which they were made,
+//! and removed; a file of 100 MB is written and read in order and at random.
+
+use super::rivals::{
+    CREATE, DELETE, Files, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS, SUN_4,
+    SUN_FFS, large_file, ratio,
+};
+use super::{Context, Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict};
+
+/// See the module's head.
+pub const R1: Experiment = Experiment {
+    id: "R1",
+    about: "small files: create, read and delete 10,000 of 1 KB, LFS against FFS",
+    needs_traces: false,
+    points: small_points,
+    verdicts: small_verdicts,
+    picture: small_picture,
+};
+
+/// See the module's head.
+pub const R2: Experiment = Experiment {
+    id: "R2",
+    about: "a large file in five phases on 100 MB",
+    needs_traces: false,
+    points: large_points,
+    verdicts: large_verdicts,
+    picture: large_picture,
+};
+
+const RIVALS: &[Rival] = &[SPRITE_LFS, SUN_FFS];
+
+fn small_points(_: &Context) -> Vec<Point> {
+    let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
+        let files = Files {
+            count: context.size(10_000, 200),
+            bytes: 1024,
+            in_directory: 100,
+        };
+        files.run(system, series, false, seed)
+    });
+    points.collect()
+}
+
+fn small_verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let phases = [
+        ("create", CREATE, 7.0, "about ten times as fast, at least 7"),
+        ("read", READ, 0.9, "as fast or faster, at least 0.9"),
+        ("delete", DELETE, 7.0, "about ten times as fast, at least 7"),
+    ];
+    let verdict = |(what, phase, least, expected): (&str, f64, f64, &str)| {
+        let times = ratio(rows, SPRITE_LFS.0, SUN_FFS.0, phase, "files_per_s");
+        Verdict::of(
+            format!("{what}: LFS against FFS"),
+            expected,
+            format!("{times:.2} x"),
+            times >= least,
+        )
+    };
+    phases.map(verdict).into()
+}
+
+fn small_picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "10,000 files of 1 KB: 1 create, 2 read, 4 delete".into(),
+        x: "phase".into(),
+        y: "files a second".into(),
+        y_max: None,
+        curves: Curve::all(rows, "files_per_s"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}
+
+fn large_points(_: &Context) -> Vec<Point> {
+    let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
+        large_file(system, series, context.size(100 << 20, 4 << 20), seed)
+    });
+    points.collect()
+}
+
+fn large_verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let times = |pass: usize| ratio(rows, SPRITE_LFS.0, SUN_FFS.0, pass as f64, "kb_per_s");
+    let verdict = |pass: usize, expected: &str, holds: fn(f64) -> bool| {
+        let times = times(pass);
+        Verdict::of(
+            format!("{}: LFS against FFS", PASSES[pass]),
+            expected,
+            format!("{times:.2} x"),
+            holds(times),
+        )
+    };
+    vec![
+        verdict(RANDOM_WRITE, "wins by far, at least 4", |times| {
+            times >= 4.0
+        }),
+        verdict(READ_AGAIN, "loses, below 1", |times| times < 1.0),
+    ]
+}
+
+fn large_picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "100 MB: 0 write, 1 read, 2 random write, 3 random read, 4 read again".into(),
+        x: "pass".into(),
+        y: "KB/s".into(),
+        y_max: None,
+        curves: Curve::all(rows, "kb_per_s"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}

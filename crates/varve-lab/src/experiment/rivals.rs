@@ -1,0 +1,304 @@
+//! File systems beside each other, on the machines of the papers that compared them:
+//! what each was made with, and the benchmarks that more than one paper ran.
+//!
+//! A phase ends when all of it is on the medium, and the next begins with empty
+//! caches. Host and drive do not overlap ([`crate::platform`]).
+
+use super::{Context, LabError, Point, Row};
+use crate::platform::ffs::Ffs;
+use crate::platform::host::Host;
+use crate::platform::{Layout, Platform, System};
+use crate::report::mean;
+use varve_disk::{Drive, drives};
+use varve_prove::random::Random;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A file system, by the name that it has in its paper.
+pub(super) type Rival = (&'static str, Layout);
+
+/// A machine.
+#[derive(Clone, Copy)]
+pub(super) struct Machine {
+    host: Host,
+    drive: fn() -> Drive,
+    /// Bytes that may be dirty: a quarter of what is cached.
+    dirty_bytes: u64,
+}
+
+const fn ffs(block_bytes: u32, maxcontig: u32, rotdelay: u32) -> Layout {
+    Layout::Ffs(Ffs {
+        block_bytes,
+        fragment_bytes: 1024,
+        maxcontig,
+        rotdelay,
+    })
+}
+
+/// Rosenblum & Ousterhout 1992, §5.1: a Sun-4/260 of 25 MHz (Seltzer et al. 1995,
+/// table 1) and 32 MB with a Wren IV. How much of the memory was cache is not said:
+/// it varied, on Sprite.
+pub(super) const SUN_4: Machine = Machine {
+    host: Host {
+        name: "Sun-4/260",
+        hz: 25_000_000,
+        effort: 1.0,
+    },
+    drive: drives::wren_iv,
+    dirty_bytes: 2 * MIB,
+};
+pub(super) const SPRITE_LFS: Rival = ("Sprite LFS", Layout::Lfs);
+/// Its rotdelay is deduced by Seltzer et al. 1995, §2.
+pub(super) const SUN_FFS: Rival = ("SunOS FFS", ffs(8192, 1, 1));
+
+/// Seltzer et al. 1995, §2 and 3: a SPARCstation II of 40 MHz with a DSP 3105. A tenth
+/// of 32 MB is 4.4BSD's buffer cache.
+pub(super) const SPARC_2: Machine = Machine {
+    host: Host {
+        name: "SPARCstation-2",
+        hz: 40_000_000,
+        effort: 1.0,
+    },
+    drive: drives::dsp3105,
+    dirty_bytes: 800 * KIB,
+};
+pub(super) const BSD_LFS: Rival = ("LFS", Layout::Lfs);
+pub(super) const M1R2: Rival = ("FFS-m1r2", ffs(8192, 1, 2));
+pub(super) const M8R0: Rival = ("FFS-m8r0", ffs(8192, 8, 0));
+pub(super) const M8R2: Rival = ("FFS-m8r2", ffs(8192, 8, 2));
+
+/// Seltzer 1992, §7.2: an HP 9000/380 of 25 MHz with an SD97560, which begins to write
+/// at 800 KB (§7.3.1). FFS leaves 4 ms between two blocks, of which nine are a track.
+pub(super) const HP_380: Machine = Machine {
+    host: Host {
+        name: "HP 9000/380",
+        hz: 25_000_000,
+        effort: 1.0,
+    },
+    drive: drives::sd97560,
+    dirty_bytes: 800 * KIB,
+};
+pub(super) const FFS: Rival = ("FFS", ffs(4096, 1, 3));
+pub(super) const EFS: Rival = ("EFS", ffs(4096, 16, 0));
+pub(super) const LFS: Rival = ("LFS", Layout::Lfs);
+
+impl Machine {
+    /// With this file system on it, empty. Segments are of 1 MB, as in all three
+    /// papers.
+    pub fn with(self, layout: Layout) -> Platform {
+        let platform = Platform::new(layout, crate::platform::Disk::Regular);
+        Platform {
+            nvram_bytes: self.dirty_bytes,
+            segment_bytes: MIB as u32,
+            ..platform.on((self.drive)(), self.host)
+        }
+    }
+
+    /// A point for each of `rivals`, with what `run` finds for each seed.
+    pub fn points(
+        self,
+        rivals: &'static [Rival],
+        what: &'static str,
+        run: impl Fn(&Context, &str, &mut dyn System, u64) -> Result<Vec<Row>, LabError>
+        + Copy
+        + Send
+        + Sync
+        + 'static,
+    ) -> impl Iterator<Item = Point> {
+        rivals.iter().map(move |&(name, layout)| {
+            Point::new(format!("{what}{name}"), move |context: &Context| {
+                let rows = context.seeds().map(|seed| {
+                    let mut system = self.with(layout).build(seed)?;
+                    run(context, name, &mut *system, seed)
+                });
+                Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
+            })
+        })
+    }
+}
+
+/// Has `work` done, and what it wrote on the medium. Returns seconds.
+fn timed(
+    system: &mut dyn System,
+    work: impl FnOnce(&mut dyn System) -> Result<(), LabError>,
+) -> Result<f64, LabError> {
+    let before = system.now_ns();
+    work(system)?;
+    system.sync()?;
+    system.forget();
+    Ok((system.now_ns() - before) as f64 / 1e9)
+}
+
+/// What is done to files.
+pub(super) const CREATE: f64 = 1.0;
+pub(super) const READ: f64 = 2.0;
+pub(super) const OVERWRITE: f64 = 3.0;
+pub(super) const DELETE: f64 = 4.0;
+
+/// Files of one size, some to a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Files {
+    pub count: u32,
+    pub bytes: u64,
+    pub in_directory: u32,
+}
+
+impl Files {
+    /// Writes each, in pieces of at most 4 MB.
+    fn write(self, system: &mut dyn System, file: u32) -> Result<(), LabError> {
+        self.pieces(|at, bytes| system.write(file, at, bytes, false))
+    }
+
+    fn pieces(
+        self,
+        mut each: impl FnMut(u64, u32) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let mut at = 0;
+        while at < self.bytes {
+            let bytes = (self.bytes - at).min(4 * MIB);
+            each(at, bytes as u32)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    /// Has all of them made, read, overwritten if `overwrite`, and removed, in the
+    /// order in which they were made: a row for each phase, with files and bytes a
+    /// second.
+    pub fn run(
+        self,
+        system: &mut dyn System,
+        series: &str,
+        overwrite: bool,
+        seed: u64,
+    ) -> Result<Vec<Row>, LabError> {
+        let mut rows = Vec::new();
+        for phase in [CREATE, READ, OVERWRITE, DELETE] {
+            if phase == OVERWRITE && !overwrite {
+                continue;
+            }
+            let seconds = timed(system, |system| {
+                (0..self.count).try_for_each(|file| match phase {
+                    CREATE => {
+                        system.enter(1 + file / self.in_directory)?;
+                        system.create(file)?;
+                        self.write(system, file)
+                    }
+                    READ => self.pieces(|at, bytes| system.read(file, at, bytes)),
+                    OVERWRITE => self.write(system, file),
+                    _ => system.delete(file),
+                })
+            })?;
+            let files = f64::from(self.count);
+            rows.push(
+                Row::new(series, phase, seed)
+                    .with("files_per_s", files / seconds)
+                    .with("kb_per_s", files * self.bytes as f64 / 1e3 / seconds),
+            );
+        }
+        Ok(rows)
+    }
+}
+
+/// The passes through a large file (Rosenblum & Ousterhout 1992, §5.1).
+pub(super) const PASSES: [&str; 5] = [
+    "sequential write",
+    "sequential read",
+    "random write",
+    "random read",
+    "sequential read again",
+];
+pub(super) const WRITE: usize = 0;
+pub(super) const READ_ONCE: usize = 1;
+pub(super) const RANDOM_WRITE: usize = 2;
+pub(super) const RANDOM_READ: usize = 3;
+pub(super) const READ_AGAIN: usize = 4;
+
+/// Five passes through a file of so many bytes, in pieces of 8 KB: written and read in
+/// order, as many pieces written and read at random, and read in order again.
+pub(super) fn large_file(
+    system: &mut dyn System,
+    series: &str,
+    bytes: u64,
+    seed: u64,
+) -> Result<Vec<Row>, LabError> {
+    const PIECE: u64 = 8 * KIB;
+    let mut random = Random::new(seed);
+    let pieces = bytes / PIECE;
+    system.create(0)?;
+    let mut rows = Vec::new();
+    for pass in 0..PASSES.len() {
+        let seconds = timed(system, |system| {
+            (0..pieces).try_for_each(|nth| {
+                let (at, anywhere) = (nth * PIECE, random.below(pieces) * PIECE);
+                match pass {
+                    WRITE => system.write(0, at, PIECE as u32, false),
+                    RANDOM_WRITE => system.write(0, anywhere, PIECE as u32, false),
+                    RANDOM_READ => system.read(0, anywhere, PIECE as u32),
+                    _ => system.read(0, at, PIECE as u32),
+                }
+            })
+        })?;
+        let rate = bytes as f64 / 1e3 / seconds;
+        rows.push(Row::new(series, pass as f64, seed).with("kb_per_s", rate));
+    }
+    Ok(rows)
+}
+
+/// How many times the rate of `other` that of `one` is.
+pub(super) fn ratio(rows: &[Row], one: &str, other: &str, x: f64, what: &str) -> f64 {
+    mean(rows, one, x, what) / mean(rows, other, x, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::named;
+    use super::*;
+
+    /// How many verdicts fail if all systems are equally fast, and how many there are.
+    fn failing_if_equal(id: &str) -> (usize, usize) {
+        let experiment = named(id).unwrap();
+        let context = Context {
+            seed: 1,
+            traces: None,
+            small: true,
+            seeds: None,
+            segments: None,
+        };
+        let mut rows = Vec::new();
+        for point in (experiment.points)(&context) {
+            rows.extend((point.run)(&context).unwrap());
+        }
+        // Every place of a curve that verdicts ask for.
+        let all: Vec<String> = rows.iter().map(|row| row.series.clone()).collect();
+        let steps = (0..20).map(f64::from);
+        let places: Vec<f64> = steps
+            .chain((5..16).map(|step| f64::from(1 << step)))
+            .collect();
+        let mut equal = Vec::new();
+        for series in all {
+            for &x in &places {
+                let row = Row::new(series.as_str(), x, 1);
+                equal.push(
+                    ["files_per_s", "kb_per_s", "read_kb_s", "write_kb_s"]
+                        .iter()
+                        .fold(row, |row, what| row.with(what, 100.0)),
+                );
+            }
+        }
+        let verdicts = (experiment.verdicts)(&equal);
+        let failing = verdicts.iter().filter(|verdict| !verdict.pass).count();
+        (failing, verdicts.len())
+    }
+
+    #[test]
+    fn what_claims_a_difference_fails_where_there_is_none() {
+        assert_eq!(failing_if_equal("R1"), (2, 3));
+        assert_eq!(failing_if_equal("R2"), (2, 2));
+        assert_eq!(failing_if_equal("L1"), (6, 14));
+        assert_eq!(failing_if_equal("L4"), (8, 11));
+        assert_eq!(failing_if_equal("B2"), (5, 6));
+        assert_eq!(failing_if_equal("B8"), (16, 16));
+    }
+}

@@ -1,0 +1,112 @@
+//! The real layout that updates in place on a platform, with synchronous metadata.
+//!
+//! The file system of Wang et al. 1999 (§4.3) is an FFS of blocks of 4 KB and
+//! fragments of 1 KB, in cylinder groups of 16 cylinders, with clusters of 56 KB.
+//! Names and inodes are on the medium before a call that changes names is answered;
+//! what else is written waits in memory, and goes to its place when a quarter of it
+//! is dirty, or when somebody waits for it.
+
+use super::BLOCK;
+use super::mounted::{Mounted, Volume};
+use super::store::Store;
+use crate::error::LabError;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_ffs::allocate::Policy;
+use varve_ffs::format::Metadata;
+use varve_ffs::{FfsFormatOptions, FfsMountOptions};
+use varve_fs::FileSystem;
+
+/// Cylinders of a group.
+const GROUP_CYLINDERS: u64 = 16;
+/// Bytes for each inode of 512 bytes: 1700 files on 21 MB.
+const INODE_RATIO: u64 = 12 << 10;
+/// Room that users do not get. The paper goes to 85 % of the drive, of which inodes
+/// take 4.
+const MINFREE_PERCENT: u32 = 0;
+
+/// A configuration: what it places where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ffs {
+    /// Bytes in a block.
+    pub block_bytes: u32,
+    /// Bytes in a fragment. A virtual log disk writes whole blocks.
+    pub fragment_bytes: u32,
+    /// Blocks of a cluster.
+    pub maxcontig: u32,
+    /// Blocks between two clusters of a file.
+    pub rotdelay: u32,
+}
+
+impl Ffs {
+    /// That of Wang et al.
+    pub const UFS: Ffs = Ffs {
+        block_bytes: BLOCK as u32,
+        fragment_bytes: 1024,
+        maxcontig: 14,
+        rotdelay: 0,
+    };
+
+    /// How it is made on such a store.
+    fn format(self, store: &Store, seed: u64) -> FfsFormatOptions {
+        let block = u64::from(self.block_bytes);
+        let cylinder_bytes = store.drive().look(|mechanism, _| {
+            let geometry = &mechanism.drive().geometry;
+            geometry.bytes() / u64::from(geometry.cylinders())
+        });
+        let blocks = store.geometry().size / block;
+        FfsFormatOptions {
+            block_bytes: self.block_bytes,
+            fragment_bytes: match store.vld() {
+                None => self.fragment_bytes,
+                Some(_) => self.block_bytes,
+            },
+            group_blocks: (GROUP_CYLINDERS * cylinder_bytes / block).min(blocks),
+            inode_ratio: INODE_RATIO,
+            metadata: Metadata::Synchronous,
+            minfree_percent: MINFREE_PERCENT,
+            policy: Policy::Ffs {
+                maxcontig: self.maxcontig,
+                rotdelay: self.rotdelay,
+                clusters: false,
+            },
+            seed: Some(seed),
+            ..FfsFormatOptions::default()
+        }
+    }
+}
+
+/// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
+///
+/// # Errors
+/// It cannot be made or mounted.
+pub fn update_in_place(
+    store: Arc<Store>,
+    shape: Ffs,
+    nvram_bytes: u64,
+    seed: u64,
+) -> Result<Mounted<varve_ffs::Ffs>, LabError> {
+    let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
+    let format = shape.format(&store, seed);
+    varve_ffs::format(&*store, &*clock, &format).map_err(LabError::system)?;
+    let options = FfsMountOptions {
+        seed: Some(seed),
+        ..FfsMountOptions::default()
+    };
+    let device: Arc<dyn Device> = Arc::clone(&store) as Arc<dyn Device>;
+    let layout = varve_ffs::Ffs::mount(device, Arc::clone(&clock), options);
+    let layout = layout.map_err(LabError::system)?;
+    FileSystem::format(&layout, &*clock, (0, 0)).map_err(LabError::system)?;
+    Mounted::new(layout, store, nvram_bytes)
+}
+
+impl Volume for varve_ffs::Ffs {
+    fn forget(&self) {
+        self.drop_caches();
+    }
+
+    /// There is nothing to tidy but a virtual log disk beneath.
+    fn tidy(&self, store: &Store, until_ns: u64) -> Result<(), LabError> {
+        store.idle(until_ns)
+    }
+}
