@@ -8,6 +8,7 @@ mod a4;
 mod all;
 mod allocation;
 mod b2;
+mod b3;
 mod b8;
 mod l1;
 mod l3;
@@ -199,6 +200,7 @@ pub const ALL: &[Experiment] = &[
     n4::N4,
     n5::N5,
     b2::B2,
+    b3::B3,
     b8::B8,
     l1::L1,
     l3::L3,

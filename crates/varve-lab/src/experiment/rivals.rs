@@ -23,6 +23,8 @@ pub(super) type Rival = (&'static str, Layout);
 pub(super) struct Machine {
     host: Host,
     drive: fn() -> Drive,
+    /// Cylinders of the drive; 0 for all.
+    cylinders: u32,
     /// Bytes that may be dirty: a quarter of what is cached.
     dirty_bytes: u64,
 }
@@ -46,6 +48,7 @@ pub(super) const SUN_4: Machine = Machine {
         effort: 1.0,
     },
     drive: drives::wren_iv,
+    cylinders: 0,
     dirty_bytes: 2 * MIB,
 };
 pub(super) const SPRITE_LFS: Rival = ("Sprite LFS", Layout::Lfs);
@@ -61,6 +64,7 @@ pub(super) const SPARC_2: Machine = Machine {
         effort: 1.0,
     },
     drive: drives::dsp3105,
+    cylinders: 0,
     dirty_bytes: 800 * KIB,
 };
 pub(super) const BSD_LFS: Rival = ("LFS", Layout::Lfs);
@@ -77,6 +81,7 @@ pub(super) const HP_380: Machine = Machine {
         effort: 1.0,
     },
     drive: drives::sd97560,
+    cylinders: 0,
     dirty_bytes: 800 * KIB,
 };
 pub(super) const FFS: Rival = ("FFS", ffs(4096, 1, 3));
@@ -84,14 +89,28 @@ pub(super) const EFS: Rival = ("EFS", ffs(4096, 16, 0));
 pub(super) const LFS: Rival = ("LFS", Layout::Lfs);
 
 impl Machine {
+    /// Cycles a second.
+    pub fn hz(self) -> u64 {
+        self.host.hz
+    }
+
+    /// With so many cylinders of its drive.
+    pub fn of_cylinders(self, cylinders: u32) -> Self {
+        Machine { cylinders, ..self }
+    }
+
     /// With this file system on it, empty. Segments are of 1 MB, as in all three
     /// papers.
     pub fn with(self, layout: Layout) -> Platform {
         let platform = Platform::new(layout, crate::platform::Disk::Regular);
+        let drive = match self.cylinders {
+            0 => (self.drive)(),
+            some => (self.drive)().with_cylinders(some),
+        };
         Platform {
             nvram_bytes: self.dirty_bytes,
             segment_bytes: MIB as u32,
-            ..platform.on((self.drive)(), self.host)
+            ..platform.on(drive, self.host)
         }
     }
 
@@ -281,7 +300,7 @@ mod tests {
             for &x in &places {
                 let row = Row::new(series.as_str(), x, 1);
                 equal.push(
-                    ["files_per_s", "kb_per_s", "read_kb_s", "write_kb_s"]
+                    ["files_per_s", "kb_per_s", "read_kb_s", "write_kb_s", "s"]
                         .iter()
                         .fold(row, |row, what| row.with(what, 100.0)),
                 );
@@ -299,6 +318,7 @@ mod tests {
         assert_eq!(failing_if_equal("L1"), (6, 14));
         assert_eq!(failing_if_equal("L4"), (8, 11));
         assert_eq!(failing_if_equal("B2"), (5, 6));
+        assert_eq!(failing_if_equal("B3"), (4, 5));
         assert_eq!(failing_if_equal("B8"), (16, 16));
     }
 }

@@ -1,0 +1,185 @@
+//! B3: the Andrew benchmark, one user (Seltzer 1992, §7.5.1, table 7-3): directories
+//! are made, files copied into them, all looked at, all read, and some compiled.
+//!
+//! The data are synthetic: 20 directories and 70 files of 2 to 20 KB, 770 KB in all, as
+//! the paper counts 100 synchronous writes for the directories, five each, and 750 KB
+//! copied. A compilation reads every file that is compiled and makes an object; at the
+//! end the objects are linked. The processor is charged what the log took in each phase
+//! of the paper, where it did no I/O: so the log's times are nearly the paper's by
+//! construction, and what is found is what the others take beyond them.
+//!
+//! With the cleaner the log is on a part of the drive that is written over four times.
+
+use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::System;
+use crate::report::{Curve, Picture, Verdict, mean};
+
+/// See the module's head.
+pub const B3: Experiment = Experiment {
+    id: "B3",
+    about: "Andrew, one user, five phases",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const RIVALS: &[Rival] = &[FFS, EFS, LFS];
+const CLEANED: &str = "LFS + cleaner";
+/// Of the drive, where the cleaner has work: 34 MB.
+const CYLINDERS: u32 = 50;
+
+const DIRECTORIES: u32 = 20;
+const FILES: u32 = 70;
+const OBJECTS: u32 = 17;
+const OBJECT_BYTES: u32 = 8 << 10;
+const LINKED_BYTES: u32 = 100 << 10;
+/// Seconds that the processor is charged: the log in table 7-3.
+const CHARGED_S: [f64; 5] = [0.33, 5.0, 6.5, 9.07, 42.9];
+const TOTAL: f64 = 6.0;
+
+fn file_bytes(file: u32) -> u32 {
+    (2 + 2 * (file % 10)) << 10
+}
+
+/// One pass: seconds of each phase.
+fn pass(system: &mut dyn System, nth: u32) -> Result<[f64; 5], LabError> {
+    let directory = |file: u32| 1 + nth * DIRECTORIES + file % DIRECTORIES;
+    let mut seconds = [0.0; 5];
+    for (phase, charged) in CHARGED_S.into_iter().enumerate() {
+        let before = system.now_ns();
+        match phase {
+            0 => (0..DIRECTORIES).try_for_each(|file| system.enter(directory(file)))?,
+            1 => (0..FILES).try_for_each(|file| {
+                system.enter(directory(file))?;
+                system.create(file)?;
+                system.write(file, 0, file_bytes(file), false)
+            })?,
+            // Looking at attributes takes the processor alone.
+            2 => {}
+            3 => (0..FILES).try_for_each(|file| system.read(file, 0, file_bytes(file)))?,
+            _ => compile(system, directory(0))?,
+        }
+        let hz = HP_380.hz() as f64;
+        system.store().cpu().work((charged * hz) as u64);
+        seconds[phase] = (system.now_ns() - before) as f64 / 1e9;
+    }
+    (0..=FILES + OBJECTS).try_for_each(|file| system.delete(file))?;
+    Ok(seconds)
+}
+
+fn compile(system: &mut dyn System, directory: u32) -> Result<(), LabError> {
+    system.enter(directory)?;
+    for nth in 0..OBJECTS {
+        system.read(nth, 0, file_bytes(nth))?;
+        system.create(FILES + nth)?;
+        system.write(FILES + nth, 0, OBJECT_BYTES, false)?;
+    }
+    let linked = FILES + OBJECTS;
+    system.create(linked)?;
+    system.write(linked, 0, LINKED_BYTES, false)
+}
+
+/// The mean of the later half of so many passes.
+fn passes(
+    system: &mut dyn System,
+    series: &str,
+    passes: u32,
+    seed: u64,
+) -> Result<Vec<Row>, LabError> {
+    let mut sums = [0.0; 5];
+    let measured = passes.div_ceil(2);
+    for nth in 0..passes {
+        let seconds = pass(system, nth)?;
+        if nth >= passes - measured {
+            sums.iter_mut().zip(seconds).for_each(|(sum, s)| *sum += s);
+        }
+        // Between two passes what waits is written, as time does.
+        system.sync()?;
+    }
+    let mean = |sum: f64| sum / f64::from(measured);
+    let row = |x: f64, s: f64| Row::new(series, x, seed).with("s", s);
+    let phases = (1..).zip(sums).map(|(x, sum)| row(f64::from(x), mean(sum)));
+    let total = row(TOTAL, mean(sums.iter().sum()));
+    Ok(phases.chain([total]).collect())
+}
+
+fn points(_: &Context) -> Vec<Point> {
+    let whole = HP_380.points(RIVALS, "", |context, series, system, seed| {
+        passes(system, series, context.size(10, 1), seed)
+    });
+    let cleaned = HP_380.of_cylinders(CYLINDERS);
+    let cleaned = cleaned.points(&RIVALS[2..], "cleaner, ", |context, _, system, seed| {
+        passes(system, CLEANED, context.size(150, 1), seed)
+    });
+    whole.chain(cleaned).collect()
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let s = |series: &str, x: f64| mean(rows, series, x, "s");
+    let mut verdicts = Vec::new();
+    for (ffs, paper) in [(FFS.0, 70.1), (EFS.0, 70.2)] {
+        let better = 100.0 * (1.0 - s(LFS.0, TOTAL) / s(ffs, TOTAL));
+        verdicts.push(Verdict::of(
+            format!("in all: LFS against {ffs} ({paper} s in the paper)"),
+            "5 to 15 % better",
+            format!(
+                "{:.1} s, LFS {:.1}: {better:.1} %",
+                s(ffs, TOTAL),
+                s(LFS.0, TOTAL)
+            ),
+            (5.0..=15.0).contains(&better),
+        ));
+        let times = s(ffs, 1.0) / s(LFS.0, 1.0);
+        verdicts.push(Verdict::of(
+            format!("directories made: LFS against {ffs}"),
+            "at least 4 x",
+            format!("{times:.2} x"),
+            times >= 4.0,
+        ));
+    }
+    let cost = 100.0 * (s(CLEANED, TOTAL) / s(LFS.0, TOTAL) - 1.0);
+    verdicts.push(Verdict::of(
+        "what the cleaner costs",
+        "at most 2 %",
+        format!("{cost:.2} %"),
+        cost <= 2.0,
+    ));
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "Andrew: 1 directories, 2 copy, 3 stat, 4 grep, 5 compile, 6 all".into(),
+        x: "phase".into(),
+        y: "seconds".into(),
+        y_max: None,
+        curves: Curve::all(rows, "s"),
+        references: vec![
+            Curve::named(
+                "paper, FFS",
+                vec![
+                    (1.0, 2.1),
+                    (2.0, 7.9),
+                    (3.0, 6.3),
+                    (4.0, 9.0),
+                    (5.0, 44.8),
+                    (6.0, 70.1),
+                ],
+            ),
+            Curve::named(
+                "paper, LFS",
+                vec![
+                    (1.0, 0.33),
+                    (2.0, 5.0),
+                    (3.0, 6.5),
+                    (4.0, 9.07),
+                    (5.0, 42.9),
+                    (6.0, 63.8),
+                ],
+            ),
+        ],
+    }
+    .with_room_for_names()
+}
