@@ -204,6 +204,10 @@ impl varve_fs::BlockPointer for Pointer {
         self.is_unwritten()
     }
 
+    fn place(&self) -> u64 {
+        self.sector()
+    }
+
     fn follows(&self, previous: &Self) -> bool {
         let behind = previous.end_sector();
         !self.is_unwritten()

@@ -171,6 +171,9 @@ pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'stat
     /// `self` lies so closely behind `previous` that one request reads both
     /// with what is between them.
     fn follows(&self, previous: &Self) -> bool;
+    /// Where it is on the device, for who sorts: of two blocks the lower place is met
+    /// first.
+    fn place(&self) -> u64;
     /// Both lead to what one write wrote, wherever it has been moved since.
     fn same_write(&self, other: &Self) -> bool;
 }

@@ -92,6 +92,10 @@ impl BlockPointer for MemoryPointer {
         self.unwritten
     }
 
+    fn place(&self) -> u64 {
+        self.id
+    }
+
     fn follows(&self, previous: &Self) -> bool {
         previous.id.checked_add(1) == Some(self.id)
     }

@@ -113,6 +113,10 @@ impl BlockPointer for ToyPointer {
         self.unwritten
     }
 
+    fn place(&self) -> u64 {
+        self.id
+    }
+
     fn follows(&self, previous: &Self) -> bool {
         self.id == previous.id + 1
     }

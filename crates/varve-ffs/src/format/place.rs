@@ -125,6 +125,10 @@ impl varve_fs::BlockPointer for Place {
         self.is_unwritten()
     }
 
+    fn place(&self) -> u64 {
+        self.sector
+    }
+
     fn follows(&self, previous: &Self) -> bool {
         !self.is_unwritten()
             && !previous.is_unwritten()

@@ -7,5 +7,6 @@ pub(crate) mod put;
 mod read;
 mod seek;
 mod spilled;
+mod stretches;
 pub(crate) mod truncate;
 pub(crate) mod write;

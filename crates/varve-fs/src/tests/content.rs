@@ -511,3 +511,45 @@ fn a_fetch_is_not_repeated_for_what_changes_elsewhere() {
     assert_eq!([0, 0, 390_000].map(misses_beside_a_write_at), [3, 2, 2]);
     misses_beside_a_write_at(200_005);
 }
+
+/// What is told of a file's places covers what it holds, once, and nothing else.
+#[test]
+fn stretches_are_what_a_file_holds() {
+    let fs = fresh();
+    let root = Caller::root();
+    let told = |ino, bytes: std::ops::Range<u64>| {
+        let mut parts = fs.stretches(ino, bytes).unwrap();
+        parts.sort_unstable_by_key(|part| part.start);
+        assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
+        // Neighbours are one here, however they lie.
+        parts.into_iter().fold(Vec::new(), |mut all: Vec<_>, part| {
+            match all.last_mut() {
+                Some(std::ops::Range { end, .. }) if *end == part.start => *end = part.end,
+                _ => all.push(part),
+            }
+            all
+        })
+    };
+    let all = 0..u64::MAX;
+    let small = fs.t_file("small", &[1; 20]);
+    assert_eq!(told(small, all.clone()), [0..20]);
+    assert_eq!(told(fs.t_file("empty", &[]), all.clone()), []);
+    let f = fs.t_file("f", &pattern(100_000, 2));
+    fs.t_write(f, 500_000, &pattern(10_000, 3));
+    fs.fallocate(&root, f, 0, 700_000, 50_000).unwrap();
+    let holds = [0..102_400, 499_712..512_000];
+    assert_eq!(told(f, all.clone()), holds, "in memory");
+    fs.sync().unwrap();
+    assert_eq!(told(f, all.clone()), holds, "on the layout");
+    fs.t_write(f, 8192, &[7; 4096]);
+    let punch_and_keep_size = 3;
+    fs.fallocate(&root, f, punch_and_keep_size, 20_480, 8192)
+        .unwrap();
+    assert_eq!(told(f, all), [0..20_480, 28_672..102_400, 499_712..512_000]);
+    assert_eq!(told(f, 5000..30_000), [5000..20_480, 28_672..30_000]);
+    // What has been written again lies behind the rest.
+    fs.sync().unwrap();
+    let parts = fs.stretches(f, 0..12_288).unwrap();
+    assert_eq!(parts, [0..8192, 8192..12_288]);
+    assert!(matches!(fs.stretches(ROOT, 0..1), Err(Error::IsDirectory)));
+}

@@ -130,7 +130,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
 fn picture(rows: &[Row]) -> Picture {
     let curve = |rival: Rival, of: f64| {
         let series = format!("{}, {}", rival.0, phase(of));
-        let sizes = (0..SIZES).map(|step| f64::from(step));
+        let sizes = (0..SIZES).map(f64::from);
         let points = sizes.map(|step| (step, mean(rows, &series, step.exp2(), "kb_per_s")));
         Curve::named(&series, points.filter(|(_, y)| y.is_finite()).collect())
     };

@@ -12,8 +12,8 @@ use crate::report::mean;
 use varve_disk::{Drive, drives};
 use varve_prove::random::Random;
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// A file system, by the name that it has in its paper.
 pub(super) type Rival = (&'static str, Layout);
@@ -88,6 +88,14 @@ pub(super) const FFS: Rival = ("FFS", ffs(4096, 1, 3));
 pub(super) const EFS: Rival = ("EFS", ffs(4096, 16, 0));
 pub(super) const LFS: Rival = ("LFS", Layout::Lfs);
 
+/// A drive of today behind the fastest host of the papers.
+pub(super) const NEARLINE: Machine = Machine {
+    host: Host::ULTRASPARC_170,
+    drive: drives::nearline,
+    cylinders: 40,
+    dirty_bytes: 800 * KIB,
+};
+
 impl Machine {
     /// Cycles a second.
     pub fn hz(self) -> u64 {
@@ -138,7 +146,7 @@ impl Machine {
 }
 
 /// Has `work` done, and what it wrote on the medium. Returns seconds.
-fn timed(
+pub(super) fn timed(
     system: &mut dyn System,
     work: impl FnOnce(&mut dyn System) -> Result<(), LabError>,
 ) -> Result<f64, LabError> {
@@ -320,5 +328,6 @@ mod tests {
         assert_eq!(failing_if_equal("B2"), (5, 6));
         assert_eq!(failing_if_equal("B3"), (4, 5));
         assert_eq!(failing_if_equal("B8"), (16, 16));
+        assert_eq!(failing_if_equal("N3"), (12, 12));
     }
 }

@@ -90,7 +90,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     }
     let read = speed(rows, "UFS, VLD", 2);
     verdicts.push(Verdict::of(
-        format!("UFS on the VLD: read"),
+        "UFS on the VLD: read",
         "slightly slower: 0.6 to 1",
         format!("{read:.2} x"),
         (0.6..=1.0).contains(&read),

@@ -145,7 +145,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         at(&log, last) < at(&eager, last),
     ));
     verdicts.push(Verdict::of(
-        format!("without idle time the VLD is ahead of LFS"),
+        "without idle time the VLD is ahead of LFS",
         "below LFS",
         format!("{:.2} ms, LFS {:.2} ms", at(&eager, 0.0), at(&log, 0.0)),
         at(&eager, 0.0) < at(&log, 0.0),

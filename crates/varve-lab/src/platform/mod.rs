@@ -58,6 +58,12 @@ pub trait System {
     /// As [`System::enter`].
     fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError>;
 
+    /// Reads all of a file in the order in which it lies.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
+    fn scan(&mut self, file: u32) -> Result<(), LabError>;
+
     /// Removes a file.
     ///
     /// # Errors

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use varve_device::Clock;
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
+/// Bytes that a scan reads by one call.
+const SCANNED_AT_ONCE: u64 = 64 << 10;
+
 /// What layouts do differently.
 pub trait Volume: Layout {
     /// Forgets what can be read again.
@@ -130,6 +133,20 @@ impl<L: Volume> System for Mounted<L> {
             true => Ok(()),
             false => Err(LabError::System(format!("file {file} reads otherwise"))),
         }
+    }
+
+    fn scan(&mut self, file: u32) -> Result<(), LabError> {
+        let (_, ino) = self.file(file)?;
+        let parts = self.fs.stretches(ino, 0..u64::MAX);
+        for part in parts.map_err(LabError::system)? {
+            let mut at = part.start;
+            while at < part.end {
+                let bytes = (part.end - at).min(SCANNED_AT_ONCE);
+                self.read(file, at, bytes as u32)?;
+                at += bytes;
+            }
+        }
+        Ok(())
     }
 
     fn delete(&mut self, file: u32) -> Result<(), LabError> {

@@ -118,6 +118,10 @@ impl varve_fs::BlockPointer for Place {
         self.is_unwritten()
     }
 
+    fn place(&self) -> u64 {
+        self.sector
+    }
+
     fn follows(&self, previous: &Self) -> bool {
         self.is_stored()
             && previous.is_stored()

@@ -20,6 +20,7 @@ use crate::metadata::{FileTimes, Metadata};
 use crate::mounted::Mounted;
 use parking_lot::Mutex;
 use std::fs::Permissions;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,6 +132,41 @@ impl File {
             .handle
             .run("examine", |mounted, ino| mounted.getattr(ino))?;
         Ok(Metadata::new(attr, self.handle.mounted.device))
+    }
+
+    /// The parts of the file within `bytes` that hold something, in the order in which
+    /// the device has them; holes are left out. Whoever reads all of a file and needs
+    /// no order reads these: after updates at random a disk has them in one sweep, where
+    /// the file's own order takes it to as many places as there were updates. A part
+    /// takes 16 bytes, at worst there is one for each block, so ask for some GiB at a
+    /// time. What is written meanwhile may lie elsewhere by then; it is read all the
+    /// same.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let file = volume.create_file("/table")?;
+    /// file.write_all_at(&[1; 9000], 0)?;
+    /// file.write_all_at(&[2; 5000], 100_000)?;
+    /// file.sync_data()?;
+    ///
+    /// let file = volume.open_file("/table")?;
+    /// let mut sum = 0;
+    /// for part in file.stretches(0..u64::MAX)? {
+    ///     let mut bytes = vec![0; (part.end - part.start) as usize];
+    ///     file.read_exact_at(&mut bytes, part.start)?;
+    ///     sum += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    /// }
+    /// assert_eq!(sum, 9000 + 2 * 5000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file was not opened for reading, or an index node cannot be read.
+    pub fn stretches(&self, bytes: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let may = self.handle.access.read;
+        self.handle
+            .run_if(may, "examine", |mounted, ino| mounted.stretches(ino, bytes))
     }
 
     /// Another handle of the same open file: reading, writing and seeking by

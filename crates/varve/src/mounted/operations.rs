@@ -3,6 +3,7 @@
 
 use super::Mounted;
 use crate::tree::on;
+use std::ops::Range;
 use varve_fs::{Access, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, Whence};
 
 /// Names.
@@ -103,6 +104,10 @@ impl Mounted {
 
     pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         on!(&self.tree, fs => fs.seek(ino, offset, whence))
+    }
+
+    pub fn stretches(&self, ino: InodeNo, bytes: Range<u64>) -> Result<Vec<Range<u64>>> {
+        on!(&self.tree, fs => fs.stretches(ino, bytes))
     }
 
     /// Copies bytes between the same places of two files.
