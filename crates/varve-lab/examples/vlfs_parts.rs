@@ -16,7 +16,7 @@ use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
 use varve_lab::platform::small_files::SmallFiles;
 use varve_lab::platform::store::{Places, Spent, Store};
-use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, lfs, seagate, ufs, vlfs};
+use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, ffs, lfs, seagate, vlfs};
 use varve_prove::random::Random;
 use varve_vlfs::{Vlfs, VlfsStatistics};
 
@@ -49,9 +49,14 @@ impl Subject {
         };
         let store = Store::new(drive, disk, Places::default(), Host::SPARCSTATION_10, SEED)?;
         Ok(match which {
-            "ufs" => Subject::Ufs(Box::new(ufs::Ufs::new(store, false))),
+            "ufs" => {
+                let shape = ffs::Ffs::UFS;
+                let system = ffs::update_in_place(Arc::new(store), shape, NVRAM_BYTES, SEED)?;
+                Subject::Ufs(Box::new(system))
+            }
             "lfs" => {
-                let system = lfs::log_structured(Arc::new(store), NVRAM_BYTES, SEED)?;
+                let sizes = (lfs::SEGMENT_BYTES, NVRAM_BYTES);
+                let system = lfs::log_structured(Arc::new(store), sizes, SEED)?;
                 Subject::Lfs(Box::new(system))
             }
             _ => {
