@@ -154,17 +154,41 @@ impl Pool {
                 }
                 match self.evict(&mut queues) {
                     Evicted::Frame(frame) => return Ok(frame),
-                    Evicted::Dirty(frame) => Some(frame),
+                    Evicted::Dirty(number, pin) => Some((number, pin)),
                     Evicted::None => None,
                 }
             };
-            match dirty {
-                Some(pin) => self.try_write_out(pin.0)?,
-                None => varve_device::sync::thread::yield_now(),
+            let Some((number, pin)) = dirty else {
+                varve_device::sync::thread::yield_now();
+                continue;
+            };
+            let written = self.try_write_out(pin.0);
+            let mut queues = self.queues.lock();
+            // Who was written leaves: where all are dirty, the next is so, too.
+            if written.is_ok()
+                && let Some(page) = self.let_go(&pin)
+            {
+                queues.left(page);
+                return Ok(number);
             }
+            queues.keep(number);
+            drop(queues);
+            written?;
         }
         let frames = self.frames.len();
         Err(Error::BufferFull { frames })
+    }
+
+    /// Takes a clean frame out of the table that nobody else has. Answers its page.
+    fn let_go(&self, pin: &Pin<'_>) -> Option<u32> {
+        let page = pin.0.page.load(SeqCst);
+        let mut shard = self.shard(page).lock();
+        if pin.0.pins.load(Acquire) > 1 || pin.0.is_dirty() {
+            return None;
+        }
+        shard.remove(&page);
+        pin.0.page.store(NO_PAGE, SeqCst);
+        Some(page)
     }
 
     fn evict(&self, queues: &mut super::queues::Queues) -> Evicted<'_> {
@@ -190,9 +214,7 @@ impl Pool {
             }
             if frame.is_dirty() {
                 frame.pins.fetch_add(1, Acquire);
-                drop(shard);
-                queues.keep(number);
-                return Evicted::Dirty(Pin(frame));
+                return Evicted::Dirty(number, Pin(frame));
             }
             shard.remove(&page);
             frame.page.store(NO_PAGE, SeqCst);
@@ -237,6 +259,7 @@ impl Pool {
 
 enum Evicted<'a> {
     Frame(u32),
-    Dirty(Pin<'a>),
+    /// It is in no queue.
+    Dirty(u32, Pin<'a>),
     None,
 }
