@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::format::{Geometry, SECTOR_BYTES, Sector, Slot};
-use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::InodeNo;
+use varve_fs::caches::{Cache, cache_of};
 
 /// What one cached sector takes, about.
 const SECTOR_COST: u64 = 640;
@@ -119,7 +119,7 @@ impl Store {
         Store {
             device,
             geometry,
-            clean: Cache::new(sectors),
+            clean: cache_of(sectors),
             step: geometry.unit_sectors(),
         }
     }

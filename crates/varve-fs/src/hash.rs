@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 /// Builds [`Mix`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MixBuilder;
+pub struct MixBuilder;
 
 impl BuildHasher for MixBuilder {
     type Hasher = Mix;
@@ -17,7 +17,7 @@ impl BuildHasher for MixBuilder {
 
 /// Folded multiplication of 64-bit words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mix(u64);
+pub struct Mix(u64);
 
 impl Hasher for Mix {
     #[inline]

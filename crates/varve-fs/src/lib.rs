@@ -7,6 +7,7 @@
 mod account;
 mod attr;
 mod attributes;
+pub mod caches;
 mod content;
 pub mod directory;
 mod epochs;

@@ -23,7 +23,6 @@ use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
-use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLockWriteGuard};
@@ -152,7 +151,7 @@ pub struct Lfs {
     pub(crate) spills: RankedMutex<Spills>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such
     /// inode. Changes only while `committed` is locked.
-    pub(crate) base_images: Cache<u64, Option<Arc<InodeImage>>>,
+    pub(crate) base_images: varve_fs::caches::Cache<u64, Option<Arc<InodeImage>>>,
     /// Inodes that recovery found without names or half truncated.
     pub(crate) unfinished: Vec<u64>,
     pub(crate) recovery: RecoveryReport,

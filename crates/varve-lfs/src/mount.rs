@@ -20,7 +20,6 @@ use crate::snapshots::Snapshots;
 use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
-use quick_cache::sync::Cache;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::Mutex;
 use varve_device::{BufferPool, Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
+use varve_fs::caches::cache_of;
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
 
@@ -218,7 +218,7 @@ impl Lfs {
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
             snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),
             spills: RankedMutex::new(Rank::Spills, Spills::default()),
-            base_images: Cache::new(BASE_IMAGES),
+            base_images: cache_of(BASE_IMAGES),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,
             read_only,

@@ -4,10 +4,10 @@
 use crate::error::{Error, Result};
 use crate::format::{Entry, Extent, Image, Measures, Node, NodeId, Place};
 use crate::near::Near;
-use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use varve_format::{Malformed, SECTOR, crc32c};
+use varve_fs::caches::{Cache, cache_of};
 use varve_fs::{InodeNo, Version};
 use varve_vlog::{Access, Medium};
 
@@ -34,8 +34,8 @@ impl Store {
         Store {
             medium,
             measures,
-            nodes: Cache::new(each),
-            images: Cache::new(each),
+            nodes: cache_of(each),
+            images: cache_of(each),
             near: Near::new(unit_bytes, per_block, measures.eager_units()),
             near_data: Near::new(unit_bytes, per_block, measures.eager_units()),
         }

@@ -10,9 +10,8 @@
 //! under it: most files that are deleted or read for the first time have none,
 //! and nothing is searched for them.
 
-use crate::hash::MixBuilder;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use crate::caches::{Cache, cache};
+use quick_cache::Weighter;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -62,7 +61,7 @@ impl Weighter<Key, Arc<Vec<u8>>> for Weight {
 
 /// See the module's head.
 pub(crate) struct BlockCache {
-    blocks: Cache<Key, Arc<Vec<u8>>, Weight, MixBuilder>,
+    blocks: Cache<Key, Arc<Vec<u8>>, Weight>,
 }
 
 impl BlockCache {
@@ -70,15 +69,8 @@ impl BlockCache {
         let items = usize::try_from(capacity_bytes / 4096)
             .unwrap_or(usize::MAX)
             .max(16);
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity(items)
-            .weight_capacity(capacity_bytes)
-            .hot_allocation(HOT)
-            .build()
-            .expect("both capacities are given");
-        let lifecycle = DefaultLifecycle::default();
         BlockCache {
-            blocks: Cache::with_options(options, Weight, MixBuilder, lifecycle),
+            blocks: cache(items, capacity_bytes, HOT, Weight),
         }
     }
 

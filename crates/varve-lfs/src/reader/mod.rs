@@ -28,12 +28,12 @@ pub use metadata::Obsolete;
 use metadata::{ByBytes, LastPage, Meta, MetaKey};
 use patches::Patches;
 use plugged::Plugged;
-use quick_cache::sync::Cache;
 pub use source::ReadCause;
 use source::Source;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
+use varve_fs::caches::{Cache, MOSTLY_HOT, cache};
 use varve_fs::planted::{self, Planted};
 use windows::Windows;
 
@@ -67,7 +67,8 @@ impl Reader {
         let source = Source::new(device, Arc::clone(&geometry), Arc::clone(&counters));
         let source = Arc::new(source);
         let windows = Arc::new(Windows::default());
-        let meta = Cache::with_weighter((cache_bytes / 4096) as usize + 16, cache_bytes, ByBytes);
+        let entries = (cache_bytes / 4096) as usize + 16;
+        let meta = cache(entries, cache_bytes, MOSTLY_HOT, ByBytes);
         Reader {
             ahead: ahead::workers(&source, 0),
             source,
