@@ -1,6 +1,7 @@
 //! Finding a page's frame, or one for it.
 
 use super::frame::{NO_PAGE, Pin, ReadPage, WritePage};
+use super::queues::{Leaving, Queues};
 use super::{CLEAN, Pool};
 use crate::error::{Error, Result};
 use crate::page::{self, Page, PageMut};
@@ -154,11 +155,11 @@ impl Pool {
                 }
                 match self.evict(&mut queues) {
                     Evicted::Frame(frame) => return Ok(frame),
-                    Evicted::Dirty(number, pin) => Some((number, pin)),
+                    Evicted::Dirty(leaving, pin) => Some((leaving, pin)),
                     Evicted::None => None,
                 }
             };
-            let Some((number, pin)) = dirty else {
+            let Some((leaving, pin)) = dirty else {
                 varve_device::sync::thread::yield_now();
                 continue;
             };
@@ -168,10 +169,10 @@ impl Pool {
             if written.is_ok()
                 && let Some(page) = self.let_go(&pin)
             {
-                queues.left(page);
-                return Ok(number);
+                queues.left(leaving, page);
+                return Ok(leaving.frame);
             }
-            queues.keep(number);
+            queues.keep(leaving);
             drop(queues);
             written?;
         }
@@ -191,35 +192,35 @@ impl Pool {
         Some(page)
     }
 
-    fn evict(&self, queues: &mut super::queues::Queues) -> Evicted<'_> {
+    fn evict(&self, queues: &mut Queues) -> Evicted<'_> {
         // Every frame may have to be passed a few times until its uses are counted down.
         for _ in 0..self.frames.len() * 4 + 8 {
-            let Some(number) = queues.next(|frame| &self.frames[frame as usize].uses) else {
+            let Some(leaving) = queues.next(|frame| &self.frames[frame as usize].uses) else {
                 return Evicted::None;
             };
-            let frame = &self.frames[number as usize];
+            let frame = &self.frames[leaving.frame as usize];
             let page = frame.page.load(SeqCst);
             if page == NO_PAGE {
                 match frame.pins.load(Acquire) {
-                    0 => return Evicted::Frame(number),
-                    _ => queues.keep(number),
+                    0 => return Evicted::Frame(leaving.frame),
+                    _ => queues.keep(leaving),
                 }
                 continue;
             }
             let mut shard = self.shard(page).lock();
             if frame.pins.load(Acquire) > 0 {
                 drop(shard);
-                queues.keep(number);
+                queues.keep(leaving);
                 continue;
             }
             if frame.is_dirty() {
                 frame.pins.fetch_add(1, Acquire);
-                return Evicted::Dirty(number, Pin(frame));
+                return Evicted::Dirty(leaving, Pin(frame));
             }
             shard.remove(&page);
             frame.page.store(NO_PAGE, SeqCst);
-            queues.left(page);
-            return Evicted::Frame(number);
+            queues.left(leaving, page);
+            return Evicted::Frame(leaving.frame);
         }
         Evicted::None
     }
@@ -259,7 +260,6 @@ impl Pool {
 
 enum Evicted<'a> {
     Frame(u32),
-    /// It is in no queue.
-    Dirty(u32, Pin<'a>),
+    Dirty(Leaving, Pin<'a>),
     None,
 }

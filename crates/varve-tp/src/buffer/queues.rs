@@ -18,6 +18,12 @@ pub(super) struct Queues {
     remembered: HashSet<u32>,
     small_target: usize,
     frames: usize,
+}
+
+/// A frame that is to leave, out of its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub frame: u32,
     from_small: bool,
 }
 
@@ -31,7 +37,6 @@ impl Queues {
             remembered: HashSet::default(),
             small_target: (frames / 10).max(1),
             frames,
-            from_small: false,
         }
     }
 
@@ -44,7 +49,7 @@ impl Queues {
     }
 
     /// The next that is to leave. Whoever cannot let it go says so to [`keep`](Self::keep).
-    pub(super) fn next<'a>(&mut self, uses: impl Fn(u32) -> &'a AtomicU8) -> Option<u32> {
+    pub(super) fn next<'a>(&mut self, uses: impl Fn(u32) -> &'a AtomicU8) -> Option<Leaving> {
         loop {
             let small = self.small.len() > self.small_target || self.main.is_empty();
             let queue = if small {
@@ -56,8 +61,10 @@ impl Queues {
             let counted = uses(frame);
             match counted.load(Relaxed) {
                 0 => {
-                    self.from_small = small;
-                    return Some(frame);
+                    return Some(Leaving {
+                        frame,
+                        from_small: small,
+                    });
                 }
                 // Used again: it belongs to the main queue.
                 _ if small => {
@@ -72,17 +79,17 @@ impl Queues {
         }
     }
 
-    /// The last one is pinned or dirty.
-    pub(super) fn keep(&mut self, frame: u32) {
-        match self.from_small {
-            true => self.small.push_back(frame),
-            false => self.main.push_back(frame),
+    /// It is pinned or dirty.
+    pub(super) fn keep(&mut self, leaving: Leaving) {
+        match leaving.from_small {
+            true => self.small.push_back(leaving.frame),
+            false => self.main.push_back(leaving.frame),
         }
     }
 
-    /// The last one has left.
-    pub(super) fn left(&mut self, page: u32) {
-        if !self.from_small || !self.remembered.insert(page) {
+    /// It has left, with this page.
+    pub(super) fn left(&mut self, leaving: Leaving, page: u32) {
+        if !leaving.from_small || !self.remembered.insert(page) {
             return;
         }
         self.ghosts.push_back(page);
@@ -111,9 +118,9 @@ mod tests {
                 continue;
             }
             let frame = queues.free.pop().unwrap_or_else(|| {
-                let frame = queues.next(|frame| &uses[frame as usize]).unwrap();
-                queues.left(held[frame as usize]);
-                frame
+                let leaving = queues.next(|frame| &uses[frame as usize]).unwrap();
+                queues.left(leaving, held[leaving.frame as usize]);
+                leaving.frame
             });
             held[frame as usize] = page;
             uses[frame as usize].store(0, Relaxed);
