@@ -139,7 +139,7 @@ impl<'s, 'r> Planner<'s, 'r> {
                 Slot::Free(_) => return Err(Error::NoInode(ino)),
             },
         };
-        let before = image.clone();
+        let before = (!is_new).then(|| image.clone());
         let after = items.iter().find_map(|item| match item {
             Item::Inode(inode) => Some(inode),
             _ => None,
@@ -192,7 +192,8 @@ impl<'s, 'r> Planner<'s, 'r> {
             }
         }
         self.end_cluster();
-        let is_same = !is_new && after.is_some() && image.is_but_for_times(&before);
+        let is_same = before.is_some_and(|before| before.is_but_for_times(&image));
+        let is_same = is_same && after.is_some();
         self.only_times = self.only_times.filter(|_| is_same).map(|files| files + 1);
         Ok(())
     }

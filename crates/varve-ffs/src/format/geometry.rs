@@ -314,13 +314,12 @@ impl Geometry {
     pub(crate) fn holds(&self, sector: u64) -> Holds {
         let block = sector / self.block_sectors() - self.groups_block();
         let (group, within) = (block / self.group_blocks, block % self.group_blocks);
-        let first = self.inode_sector(group * self.group_inodes);
-        match sector.checked_sub(first) {
-            None => Holds::Map(sector - self.maps_sector(group)),
-            Some(slot) if within < self.group_meta_blocks() => {
-                Holds::Inode(InodeNo(group * self.group_inodes + slot))
+        match self.slot_at(sector) {
+            Some(slot) => Holds::Inode(InodeNo(group * self.group_inodes + slot)),
+            None if within < self.group_meta_blocks() => {
+                Holds::Map(sector - self.maps_sector(group))
             }
-            Some(_) => Holds::Data,
+            None => Holds::Data,
         }
     }
 

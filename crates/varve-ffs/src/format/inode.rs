@@ -57,11 +57,10 @@ impl Image {
     }
 
     /// True if this differs from another image in nothing but times.
-    pub fn is_but_for_times(&self, other: &Image) -> bool {
-        let mut same = self.clone();
-        let (to, of) = (&mut same.inode, &other.inode);
+    pub fn is_but_for_times(mut self, other: &Image) -> bool {
+        let (to, of) = (&mut self.inode, &other.inode);
         (to.atime, to.mtime, to.ctime) = (of.atime, of.mtime, of.ctime);
-        same == *other
+        self == *other
     }
 
     /// The stored form.
