@@ -13,6 +13,7 @@
 //!   `Damaged`.
 
 mod state;
+mod volume;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
+use volume::{Numbers, Spill, Volume};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: usize = 512;
@@ -102,96 +104,6 @@ impl BlockPointer for MemoryPointer {
 
     fn same_write(&self, other: &Self) -> bool {
         self.birth == other.birth
-    }
-}
-
-/// Numbers to give away. Not part of the state: a crash forgets it.
-#[derive(Debug, Default)]
-struct Numbers {
-    free: BTreeMap<InodeNo, Version>,
-    /// Given away and not yet appended.
-    taken: BTreeMap<InodeNo, Version>,
-    /// The least number never given away.
-    fresh: u64,
-}
-
-#[derive(Debug)]
-struct Volume {
-    live: State,
-    durable: State,
-    /// Appended and not committed, each with its position.
-    pending: VecDeque<(Position, Group)>,
-    appended: Position,
-    committed: Position,
-    numbers: Numbers,
-    snapshots: BTreeMap<SnapshotNo, State>,
-    next_snapshot: u64,
-    /// Blocks that are part of no file.
-    spills: BTreeMap<SpillNo, Spill>,
-    next_spill: u64,
-    read_only: Option<String>,
-}
-
-/// Blocks that were spilled at once, and whether they are given up when room is short.
-#[derive(Debug)]
-struct Spill {
-    blocks: Vec<Item>,
-    kept: bool,
-}
-
-impl Spill {
-    fn data(&self, index: u32) -> &Arc<Vec<u8>> {
-        match &self.blocks[index as usize] {
-            Item::Block { data, .. } => data,
-            other => panic!("{other:?} was spilled"),
-        }
-    }
-}
-
-impl Volume {
-    /// The blocks themselves in the place of where they are.
-    fn with_spilled(&self, mut group: Group) -> Group {
-        let expand = |item: Item| match item {
-            Item::Placed {
-                ino,
-                version,
-                block,
-                count,
-                spill,
-                index,
-                written,
-            } => {
-                let spill = &self.spills[&spill];
-                assert!(spill.kept, "{spill:?} could have been given up");
-                let blocks = (0..count).map(|nth| {
-                    let (block, index) = (block + u64::from(nth), index + nth);
-                    let item = &spill.blocks[index as usize];
-                    assert!(
-                        matches!(item, Item::Block { ino: i, version: v, block: b, .. }
-                            if (*i, *v, *b) == (ino, version, block)),
-                        "{item:?} is not block {block} of {ino:?}"
-                    );
-                    Item::Block {
-                        ino,
-                        version,
-                        block,
-                        data: Arc::clone(spill.data(index)),
-                        written,
-                    }
-                });
-                blocks.collect()
-            }
-            other => vec![other],
-        };
-        group.items = group.items.into_iter().flat_map(expand).collect();
-        group
-    }
-
-    fn state(&self, view: View) -> Result<&State> {
-        match view {
-            View::Live => Ok(&self.live),
-            View::Snapshot(number) => self.snapshots.get(&number).ok_or(Error::Aborted),
-        }
     }
 }
 

@@ -120,6 +120,8 @@ impl Lfs {
                 >= self.goal(grant.pending, Purpose::Grow) + self.batch_segments() / 2
             && !self.delta_overdue();
         if ample {
+            // Whom it covers does not look again.
+            self.control.is_below_floor.store(false, Relaxed);
             self.segments.lock().waiting = grant.pending;
             self.allowance.grant(grant);
         }

@@ -20,8 +20,8 @@ impl<L: Layout> FileSystem<L> {
     /// Each begins and ends at a block, or where `bytes` or the file does. They take
     /// 16 bytes each, at worst one for each block.
     ///
-    /// It is what was so at some moment: parts are written and moved meanwhile, and
-    /// whoever reads them finds what is there then.
+    /// The file is looked at piece by piece, and written and moved meanwhile: whoever
+    /// reads the parts finds what is there then.
     ///
     /// # Errors
     /// `Invalid` unless it is a regular file; what reading an index node failed with.

@@ -1,0 +1,98 @@
+//! What is there: after every group, after every committed one, and between them.
+
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::layout::{Group, Item, Position};
+use crate::types::{InodeNo, SnapshotNo, SpillNo, Version, View};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Numbers to give away. Not part of the state: a crash forgets it.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    pub free: BTreeMap<InodeNo, Version>,
+    /// Given away and not yet appended.
+    pub taken: BTreeMap<InodeNo, Version>,
+    /// The least number never given away.
+    pub fresh: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Volume {
+    pub live: State,
+    pub durable: State,
+    /// Appended and not committed, each with its position.
+    pub pending: VecDeque<(Position, Group)>,
+    pub appended: Position,
+    pub committed: Position,
+    pub numbers: Numbers,
+    pub snapshots: BTreeMap<SnapshotNo, State>,
+    pub next_snapshot: u64,
+    /// Blocks that are part of no file.
+    pub spills: BTreeMap<SpillNo, Spill>,
+    pub next_spill: u64,
+    pub read_only: Option<String>,
+}
+
+/// Blocks that were spilled at once, and whether they are given up when room is short.
+#[derive(Debug)]
+pub(super) struct Spill {
+    pub blocks: Vec<Item>,
+    pub kept: bool,
+}
+
+impl Spill {
+    pub fn data(&self, index: u32) -> &Arc<Vec<u8>> {
+        match &self.blocks[index as usize] {
+            Item::Block { data, .. } => data,
+            other => panic!("{other:?} was spilled"),
+        }
+    }
+}
+
+impl Volume {
+    /// The blocks themselves in the place of where they are.
+    pub fn with_spilled(&self, mut group: Group) -> Group {
+        let expand = |item: Item| match item {
+            Item::Placed {
+                ino,
+                version,
+                block,
+                count,
+                spill,
+                index,
+                written,
+            } => {
+                let spill = &self.spills[&spill];
+                assert!(spill.kept, "{spill:?} could have been given up");
+                let blocks = (0..count).map(|nth| {
+                    let (block, index) = (block + u64::from(nth), index + nth);
+                    let item = &spill.blocks[index as usize];
+                    assert!(
+                        matches!(item, Item::Block { ino: i, version: v, block: b, .. }
+                            if (*i, *v, *b) == (ino, version, block)),
+                        "{item:?} is not block {block} of {ino:?}"
+                    );
+                    Item::Block {
+                        ino,
+                        version,
+                        block,
+                        data: Arc::clone(spill.data(index)),
+                        written,
+                    }
+                });
+                blocks.collect()
+            }
+            other => vec![other],
+        };
+        group.items = group.items.into_iter().flat_map(expand).collect();
+        group
+    }
+
+    pub fn state(&self, view: View) -> Result<&State> {
+        match view {
+            View::Live => Ok(&self.live),
+            View::Snapshot(number) => self.snapshots.get(&number).ok_or(Error::Aborted),
+        }
+    }
+}
