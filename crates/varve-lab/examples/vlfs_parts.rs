@@ -12,9 +12,9 @@
 use std::sync::Arc;
 use varve_disk::{DiskStatistics, Drive, ReadAhead, drives};
 use varve_lab::experiment::LabError;
+use varve_lab::platform::files::{Files, Phase};
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
-use varve_lab::platform::small_files::SmallFiles;
 use varve_lab::platform::store::{Places, Spent, Store};
 use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, ffs, lfs, seagate, vlfs};
 use varve_prove::random::Random;
@@ -189,8 +189,13 @@ fn updates(which: &str, sync: bool) -> Result<(), LabError> {
 fn files(which: &str, sync: bool) -> Result<(), LabError> {
     let mut subject = Subject::new(which, seagate())?;
     let names = ["files made", "files read", "files removed"];
-    for (name, phase) in names.into_iter().zip(SmallFiles::ALL) {
-        subject.phase(name, FILES.into(), |system| phase.run(system, FILES, sync))?;
+    let files = Files {
+        count: FILES,
+        bytes: 1024,
+        in_directory: 0,
+    };
+    for (name, phase) in names.into_iter().zip(Phase::SMALL) {
+        subject.phase(name, FILES.into(), |system| files.run(phase, system, sync))?;
     }
     Ok(())
 }

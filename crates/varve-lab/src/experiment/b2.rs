@@ -6,8 +6,9 @@
 //! of a block the sectors that it needs. What whole blocks cost is measured with files
 //! of 4 KB, of which the others store a whole block as well.
 
-use super::rivals::{CREATE, DELETE, EFS, FFS, Files, HP_380, LFS, READ, Rival, ratio};
+use super::rivals::{CREATE, DELETE, EFS, FFS, HP_380, LFS, READ, Rival, many_files, rates, ratio};
 use super::{Context, Experiment, Point, Row};
+use crate::platform::files::Phase;
 use crate::report::{Curve, Picture, Verdict, mean};
 
 /// See the module's head.
@@ -25,16 +26,13 @@ const WHOLE: &[Rival] = &[LFS];
 const WHOLE_BLOCKS: &str = "LFS, whole blocks";
 
 fn points(_: &Context) -> Vec<Point> {
-    let files = |context: &Context, bytes| Files {
-        count: context.size(10_000, 200),
-        bytes,
-        in_directory: 100,
-    };
-    let small = HP_380.points(RIVALS, "", move |context, series, system, seed| {
-        files(context, 1024).run(system, series, false, seed)
+    let small = HP_380.points(RIVALS, "", |context, series, system, seed| {
+        let files = many_files(context, 1024);
+        rates(files, &Phase::SMALL, system, series, seed)
     });
-    let whole = HP_380.points(WHOLE, "whole blocks, ", move |context, _, system, seed| {
-        files(context, 4096).run(system, WHOLE_BLOCKS, false, seed)
+    let whole = HP_380.points(WHOLE, "whole blocks, ", |context, _, system, seed| {
+        let files = many_files(context, 4096);
+        rates(files, &Phase::SMALL, system, WHOLE_BLOCKS, seed)
     });
     small.chain(whole).collect()
 }

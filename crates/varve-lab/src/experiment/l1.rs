@@ -4,8 +4,9 @@
 //!
 //! Each size has a fresh volume; the paper emptied that of FFS instead.
 
-use super::rivals::{BSD_LFS, CREATE, DELETE, Files, M8R0, M8R2, OVERWRITE, READ, Rival, SPARC_2};
+use super::rivals::{BSD_LFS, CREATE, DELETE, M8R0, M8R2, OVERWRITE, READ, Rival, SPARC_2, rates};
 use super::{Context, Experiment, Point, Row};
+use crate::platform::files::{Files, Phase};
 use crate::report::{Curve, Picture, Verdict, mean};
 
 /// See the module's head.
@@ -36,7 +37,7 @@ fn points(context: &Context) -> Vec<Point> {
                     bytes: kb << 10,
                     in_directory: 100,
                 };
-                let rows = files.run(system, series, true, seed)?;
+                let rows = rates(files, &Phase::ALL, system, series, seed)?;
                 let by_size = |row: Row| Row {
                     series: format!("{series}, {}", phase(row.x)),
                     x: kb as f64,

@@ -6,7 +6,7 @@
 //! and in that of the places. On three drives of the papers and one of today.
 
 use super::rivals::{
-    HP_380, KIB, LFS, MIB, Machine, NEARLINE, Rival, SPARC_2, SUN_4, ratio, timed,
+    HP_380, KIB, LFS, Machine, NEARLINE, Rival, SPARC_2, SUN_4, large_bytes, ratio, timed,
 };
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::{BLOCK, System};
@@ -48,7 +48,7 @@ fn points(context: &Context) -> Vec<Point> {
         for &updates in context.size(&UPDATES[..], &UPDATES[1..2]) {
             points.extend(
                 machine.points(RIVALS, name, move |context, _, system, seed| {
-                    let bytes = context.size(100 * MIB, 4 * MIB);
+                    let bytes = large_bytes(context);
                     let (ordered, scanned) = read_twice(system, bytes, updates, seed)?;
                     let row = |series: String, s: f64| {
                         Row::new(series, updates, seed).with("kb_per_s", bytes as f64 / 1e3 / s)

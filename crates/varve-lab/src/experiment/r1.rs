@@ -3,10 +3,11 @@
 //! and removed; a file of 100 MB is written and read in order and at random.
 
 use super::rivals::{
-    CREATE, DELETE, Files, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS, SUN_4,
-    SUN_FFS, large_file, ratio,
+    CREATE, DELETE, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS, SUN_4, SUN_FFS,
+    large_bytes, large_file, many_files, rates, ratio,
 };
 use super::{Context, Experiment, Point, Row};
+use crate::platform::files::Phase;
 use crate::report::{Curve, Picture, Verdict};
 
 /// See the module's head.
@@ -33,12 +34,8 @@ const RIVALS: &[Rival] = &[SPRITE_LFS, SUN_FFS];
 
 fn small_points(_: &Context) -> Vec<Point> {
     let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
-        let files = Files {
-            count: context.size(10_000, 200),
-            bytes: 1024,
-            in_directory: 100,
-        };
-        files.run(system, series, false, seed)
+        let files = many_files(context, 1024);
+        rates(files, &Phase::SMALL, system, series, seed)
     });
     points.collect()
 }
@@ -75,15 +72,14 @@ fn small_picture(rows: &[Row]) -> Picture {
 
 fn large_points(_: &Context) -> Vec<Point> {
     let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
-        large_file(system, series, context.size(100 << 20, 4 << 20), seed)
+        large_file(system, series, large_bytes(context), seed)
     });
     points.collect()
 }
 
 fn large_verdicts(rows: &[Row]) -> Vec<Verdict> {
-    let times = |pass: usize| ratio(rows, SPRITE_LFS.0, SUN_FFS.0, pass as f64, "kb_per_s");
     let verdict = |pass: usize, expected: &str, holds: fn(f64) -> bool| {
-        let times = times(pass);
+        let times = ratio(rows, SPRITE_LFS.0, SUN_FFS.0, pass as f64, "kb_per_s");
         Verdict::of(
             format!("{}: LFS against FFS", PASSES[pass]),
             expected,

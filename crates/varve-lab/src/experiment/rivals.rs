@@ -6,6 +6,7 @@
 
 use super::{Context, LabError, Point, Row};
 use crate::platform::ffs::Ffs;
+use crate::platform::files::{Files, Phase};
 use crate::platform::host::Host;
 use crate::platform::{Layout, Platform, System};
 use crate::report::mean;
@@ -38,15 +39,19 @@ const fn ffs(block_bytes: u32, maxcontig: u32, rotdelay: u32) -> Layout {
     })
 }
 
+const fn host(name: &'static str, mhz: u64) -> Host {
+    Host {
+        name,
+        hz: mhz * 1_000_000,
+        effort: 1.0,
+    }
+}
+
 /// Rosenblum & Ousterhout 1992, §5.1: a Sun-4/260 of 25 MHz (Seltzer et al. 1995,
 /// table 1) and 32 MB with a Wren IV. How much of the memory was cache is not said:
 /// it varied, on Sprite.
 pub(super) const SUN_4: Machine = Machine {
-    host: Host {
-        name: "Sun-4/260",
-        hz: 25_000_000,
-        effort: 1.0,
-    },
+    host: host("Sun-4/260", 25),
     drive: drives::wren_iv,
     cylinders: 0,
     dirty_bytes: 2 * MIB,
@@ -58,11 +63,7 @@ pub(super) const SUN_FFS: Rival = ("SunOS FFS", ffs(8192, 1, 1));
 /// Seltzer et al. 1995, §2 and 3: a SPARCstation II of 40 MHz with a DSP 3105. A tenth
 /// of 32 MB is 4.4BSD's buffer cache.
 pub(super) const SPARC_2: Machine = Machine {
-    host: Host {
-        name: "SPARCstation-2",
-        hz: 40_000_000,
-        effort: 1.0,
-    },
+    host: host("SPARCstation-2", 40),
     drive: drives::dsp3105,
     cylinders: 0,
     dirty_bytes: 800 * KIB,
@@ -75,11 +76,7 @@ pub(super) const M8R2: Rival = ("FFS-m8r2", ffs(8192, 8, 2));
 /// Seltzer 1992, §7.2: an HP 9000/380 of 25 MHz with an SD97560, which begins to write
 /// at 800 KB (§7.3.1). FFS leaves 4 ms between two blocks, of which nine are a track.
 pub(super) const HP_380: Machine = Machine {
-    host: Host {
-        name: "HP 9000/380",
-        hz: 25_000_000,
-        effort: 1.0,
-    },
+    host: host("HP 9000/380", 25),
     drive: drives::sd97560,
     cylinders: 0,
     dirty_bytes: 800 * KIB,
@@ -157,75 +154,51 @@ pub(super) fn timed(
     Ok((system.now_ns() - before) as f64 / 1e9)
 }
 
-/// What is done to files.
+/// The phases, as curves have them.
 pub(super) const CREATE: f64 = 1.0;
 pub(super) const READ: f64 = 2.0;
 pub(super) const OVERWRITE: f64 = 3.0;
 pub(super) const DELETE: f64 = 4.0;
 
-/// Files of one size, some to a directory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Files {
-    pub count: u32,
-    pub bytes: u64,
-    pub in_directory: u32,
+fn number(phase: Phase) -> f64 {
+    match phase {
+        Phase::Create => CREATE,
+        Phase::Read => READ,
+        Phase::Overwrite => OVERWRITE,
+        Phase::Delete => DELETE,
+    }
 }
 
-impl Files {
-    /// Writes each, in pieces of at most 4 MB.
-    fn write(self, system: &mut dyn System, file: u32) -> Result<(), LabError> {
-        self.pieces(|at, bytes| system.write(file, at, bytes, false))
-    }
+/// Bytes of the papers' large file.
+pub(super) fn large_bytes(context: &Context) -> u64 {
+    context.size(100 * MIB, 4 * MIB)
+}
 
-    fn pieces(
-        self,
-        mut each: impl FnMut(u64, u32) -> Result<(), LabError>,
-    ) -> Result<(), LabError> {
-        let mut at = 0;
-        while at < self.bytes {
-            let bytes = (self.bytes - at).min(4 * MIB);
-            each(at, bytes as u32)?;
-            at += bytes;
-        }
-        Ok(())
+/// So many bytes in each of the 10,000 files of the papers, 100 to a directory.
+pub(super) fn many_files(context: &Context, bytes: u64) -> Files {
+    Files {
+        count: context.size(10_000, 200),
+        bytes,
+        in_directory: 100,
     }
+}
 
-    /// Has all of them made, read, overwritten if `overwrite`, and removed, in the
-    /// order in which they were made: a row for each phase, with files and bytes a
-    /// second.
-    pub fn run(
-        self,
-        system: &mut dyn System,
-        series: &str,
-        overwrite: bool,
-        seed: u64,
-    ) -> Result<Vec<Row>, LabError> {
-        let mut rows = Vec::new();
-        for phase in [CREATE, READ, OVERWRITE, DELETE] {
-            if phase == OVERWRITE && !overwrite {
-                continue;
-            }
-            let seconds = timed(system, |system| {
-                (0..self.count).try_for_each(|file| match phase {
-                    CREATE => {
-                        system.enter(1 + file / self.in_directory)?;
-                        system.create(file)?;
-                        self.write(system, file)
-                    }
-                    READ => self.pieces(|at, bytes| system.read(file, at, bytes)),
-                    OVERWRITE => self.write(system, file),
-                    _ => system.delete(file),
-                })
-            })?;
-            let files = f64::from(self.count);
-            rows.push(
-                Row::new(series, phase, seed)
-                    .with("files_per_s", files / seconds)
-                    .with("kb_per_s", files * self.bytes as f64 / 1e3 / seconds),
-            );
-        }
-        Ok(rows)
-    }
+/// Has these phases run: a row for each, with files and bytes a second.
+pub(super) fn rates(
+    files: Files,
+    phases: &[Phase],
+    system: &mut dyn System,
+    series: &str,
+    seed: u64,
+) -> Result<Vec<Row>, LabError> {
+    let row = |phase: &Phase| {
+        let seconds = timed(system, |system| files.run(*phase, system, false))?;
+        let count = f64::from(files.count);
+        Ok(Row::new(series, number(*phase), seed)
+            .with("files_per_s", count / seconds)
+            .with("kb_per_s", count * files.bytes as f64 / 1e3 / seconds))
+    };
+    phases.iter().map(row).collect()
 }
 
 /// The passes through a large file (Rosenblum & Ousterhout 1992, §5.1).

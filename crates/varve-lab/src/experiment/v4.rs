@@ -6,7 +6,7 @@
 //! data.
 
 use super::{Context, Experiment, LabError, Point, Row};
-use crate::platform::small_files::SmallFiles;
+use crate::platform::files::{Files, Phase};
 use crate::platform::{Disk, Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 
@@ -56,13 +56,18 @@ pub(super) fn small_files(
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let mut rows = Vec::new();
-    for (phase, small) in SmallFiles::ALL.into_iter().enumerate() {
+    let all = Files {
+        count: files,
+        bytes: 1024,
+        in_directory: 0,
+    };
+    for (nth, phase) in Phase::SMALL.into_iter().enumerate() {
         let before = system.store().spent();
-        small.run(system, files, sync)?;
+        all.run(phase, system, sync)?;
         let spent = system.store().spent() - before;
         let ms = |ns: u64| ns as f64 / 1e6 / f64::from(files);
         rows.push(
-            Row::new(series, phase as f64 + 1.0, seed)
+            Row::new(series, nth as f64 + 1.0, seed)
                 .with("ms", ms(spent.total_ns))
                 .with("host_ms", ms(spent.host_ns))
                 .with("drive_ms", ms(spent.drive.total_ns())),

@@ -7,17 +7,18 @@
 //! | [`store`] | the drive, plain or behind a virtual log, as the host sees it |
 //! | [`mounted`] | the real file system on a real layout |
 //! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
+//! | [`files`] | the benchmark of many files |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //!
 //! Everywhere but in the last row, time is what the drive takes and what the host takes, one after the other:
 //! nothing overlaps. The host's own clock is never read.
 
 pub mod ffs;
+pub mod files;
 pub mod host;
 pub mod lfs;
 pub mod mounted;
 pub mod shared_drive;
-pub mod small_files;
 pub mod store;
 pub mod threads;
 pub mod vlfs;
