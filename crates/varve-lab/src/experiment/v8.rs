@@ -5,7 +5,7 @@
 //! place on a virtual log disk, whose compactor works track by track.
 //!
 //! Utilisation is what `df` would say: of the drive on the virtual log disk, and
-//! for LFS of the 81 % of it that the reserve leaves.
+//! for LFS of the 79 % of it that the reserve leaves.
 //!
 //! A burst begins when its interval is over, or when what could not be
 //! interrupted is; that wait is the burst's.
@@ -66,7 +66,7 @@ fn measure(
     idle_s: f64,
 ) -> Result<Row, LabError> {
     let (percent, sync) = match platform.layout {
-        Layout::Lfs => (65, false),
+        Layout::Lfs => (63, false),
         _ => (80, true),
     };
     let percent = context.size(percent, 20);
