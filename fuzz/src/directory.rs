@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Error, FileKind, InodeNo, Result};
+use varve_device::Block;
 
 const KEY: Key = Key {
     hash_seed: 0x5eed,
@@ -15,10 +16,10 @@ const KEY: Key = Key {
 
 /// The blocks of one directory.
 #[derive(Clone, Debug, Default)]
-struct Blocks(BTreeMap<u64, Arc<Vec<u8>>>);
+struct Blocks(BTreeMap<u64, Arc<Block>>);
 
 impl DirectoryBlocks for Blocks {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         self.0.get(&block).cloned().ok_or(Error::Damaged {
             ino: None,
             detail: "a hole".to_owned(),
@@ -27,7 +28,7 @@ impl DirectoryBlocks for Blocks {
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
         assert!(data.len() <= directory::NODE_BYTES);
-        self.0.insert(block, Arc::new(data));
+        self.0.insert(block, Arc::new(data.into()));
     }
 
     fn free(&mut self, block: u64) {

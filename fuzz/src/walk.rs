@@ -6,6 +6,7 @@ use std::sync::Arc;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Caller, FileKind, InodeNo, Layout, Rename, Result, SetAttr, View, Whence};
 use varve_lfs::Lfs;
+use varve_device::Block;
 
 const LIVE: View = View::Live;
 /// Names seen before a walk gives up: crafted directories share children.
@@ -129,7 +130,7 @@ struct Blocks<'a> {
 }
 
 impl DirectoryBlocks for Blocks<'_> {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         let mapped = self.lfs.map(LIVE, self.ino, block, 1)?;
         let mut read = self.lfs.read(self.ino, &mapped)?;
         Ok(read.pop().unwrap_or_default())

@@ -16,7 +16,7 @@ pub const ALIGNMENT: usize = 4096;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(4096))]
-struct Unit([u8; ALIGNMENT]);
+pub(crate) struct Unit([u8; ALIGNMENT]);
 const _: () = assert!(size_of::<Unit>() == ALIGNMENT && align_of::<Unit>() == ALIGNMENT);
 
 /// Bytes whose first address is a multiple of 4096.

@@ -9,6 +9,7 @@
 //! - one atomic unit (512 or 4096 bytes) is written whole or not at all;
 //! - after a failed flush, nothing written since the last good one is known.
 
+use crate::aligned::AlignedBuffer;
 use std::fmt;
 use std::io;
 
@@ -114,6 +115,15 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// When the range lies outside the device or the medium cannot deliver it.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
+    /// Fills the buffers one after the other from `offset`, in one request. The
+    /// default reads into one and copies.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    fn read_vectored(&self, offset: u64, buffers: &mut [io::IoSliceMut<'_>]) -> Result<()> {
+        read_and_part(self, offset, buffers)
+    }
+
     /// Writes the buffers one after the other from `offset`. Not durable.
     ///
     /// # Errors
@@ -215,4 +225,22 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// A name for error messages.
     fn name(&self) -> String;
+}
+
+/// Reads all that `buffers` take into one buffer, and copies it to them.
+pub(crate) fn read_and_part(
+    device: &(impl Device + ?Sized),
+    offset: u64,
+    buffers: &mut [io::IoSliceMut<'_>],
+) -> Result<()> {
+    let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
+    let mut read = AlignedBuffer::zeroed(bytes);
+    device.read(offset, &mut read)?;
+    let mut rest = &read[..];
+    for buffer in buffers {
+        let (these, behind) = rest.split_at(buffer.len());
+        buffer.copy_from_slice(these);
+        rest = behind;
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ mod ring;
 mod size;
 mod transfer;
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::counters::DeviceCounters;
-use crate::device::{Device, DeviceError, Extent, Geometry, Operation, Result};
+use crate::device::{Device, DeviceError, Extent, Geometry, Operation, Result, read_and_part};
 use crate::pool::BufferPool;
 use crate::request::{check_request, total_length};
 pub use open::{OpenError, OpenMode, Preallocate};
@@ -250,6 +250,19 @@ impl Device for FileDevice {
         } else {
             self.read_bounced(offset, buffer)
         };
+        read.map_err(|error| DeviceError::new(self, Operation::Read, offset, length, error))?;
+        self.counters.count_read(length);
+        Ok(())
+    }
+
+    fn read_vectored(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        if !buffers.iter().all(|buffer| self.usable(buffer)) {
+            self.counters.count_copy(length);
+            return read_and_part(self, offset, buffers);
+        }
+        check_request(self, Operation::Read, offset, length)?;
+        let read = transfer::read_vectored(&self.fd, offset, buffers, self.granule());
         read.map_err(|error| DeviceError::new(self, Operation::Read, offset, length, error))?;
         self.counters.count_read(length);
         Ok(())

@@ -1,7 +1,7 @@
 //! Shared and boxed devices are devices, so that a wrapper can wrap something
 //! that its test still holds.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use crate::device::{Device, Extent, Geometry, Result, Zones};
@@ -15,6 +15,10 @@ macro_rules! forward {
 
             fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
                 (**self).read(offset, buffer)
+            }
+
+            fn read_vectored(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
+                (**self).read_vectored(offset, buffers)
             }
 
             fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {

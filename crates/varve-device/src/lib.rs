@@ -17,7 +17,8 @@
 //! | [`workers`] | threads that serve a queue until it is dropped |
 //! | [`lanes`] | values of which each thread uses one |
 //! | [`checksum`] | CRC-32C |
-//! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
+//! | [`aligned`], [`pool`], [`block`] | aligned buffers, a pool of them, and blocks |
+//! | [`counters`] | counts of requests and bytes |
 //!
 //! Invariants:
 //! - The same seed gives the same bytes, the same faults and the same crash
@@ -25,9 +26,11 @@
 //! - Addresses and lengths come from callers that may have read them off a
 //!   damaged medium: every request is checked against the geometry without
 //!   overflow, and refused with an error.
-//! - No `unsafe` but in `file/ring.rs`, which lends memory to the kernel.
+//! - No `unsafe` but in `file/ring.rs`, which lends memory to the kernel, and in
+//!   `slabs.rs`, which parts memory among blocks.
 
 pub mod aligned;
+pub mod block;
 pub mod checksum;
 pub mod clock;
 pub mod counters;
@@ -43,11 +46,13 @@ pub mod pool;
 mod random;
 pub mod recorder;
 pub mod request;
+mod slabs;
 pub mod striped;
 pub mod sync;
 pub mod workers;
 
 pub use aligned::*;
+pub use block::*;
 pub use checksum::*;
 pub use clock::*;
 pub use counters::*;

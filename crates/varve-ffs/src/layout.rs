@@ -8,6 +8,7 @@ use crate::store::{Newest, Sectors};
 use crate::tree::visit;
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
@@ -124,7 +125,7 @@ impl Layout for Ffs {
         })?)
     }
 
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Result<Vec<Arc<Block>>> {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
@@ -258,11 +259,7 @@ impl Ffs {
 
     /// Blocks behind each other in one request. What is journalled may be newer in
     /// memory.
-    fn read_blocks(
-        &self,
-        ino: InodeNo,
-        blocks: &[Mapping<Place>],
-    ) -> InnerResult<Vec<Arc<Vec<u8>>>> {
+    fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> InnerResult<Vec<Arc<Block>>> {
         let mut found = Vec::with_capacity(blocks.len());
         let follows = |one: &Mapping<Place>, next: &Mapping<Place>| {
             let (one, next) = (one.pointer, next.pointer);
@@ -273,20 +270,16 @@ impl Ffs {
         let most = RUN_BYTES / u64::from(self.store.geometry.block_bytes);
         for run in blocks.chunk_by(follows) {
             for run in run.chunks(most as usize) {
-                let sectors = run.iter().map(|m| u64::from(m.pointer.sectors)).sum();
                 let first = run[0];
                 if first.pointer.is_checked() {
-                    found.push(Arc::new(self.read_checked(ino, &first)?));
+                    found.push(Arc::new(self.read_checked(ino, &first)?.into()));
                     continue;
                 }
-                let bytes = self.store.read(first.pointer.sector, sectors)?;
-                let mut rest = &bytes[..];
-                for mapping in run {
-                    let length = usize::from(mapping.pointer.sectors) * SECTOR_BYTES;
-                    let (block, behind) = rest.split_at(length);
-                    found.push(Arc::new(block.to_vec()));
-                    rest = behind;
-                }
+                let bytes = run
+                    .iter()
+                    .map(|mapping| usize::from(mapping.pointer.sectors) * SECTOR_BYTES);
+                let read = self.store.read_blocks(first.pointer.sector, bytes)?;
+                found.extend(read.into_iter().map(Arc::new));
             }
         }
         Ok(found)

@@ -13,6 +13,7 @@ use crate::stage::Stage;
 use crate::store::Sectors;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use varve_device::Block;
 use varve_format::{Pointer, crc32c};
 use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, Group, InodeNo, Item, Version, flags};
@@ -65,7 +66,7 @@ pub(crate) struct Planner<'s, 'r> {
     /// Blocks of a file that are placed at once, at most.
     maxcontig: u64,
     /// Data, and where it goes.
-    pub writes: Vec<(u64, Arc<Vec<u8>>)>,
+    pub writes: Vec<(u64, Arc<Block>)>,
     pub given_up: GivenUp,
     /// What its data asks of the record.
     pub flush: Flush,
@@ -260,10 +261,11 @@ impl<'s, 'r> Planner<'s, 'r> {
     }
 
     /// Notes data for a place; zeros follow to the end of the unit.
-    fn data(&mut self, sector: u64, data: &[u8]) -> Arc<Vec<u8>> {
+    fn data(&mut self, sector: u64, data: &[u8]) -> Arc<Block> {
         let unit = self.geometry().unit_bytes as usize;
-        let mut bytes = data.to_vec();
-        bytes.resize(data.len().next_multiple_of(unit), 0);
+        let mut bytes = Block::with_room(data.len().next_multiple_of(unit));
+        bytes.extend_from_slice(data);
+        bytes.resize(data.len().next_multiple_of(unit));
         let bytes = Arc::new(bytes);
         self.writes.push((sector, Arc::clone(&bytes)));
         bytes

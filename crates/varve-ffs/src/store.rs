@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::format::{Geometry, SECTOR_BYTES, Sector, Slot};
 use std::collections::{BTreeMap, HashMap};
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::Device;
+use varve_device::{Block, Device};
 use varve_fs::InodeNo;
 use varve_fs::caches::{Cache, cache_of};
 
@@ -137,6 +138,31 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Reads blocks of so many bytes each that follow each other.
+    pub fn read_blocks(
+        &self,
+        first: u64,
+        bytes: impl Iterator<Item = usize> + Clone,
+    ) -> Result<Vec<Block>> {
+        let aligned = |bytes: usize| bytes.is_multiple_of(self.step as usize * SECTOR_BYTES);
+        if first.is_multiple_of(self.step) && bytes.clone().all(aligned) {
+            let mut blocks: Vec<Block> = bytes.map(Block::unfilled).collect();
+            let mut places: Vec<_> = blocks.iter_mut().map(|b| IoSliceMut::new(b)).collect();
+            let offset = first * SECTOR_BYTES as u64;
+            self.device.read_vectored(offset, &mut places)?;
+            return Ok(blocks);
+        }
+        let all: usize = bytes.clone().sum();
+        let read = self.read(first, (all / SECTOR_BYTES) as u64)?;
+        let mut rest = &read[..];
+        let next = |bytes| {
+            let (block, behind) = rest.split_at(bytes);
+            rest = behind;
+            Block::from(block)
+        };
+        Ok(bytes.map(next).collect())
+    }
+
     /// Sectors that are read with this one: its block, or neighbours in a table of
     /// inodes.
     fn beside(&self, sector: u64) -> Range<u64> {
@@ -185,10 +211,10 @@ impl Store {
 
     /// Writes pieces to their places, neighbours together. Pieces begin and end
     /// where the device's blocks do.
-    pub fn write(&self, pieces: &mut [(u64, Arc<Vec<u8>>)], most: usize) -> Result<()> {
+    pub fn write(&self, pieces: &mut [(u64, Arc<Block>)], most: usize) -> Result<()> {
         pieces.sort_by_key(|(sector, _)| *sector);
         let end =
-            |(sector, bytes): &(u64, Arc<Vec<u8>>)| sector + (bytes.len() / SECTOR_BYTES) as u64;
+            |(sector, bytes): &(u64, Arc<Block>)| sector + (bytes.len() / SECTOR_BYTES) as u64;
         let mut buffers: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut next = 0;
         for piece in pieces.iter() {

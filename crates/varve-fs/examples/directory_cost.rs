@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{FileKind, InodeNo, Result};
 
@@ -22,15 +23,15 @@ const TIMES: u64 = 2_000_000;
 
 /// Blocks by number.
 #[derive(Default)]
-struct Blocks(BTreeMap<u64, Arc<Vec<u8>>>);
+struct Blocks(BTreeMap<u64, Arc<Block>>);
 
 impl DirectoryBlocks for Blocks {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         Ok(self.0.get(&block).cloned().unwrap_or_default())
     }
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
-        self.0.insert(block, Arc::new(data));
+        self.0.insert(block, Arc::new(data.into()));
     }
 
     fn free(&mut self, block: u64) {
@@ -46,7 +47,7 @@ impl DirectoryBlocks for Blocks {
     }
 
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        change(Arc::make_mut(self.0.entry(block).or_default()));
+        change(Arc::make_mut(self.0.entry(block).or_default()).as_vec_mut());
         Ok(())
     }
 }

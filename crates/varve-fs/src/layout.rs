@@ -29,6 +29,7 @@ use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Version, View};
 pub use group::{Cause, Group, Item};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// Fixed facts about a mounted layout.
 #[derive(Clone, Debug)]
@@ -290,7 +291,7 @@ pub trait Layout: Send + Sync + 'static {
     /// # Errors
     /// `Damaged` names the block; device errors. A block that moved since it
     /// was mapped also fails so: map again, and retry if the pointer changed.
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>>;
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>>;
 
     /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
     /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
@@ -329,7 +330,7 @@ pub trait Layout: Send + Sync + 'static {
         (ino, block): (InodeNo, u64),
         spill: SpillNo,
         blocks: Range<u32>,
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         let _ = (ino, block, spill, blocks);
         Err(Error::Aborted)
     }

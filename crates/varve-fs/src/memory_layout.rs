@@ -26,6 +26,7 @@ use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_device::sync::Mutex;
 use volume::{Numbers, Spill, Volume};
 
@@ -299,7 +300,7 @@ impl Layout for MemoryLayout {
     }
 
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        self.with_file(view, ino, |file| (*file.xattrs).clone())
+        self.with_file(view, ino, |file| file.xattrs.to_vec())
     }
 
     fn unfinished(&self) -> Result<Vec<InodeNo>> {
@@ -342,7 +343,7 @@ impl Layout for MemoryLayout {
         self.volume.lock().snapshots.remove(&snapshot);
     }
 
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Block>>> {
         let volume = self.volume.lock();
         let states = || std::iter::once(&volume.live).chain(volume.snapshots.values());
         if states().all(|state| !state.files.contains_key(&ino)) {
@@ -357,7 +358,7 @@ impl Layout for MemoryLayout {
                 ino: Some(ino),
                 detail: format!("block {} is no longer at {wanted:?}", wanted.block),
             })?;
-            let zeros = || Arc::new(vec![0; stored.pointer.sectors as usize * SECTOR_BYTES]);
+            let zeros = || Arc::new(vec![0; stored.pointer.sectors as usize * SECTOR_BYTES].into());
             Ok(stored.data.clone().unwrap_or_else(zeros))
         };
         blocks.iter().map(read_one).collect()
@@ -386,7 +387,7 @@ impl Layout for MemoryLayout {
         _first: (InodeNo, u64),
         spill: SpillNo,
         blocks: Range<u32>,
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         let volume = self.volume.lock();
         let spill = volume.spills.get(&spill).ok_or(Error::Aborted)?;
         let whole = |index| state::whole_sectors(spill.data(index));

@@ -15,12 +15,14 @@
 use crate::error::{Error, Result};
 use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::SECTOR;
+use crate::log::partial_bytes::PartialBytes;
 use crate::statistics::Counters;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicUsize, Ordering};
 use varve_device::sync::{Condvar, Mutex, RwLock};
-use varve_device::{Device, DeviceError, PooledBuffer};
+use varve_device::{AlignedBuffer, Device, DeviceError};
 use varve_fs::planted::{self, Planted};
 
 /// A partial segment on its way to the device.
@@ -31,37 +33,66 @@ pub struct InFlight {
     /// Its place.
     pub sector: u64,
     /// All of it.
-    pub bytes: PooledBuffer,
+    pub bytes: PartialBytes,
     /// Runs of blocks that stand in holes of other segments, by first sector.
-    pub plugs: Vec<(u64, Vec<u8>)>,
+    pub plugs: Vec<(u64, AlignedBuffer)>,
 }
 
 impl InFlight {
-    /// What is written where: first sector and bytes.
-    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let own = std::iter::once((self.sector, &self.bytes[..]));
-        own.chain(
-            self.plugs
-                .iter()
-                .map(|(sector, bytes)| (*sector, &bytes[..])),
-        )
+    /// Where something is written: first sector and bytes.
+    fn places(&self) -> impl Iterator<Item = (u64, usize)> {
+        let plugs = self.plugs.iter().map(|(sector, run)| (*sector, run.len()));
+        std::iter::once((self.sector, self.bytes.bytes())).chain(plugs)
     }
 
-    /// True if a piece has any of these sectors.
-    pub fn overlaps(&self, sectors: &std::ops::Range<u64>) -> bool {
-        self.pieces().any(|(sector, bytes)| {
-            sector < sectors.end && sectors.start < sector + bytes.len() as u64 / SECTOR
+    /// True if something is written to any of these sectors.
+    pub fn overlaps(&self, sectors: &Range<u64>) -> bool {
+        self.places().any(|(sector, bytes)| {
+            sector < sectors.end && sectors.start < sector + bytes as u64 / SECTOR
         })
     }
 
-    /// Bytes of all pieces.
+    /// Bytes of all that is written.
     pub fn total_bytes(&self) -> usize {
-        self.pieces().map(|(_, bytes)| bytes.len()).sum()
+        self.places().map(|(_, bytes)| bytes).sum()
     }
 
     /// The sector behind it.
     pub fn end_sector(&self) -> u64 {
-        self.sector + self.bytes.len() as u64 / SECTOR
+        self.sector + self.bytes.bytes() as u64 / SECTOR
+    }
+
+    /// Copies what of it goes to the place of `into`, from `sector` on.
+    pub fn overlay(&self, sector: u64, into: &mut [u8]) {
+        let mut at = self.sector;
+        for slice in self.bytes.slices() {
+            overlay((sector, &mut *into), (at, slice));
+            at += slice.len() as u64 / SECTOR;
+        }
+        for (at, run) in &self.plugs {
+            overlay((sector, &mut *into), (*at, run));
+        }
+    }
+
+    /// True if one of its places holds all of these bytes.
+    fn covers(&self, sector: u64, length: usize) -> bool {
+        self.places().any(|(first, bytes)| {
+            let before = sector.checked_sub(first).map(|sectors| sectors * SECTOR);
+            let end = before.and_then(|before| before.checked_add(length as u64));
+            end.is_some_and(|end| end <= bytes as u64)
+        })
+    }
+}
+
+/// Copies what `from` has of the bytes that `into` holds; both begin at a sector.
+fn overlay((start, into): (u64, &mut [u8]), (at, from): (u64, &[u8])) {
+    let (start, at) = (start * SECTOR, at * SECTOR);
+    let first = at.max(start);
+    let end = (at + from.len() as u64).min(start + into.len() as u64);
+    if first < end {
+        let length = (end - first) as usize;
+        let (to, by) = ((first - start) as usize, (first - at) as usize);
+        into[to..to + length].copy_from_slice(&from[by..by + length]);
     }
 }
 
@@ -226,24 +257,14 @@ impl Durability {
             return false;
         }
         let in_flight = self.in_flight.read();
-        let found = in_flight.values().find_map(|partial| {
-            let holds = |(nth, (first, piece)): (usize, (u64, &[u8]))| {
-                let offset = (sector.checked_sub(first)? * SECTOR) as usize;
-                let end = offset.checked_add(bytes.len())?;
-                (end <= piece.len()).then_some((nth, offset))
-            };
-            let (nth, offset) = partial.pieces().enumerate().find_map(holds)?;
-            Some((Arc::clone(partial), nth, offset))
-        });
+        let mut partials = in_flight.values();
+        let found = partials.find(|partial| partial.covers(sector, bytes.len()));
+        let found = found.map(Arc::clone);
         drop(in_flight);
-        let Some((partial, nth, offset)) = found else {
-            return false;
-        };
-        let piece = partial.pieces().nth(nth);
-        piece.is_some_and(|(_, piece)| {
-            bytes.copy_from_slice(&piece[offset..offset + bytes.len()]);
-            true
-        })
+        if let Some(partial) = &found {
+            partial.overlay(sector, bytes);
+        }
+        found.is_some()
     }
 
     /// Flushes the device now, in line with the flushes of commits: the kernel
@@ -408,3 +429,6 @@ impl Durability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

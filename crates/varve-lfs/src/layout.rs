@@ -9,6 +9,7 @@ use crate::log::{GroupKind, LogItem};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Block;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
@@ -87,7 +88,7 @@ impl Layout for Lfs {
             match self.reader.block(&pointer, ino, 0) {
                 Ok(mut blob) => {
                     blob.truncate(bytes as usize);
-                    return Ok(blob);
+                    return Ok(blob.into_vec());
                 }
                 // The cleaner may have moved them meanwhile.
                 Err(error) if place()? == pointer => return Err(error.into()),
@@ -143,7 +144,7 @@ impl Layout for Lfs {
         self.let_go_of_snapshot(snapshot);
     }
 
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Block>>> {
         self.control.asked();
         let _under_way = self.control.way.begin();
         let run: Vec<(u64, Pointer)> = blocks.iter().map(|m| (m.block, m.pointer)).collect();
@@ -166,7 +167,7 @@ impl Layout for Lfs {
         (ino, block): (InodeNo, u64),
         spill: SpillNo,
         blocks: Range<u32>,
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         self.control.asked();
         let _under_way = self.control.way.begin();
         self.spilled_content((ino, block), spill, blocks)

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::Arc;
-use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_device::{Block, Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Options};
 use varve_lfs::format::checkpoint::HeadPlace;
@@ -225,15 +225,15 @@ fn pointers_and_map_entries_are_as_documented() {
 }
 
 #[derive(Default)]
-struct Blocks(BTreeMap<u64, Arc<Vec<u8>>>);
+struct Blocks(BTreeMap<u64, Arc<Block>>);
 
 impl DirectoryBlocks for Blocks {
-    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Block>> {
         Ok(Arc::clone(&self.0[&block]))
     }
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
-        self.0.insert(block, Arc::new(data));
+        self.0.insert(block, Arc::new(data.into()));
     }
 
     fn free(&mut self, block: u64) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use varve_device::{Clock, MemoryDevice, VirtualClock};
+use varve_device::{Block, Clock, MemoryDevice, VirtualClock};
 use varve_fs::{
     Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Mapping, Purpose, Timestamp, Usage, View,
     Waiting,
@@ -86,13 +86,13 @@ fn inode(ino: InodeNo, version: u32, blocks: u64) -> Inode {
     }
 }
 
-fn content(ino: InodeNo, block: u64, generation: u64) -> Arc<Vec<u8>> {
+fn content(ino: InodeNo, block: u64, generation: u64) -> Arc<Block> {
     let mut bytes = vec![0; 4096];
     for (i, chunk) in bytes.chunks_mut(8).enumerate() {
         let word = ino.0 << 48 | block << 24 | generation << 12 | i as u64;
         chunk.copy_from_slice(&word.to_le_bytes());
     }
-    Arc::new(bytes)
+    Arc::new(bytes.into())
 }
 
 fn block(ino: InodeNo, version: u32, block: u64, generation: u64) -> Item {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{
-    Clock, Device, DeviceError, Event, MemoryDevice, MemoryImage, RecordingDevice, VirtualClock,
+    Block, Clock, Device, DeviceError, Event, MemoryDevice, MemoryImage, RecordingDevice,
+    VirtualClock,
 };
 use varve_fs::{
     Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Timestamp, Usage, View, Waiting,
@@ -87,13 +88,13 @@ fn inode(ino: InodeNo, version: u32, blocks: u64) -> Inode {
     }
 }
 
-fn content(ino: InodeNo, block: u64, generation: u64) -> Arc<Vec<u8>> {
+fn content(ino: InodeNo, block: u64, generation: u64) -> Arc<Block> {
     let mut bytes = vec![0; 4096];
     for (i, chunk) in bytes.chunks_mut(8).enumerate() {
         let word = ino.0 << 48 | block << 24 | generation << 12 | i as u64;
         chunk.copy_from_slice(&word.to_le_bytes());
     }
-    Arc::new(bytes)
+    Arc::new(bytes.into())
 }
 
 fn block(ino: InodeNo, version: u32, block: u64, generation: u64) -> Item {
@@ -171,7 +172,7 @@ fn an_image_without_root_keeps_its_attributes() {
         Item::Xattrs {
             ino: f.ino,
             version: f.version,
-            data: Arc::new(vec![7; 100]),
+            data: Arc::new(vec![7; 100].into()),
         },
         xinode(&f, 100, 1),
     ]);
@@ -208,7 +209,7 @@ fn removing_the_last_attribute_shifts_no_payload() {
         items.push(Item::Xattrs {
             ino: f.ino,
             version: f.version,
-            data: Arc::new(vec![]),
+            data: Arc::default(),
         });
         items.push(f.image());
         let p = v.append(items);
@@ -393,7 +394,7 @@ fn the_largest_attributes_fit_the_smallest_segments() {
         Item::Xattrs {
             ino: f.ino,
             version: f.version,
-            data: Arc::new(vec![7; 49152]),
+            data: Arc::new(vec![7; 49152].into()),
         },
         xinode(&f, 49152, 1),
     ]);

@@ -19,7 +19,7 @@ use codec::{Header, decode_items, encode_items};
 use state::{State, Stored};
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use varve_device::{Device, SECTOR};
+use varve_device::{Block, Device, SECTOR};
 use varve_fs::{
     BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping,
     Position, Purpose, Result, StatFs, Usage, Version, View, Waiting,
@@ -398,7 +398,7 @@ impl Layout for ToyLayout {
             .map(|(block, _)| *block))
     }
 
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<ToyPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<ToyPointer>]) -> Result<Vec<Arc<Block>>> {
         let journal = self.journal();
         let file = journal.state.file(ino)?;
         let one = |mapping: &Mapping<ToyPointer>| {

@@ -11,6 +11,7 @@ use crate::stage::{Changes, Stage};
 use crate::writer::Writer;
 use std::io::IoSlice;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_format::{SECTOR, crc32c};
 use varve_fs::planted::{self, Planted};
@@ -184,7 +185,7 @@ impl Vlfs {
         for item in &group.items {
             push_blocks(item, &measures, &mut data);
         }
-        let units = |data: &Arc<Vec<u8>>| measures.units_for(sectors_of(data));
+        let units = |data: &Arc<Block>| measures.units_for(sectors_of(data));
         let lengths: Vec<u32> = data.iter().map(units).collect();
         let mut places = Vec::with_capacity(data.len());
         while places.len() < data.len() {
@@ -207,7 +208,7 @@ impl Vlfs {
     fn write_run(
         &self,
         writer: &mut Writer,
-        data: &[Arc<Vec<u8>>],
+        data: &[Arc<Block>],
         lengths: &[u32],
     ) -> Result<Vec<Extent>> {
         let measures = self.measures();
@@ -240,7 +241,7 @@ impl Vlfs {
     }
 
     /// One request for all of this, ascending; units between get zeros.
-    fn write_row(&self, row: &[(Extent, Arc<Vec<u8>>)]) -> varve_device::Result<()> {
+    fn write_row(&self, row: &[(Extent, Arc<Block>)]) -> varve_device::Result<()> {
         let measures = self.measures();
         let gap = |one: &(Extent, _), next: &(Extent, _)| {
             (next.0.unit - one.0.end()) as usize * measures.unit_bytes as usize
@@ -295,7 +296,7 @@ fn owner_of(change: &Change) -> Option<Owner> {
 }
 
 /// Appends the data of an item, block by block.
-fn push_blocks(item: &Item, measures: &Measures, blocks: &mut Vec<Arc<Vec<u8>>>) {
+fn push_blocks(item: &Item, measures: &Measures, blocks: &mut Vec<Arc<Block>>) {
     match item {
         Item::Block { data, .. } => blocks.push(Arc::clone(data)),
         Item::Xattrs { data, .. } if measures.blocks_of(data.len()) == 1 => {
@@ -303,7 +304,7 @@ fn push_blocks(item: &Item, measures: &Measures, blocks: &mut Vec<Arc<Vec<u8>>>)
         }
         Item::Xattrs { data, .. } => {
             let parts = data.chunks(measures.block_bytes as usize);
-            blocks.extend(parts.map(|part| Arc::new(part.to_vec())));
+            blocks.extend(parts.map(|part| Arc::new(part.into())));
         }
         _ => {}
     }
@@ -319,14 +320,14 @@ fn bytes_of(group: &Group) -> u64 {
 }
 
 /// The data with zeros up to `bytes`, no fewer than it has.
-fn padded(data: &Arc<Vec<u8>>, bytes: usize) -> Arc<Vec<u8>> {
+fn padded(data: &Arc<Block>, bytes: usize) -> Arc<Block> {
     debug_assert!(data.len() <= bytes, "longer than a block");
     if data.len() == bytes {
         return Arc::clone(data);
     }
-    let mut padded = Vec::with_capacity(bytes);
+    let mut padded = Block::with_room(bytes);
     padded.extend_from_slice(data);
-    padded.resize(bytes, 0);
+    padded.resize(bytes);
     Arc::new(padded)
 }
 

@@ -7,6 +7,7 @@ use crate::prices::FILE_BYTES_MAX;
 use crate::walk::{Tree, attributes};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
@@ -103,7 +104,7 @@ impl Layout for Vlfs {
         Ok(next)
     }
 
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Result<Vec<Arc<Block>>> {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
@@ -206,7 +207,7 @@ impl Vlfs {
 
     /// Blocks behind each other in one request. A block that fails is read
     /// again by itself.
-    fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Inner<Vec<Arc<Vec<u8>>>> {
+    fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Inner<Vec<Arc<Block>>> {
         let measures = self.measures();
         let extent = |mapping: &Mapping<Place>| measures.extent_of(&mapping.pointer);
         let follows = |one: &Mapping<Place>, next: &Mapping<Place>| {
@@ -221,7 +222,7 @@ impl Vlfs {
                 if run.len() == 1 || !first.pointer.is_stored() {
                     for mapping in run {
                         let bytes = self.store.block(&mapping.pointer, ino, mapping.block)?;
-                        found.push(Arc::new(bytes));
+                        found.push(Arc::new(bytes.into()));
                     }
                     continue;
                 }
@@ -239,10 +240,11 @@ impl Vlfs {
                             .ok(),
                         Err(_) => None,
                     };
-                    found.push(Arc::new(match checked {
+                    let bytes = match checked {
                         Some(bytes) => bytes,
                         None => self.store.block(&mapping.pointer, ino, mapping.block)?,
-                    }));
+                    };
+                    found.push(Arc::new(bytes.into()));
                 }
             }
         }

@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_device::sync::Mutex;
 
 /// Bytes of the longest run.
@@ -28,7 +29,7 @@ pub struct Near {
     /// Where there may be units.
     within: Range<u64>,
     /// First unit and bytes, the newest last.
-    runs: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
+    runs: Mutex<VecDeque<(u64, Arc<Block>)>>,
 }
 
 impl Near {
@@ -85,7 +86,7 @@ impl Near {
         if runs.len() == RUNS {
             runs.pop_front();
         }
-        runs.push_back((first, Arc::new(bytes)));
+        runs.push_back((first, Arc::new(bytes.into())));
     }
 
     /// Forgets everything.

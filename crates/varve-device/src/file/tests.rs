@@ -48,6 +48,38 @@ fn buffers_of_any_alignment_round_trip() {
 }
 
 #[test]
+fn a_run_is_read_into_several_buffers_of_any_alignment() {
+    for io in MODES {
+        let (_directory, device) = image(io);
+        let block = device.geometry().logical_block as usize;
+        let bytes = pattern(40 * block);
+        let at = 3 * block as u64;
+        device.write(at, &[IoSlice::new(&bytes)]).unwrap();
+        for lengths in [
+            vec![block; 40],
+            vec![8 * block, block, 31 * block],
+            vec![0, 1, block - 1, 39 * block],
+        ] {
+            for skip in [0, 1] {
+                let zeroed = |&bytes: &usize| AlignedBuffer::zeroed(bytes + skip);
+                let mut parts: Vec<_> = lengths.iter().map(zeroed).collect();
+                let mut buffers: Vec<_> = parts
+                    .iter_mut()
+                    .map(|part| IoSliceMut::new(&mut part[skip..]))
+                    .collect();
+                device.read_vectored(at, &mut buffers).unwrap();
+                let read: Vec<u8> = parts
+                    .iter()
+                    .flat_map(|part| &part[skip..])
+                    .copied()
+                    .collect();
+                assert!(read == bytes, "{io:?} {lengths:?} {skip}");
+            }
+        }
+    }
+}
+
+#[test]
 fn aligned_buffers_are_not_copied() {
     let (_directory, device) = image(IoMode::Direct);
     let mut buffer = AlignedBuffer::zeroed(64 << 10);
@@ -55,6 +87,8 @@ fn aligned_buffers_are_not_copied() {
         .write(0, &[IoSlice::new(&buffer[..4096]), IoSlice::new(&buffer)])
         .unwrap();
     device.read(4096, &mut buffer).unwrap();
+    let mut buffers: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
+    device.read_vectored(4096, &mut buffers).unwrap();
     assert_eq!(device.counters().snapshot().bytes_copied, 0);
     if device.io_mode() == IoMode::Direct {
         device.read(0, &mut buffer[1..4097]).unwrap();

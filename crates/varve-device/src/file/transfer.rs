@@ -6,7 +6,7 @@
 //!   direct I/O a transfer resumed between blocks would be refused.
 //! - An interrupted call is repeated; any other error ends the transfer.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ pub(super) const IOV_MAX: usize = 1024;
 /// The positioned system calls, as a seam for tests.
 pub(super) trait Calls {
     fn pread(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno>;
+    fn preadv(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno>;
     fn pwrite(&self, buffer: &[u8], offset: u64) -> Result<usize, Errno>;
     fn pwritev(&self, buffers: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno>;
 }
@@ -24,6 +25,10 @@ pub(super) trait Calls {
 impl Calls for OwnedFd {
     fn pread(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         rustix::io::pread(self, buffer, offset)
+    }
+
+    fn preadv(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
+        rustix::io::preadv(self, buffers, offset)
     }
 
     fn pwrite(&self, buffer: &[u8], offset: u64) -> Result<usize, Errno> {
@@ -66,6 +71,34 @@ pub(super) fn read_whole(
                 offset += counted as u64;
             }
         }
+    }
+    Ok(())
+}
+
+/// Fills all the buffers, one after the other, from byte `offset`, in calls of at
+/// most [`IOV_MAX`] buffers. After a short call the rest is read buffer by buffer.
+pub(super) fn read_vectored(
+    calls: &impl Calls,
+    mut offset: u64,
+    buffers: &mut [IoSliceMut<'_>],
+    granule: usize,
+) -> io::Result<()> {
+    for batch in buffers.chunks_mut(IOV_MAX) {
+        let wanted: usize = batch.iter().map(|buffer| buffer.len()).sum();
+        let moved = match calls.preadv(batch, offset) {
+            Err(Errno::INTR) => 0,
+            Err(error) => return Err(error.into()),
+            Ok(moved) => moved,
+        };
+        let mut end = 0;
+        for buffer in batch {
+            let start = end;
+            end += buffer.len();
+            if end > moved {
+                read_whole(calls, offset + start as u64, buffer, granule)?;
+            }
+        }
+        offset += wanted as u64;
     }
     Ok(())
 }
@@ -187,6 +220,19 @@ mod tests {
             Ok(count)
         }
 
+        fn preadv(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
+            assert!(buffers.len() <= IOV_MAX);
+            let mut read = vec![0; buffers.iter().map(|buffer| buffer.len()).sum()];
+            let count = self.pread(&mut read, offset)?;
+            let mut rest = &read[..count];
+            for buffer in buffers {
+                let (these, behind) = rest.split_at(rest.len().min(buffer.len()));
+                buffer[..these.len()].copy_from_slice(these);
+                rest = behind;
+            }
+            Ok(count)
+        }
+
         fn pwrite(&self, buffer: &[u8], offset: u64) -> Result<usize, Errno> {
             self.interrupt()?;
             let count = self.most.min(buffer.len());
@@ -208,6 +254,18 @@ mod tests {
             let mut buffer = vec![0; 5120];
             read_whole(&file, 512, &mut buffer, granule).unwrap();
             assert_eq!(buffer, file.bytes.borrow()[512..512 + 5120]);
+        }
+    }
+
+    #[test]
+    fn short_and_interrupted_vectored_reads_are_completed() {
+        for lengths in [&[512, 1024, 2048, 512][..], &[8; 3000]] {
+            let file = Reluctant::new(30_000, 700);
+            let all: usize = lengths.iter().sum();
+            let mut parts: Vec<Vec<u8>> = lengths.iter().map(|&bytes| vec![0; bytes]).collect();
+            let mut buffers: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+            read_vectored(&file, 512, &mut buffers, 8).unwrap();
+            assert_eq!(parts.concat(), file.bytes.borrow()[512..512 + all]);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::{Image, Place, SECTOR_BYTES, place_flags};
 use crate::tree::place_of;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_format::crc32c;
 use varve_fs::Item;
 
@@ -31,7 +32,7 @@ impl Planner<'_, '_> {
     pub(super) fn block(
         &mut self,
         image: &mut Image,
-        (block, data): (u64, &Arc<Vec<u8>>),
+        (block, data): (u64, &Arc<Block>),
         ahead: u64,
         journalled: bool,
     ) -> Result<()> {
@@ -56,7 +57,6 @@ impl Planner<'_, '_> {
                 bytes
                     .len()
                     .next_multiple_of(self.geometry().unit_bytes as usize),
-                0,
             );
             self.flush.names = true;
             let stored = &bytes[..sectors as usize * SECTOR_BYTES];

@@ -76,7 +76,7 @@ fn a_block_that_moves_is_counted_once() {
         ino,
         version,
         block: 1,
-        data: Arc::new(vec![7; 4096]),
+        data: Arc::new(vec![7; 4096].into()),
         written: Timestamp::from_ns(0),
     };
     for metadata in [Metadata::Journal, Metadata::Synchronous] {

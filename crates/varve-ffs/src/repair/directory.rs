@@ -8,6 +8,7 @@ use crate::store::Newest;
 use crate::tree::visit;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key, names_in};
 use varve_fs::{FileKind, Inode, InodeNo, Item, Layout, Mapping, Timestamp, Usage};
 
@@ -28,9 +29,9 @@ pub(super) struct Draft<'a> {
 pub(super) type Name = (Vec<u8>, InodeNo, FileKind);
 
 impl DirectoryBlocks for Draft<'_> {
-    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Block>> {
         if let Some(changed) = self.changed.get(&block) {
-            return Ok(Arc::new(changed.clone().unwrap_or_default()));
+            return Ok(Arc::new(changed.clone().unwrap_or_default().into()));
         }
         let Some(&pointer) = self.blocks.get(&block).filter(|_| !self.anew) else {
             return Ok(Arc::default());
@@ -179,7 +180,7 @@ impl<'a> Draft<'a> {
                         ino,
                         version,
                         block,
-                        data: Arc::new(data),
+                        data: Arc::new(data.into()),
                         written: now,
                     });
                 }

@@ -238,7 +238,7 @@ fn orphan(layout: &Ffs, blocks: u64, bytes: usize) -> InodeNo {
             ino,
             version,
             block,
-            data: Arc::new(vec![1; bytes]),
+            data: Arc::new(vec![1; bytes].into()),
             written: Timestamp::default(),
         });
     }

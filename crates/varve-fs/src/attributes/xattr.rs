@@ -258,7 +258,7 @@ impl<L: Layout> FileSystem<L> {
             private.xattrs = Some(state.xattrs.get().cloned().unwrap_or_default());
         }
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
-        state.xattrs = OnceLock::from(Arc::new(blob));
+        state.xattrs = OnceLock::from(Arc::new(blob.into()));
         state.xattrs_dirty = true;
         let block_bytes = self.store.block_bytes;
         (self.waits).attributes_came(state.inode.xattr_bytes as usize, block_bytes);

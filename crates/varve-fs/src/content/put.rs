@@ -13,6 +13,7 @@ use crate::memory::vnode::{Dirty, State, Vnode, adjust, sectors_of};
 use crate::types::Timestamp;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// What had to be read before bytes can be put into a file. It is out of date
 /// once the file's lock is released, or its size changes.
@@ -251,7 +252,7 @@ impl<L: Layout> FileSystem<L> {
                             data.clear();
                             data.extend_from_slice(piece);
                         }
-                        None => dirty.data = piece.to_vec().into(),
+                        None => dirty.data = Block::from(piece).into(),
                     }
                 } else {
                     overwrite(Arc::make_mut(dirty.data.memory_mut()), within, piece);
@@ -270,7 +271,7 @@ impl<L: Layout> FileSystem<L> {
                 }
                 let data = match old {
                     None => {
-                        let mut data = Vec::with_capacity(end);
+                        let mut data = Block::with_room(end);
                         overwrite(&mut data, within, piece);
                         data
                     }
@@ -361,15 +362,15 @@ impl<L: Layout> FileSystem<L> {
 }
 
 /// Writes `piece` at `within`, with zeros in between where `data` is shorter.
-fn overwrite(data: &mut Vec<u8>, within: usize, piece: &[u8]) {
+fn overwrite(data: &mut Block, within: usize, piece: &[u8]) {
     let end = within + piece.len();
     if within >= data.len() {
-        data.resize(within, 0);
+        data.resize(within);
         data.extend_from_slice(piece);
         return;
     }
     if data.len() < end {
-        data.resize(end, 0);
+        data.resize(end);
     }
     data[within..end].copy_from_slice(piece);
 }

@@ -20,6 +20,7 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Block;
 
 /// How often a fetch that was overtaken is repeated before the lock is kept.
 const OVERTAKEN_TRIES: usize = 4;
@@ -339,7 +340,7 @@ impl<L: Layout> Store<L> {
     /// Copies fetched blocks as far as they continue at `offset`.
     fn copy_run(
         &self,
-        data: &[(u64, Arc<Vec<u8>>)],
+        data: &[(u64, Arc<Block>)],
         offset: u64,
         end: u64,
         buffer: &mut [u8],
@@ -362,7 +363,7 @@ impl<L: Layout> Store<L> {
 enum Fetched<'a> {
     Cached {
         state: ReadState<'a>,
-        data: Vec<(u64, Arc<Vec<u8>>)>,
+        data: Vec<(u64, Arc<Block>)>,
     },
     Overtaken(ReadState<'a>),
 }

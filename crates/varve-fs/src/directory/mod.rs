@@ -57,6 +57,7 @@ pub use leftovers::names_in;
 pub use name::MAX_NAME_BYTES;
 pub use node::NODE_BYTES;
 pub use reshape::{INSERT_BLOCKS_MAX, REMOVE_BLOCKS_MAX};
+use varve_device::Block;
 
 /// The blocks of one directory file, as its operations see them.
 ///
@@ -69,7 +70,7 @@ pub trait DirectoryBlocks {
     ///
     /// # Errors
     /// Whatever reading the block can fail with.
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>>;
+    fn read(&mut self, block: u64) -> Result<Arc<Block>>;
 
     /// Sees to it that a later write or free of this block cannot fail. An
     /// operation asks for every block that it will write or free, but for
@@ -127,8 +128,9 @@ pub trait DirectoryBlocks {
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
         let mut data = Arc::unwrap_or_clone(self.read(block)?);
         self.prepare(block)?;
-        change(&mut data);
-        self.write(block, data);
+        let data = data.as_vec_mut();
+        change(data);
+        self.write(block, std::mem::take(data));
         Ok(())
     }
 }

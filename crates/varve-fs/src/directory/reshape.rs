@@ -84,7 +84,7 @@ impl Root {
                 return Err(Numbers::damaged(key, block));
             }
             let data = match plan.writes.iter().find(|(at, _)| *at == block) {
-                Some((_, data)) => Arc::new(data.clone()),
+                Some((_, data)) => Arc::new(data.clone().into()),
                 None => blocks.read(block)?,
             };
             let bounds = Bounds::ROOT.of_child(self.level, &self.children, 0);

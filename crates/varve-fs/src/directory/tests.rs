@@ -5,6 +5,7 @@ use super::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use varve_device::Block;
 use zerocopy::FromBytes;
 
 const KEY: Key = Key {
@@ -18,7 +19,7 @@ const FILE: FileKind = FileKind::Regular;
 /// Blocks in memory, stored in whole sectors as a layout does.
 #[derive(Clone, Default)]
 struct Blocks {
-    stored: HashMap<u64, Arc<Vec<u8>>>,
+    stored: HashMap<u64, Arc<Block>>,
     /// Fails the read after so many.
     reads_left: Option<u64>,
     /// Says that all blocks have been checked.
@@ -37,7 +38,7 @@ fn sectors(mut data: Vec<u8>) -> Vec<u8> {
 }
 
 impl DirectoryBlocks for Blocks {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         if let Some(left) = &mut self.reads_left {
             *left = left.checked_sub(1).ok_or(Error::Stale)?;
         }
@@ -47,7 +48,7 @@ impl DirectoryBlocks for Blocks {
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
         self.writes += 1;
-        self.stored.insert(block, Arc::new(sectors(data)));
+        self.stored.insert(block, Arc::new(sectors(data).into()));
     }
 
     fn free(&mut self, block: u64) {
@@ -69,8 +70,9 @@ impl DirectoryBlocks for Blocks {
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
         if self.plain_edit {
             let mut data = Arc::unwrap_or_clone(self.read(block)?);
-            change(&mut data);
-            self.write(block, data);
+            let data = data.as_vec_mut();
+            change(data);
+            self.write(block, std::mem::take(data));
             return Ok(());
         }
         if self.reads_left == Some(0) {
@@ -79,7 +81,7 @@ impl DirectoryBlocks for Blocks {
         self.writes += 1;
         let data = self.stored.get_mut(&block).expect("it was just read");
         self.copies += u64::from(Arc::strong_count(data) > 1);
-        change(Arc::make_mut(data));
+        change(Arc::make_mut(data).as_vec_mut());
         Ok(())
     }
 }
@@ -640,7 +642,7 @@ fn check_finds_holes_strays_and_wrong_hashes() {
     let (_, found) = flaws(&KEY, &mut blocks);
     assert_eq!(found, ["directory block 2 is missing"]);
     blocks.stored.insert(2, second);
-    blocks.stored.insert(77, Arc::new(vec![0; 512]));
+    blocks.stored.insert(77, Arc::new(vec![0; 512].into()));
     let (entries, found) = flaws(&KEY, &mut blocks);
     assert_eq!(entries, 500);
     assert_eq!(found, ["directory block 77 belongs to no node"]);
@@ -661,7 +663,7 @@ fn check_finds_a_name_that_is_there_twice() {
     let mut data = blocks.stored[&0].to_vec();
     let at = data.windows(4).position(|name| name == b"aaab").unwrap();
     data[at + 3] = b'a';
-    blocks.stored.insert(0, Arc::new(data));
+    blocks.stored.insert(0, Arc::new(data.into()));
     let (entries, found) = flaws(&KEY, &mut blocks);
     assert_eq!(entries, 2);
     assert_eq!(found, ["directory block 0: \"aaaa\" is there twice"]);
@@ -681,7 +683,7 @@ fn an_entry_with_a_bad_kind_or_name_is_damage() {
         let mut data = good.clone();
         data[at] = byte;
         let mut bad = Blocks::default();
-        bad.stored.insert(0, Arc::new(data));
+        bad.stored.insert(0, Arc::new(data.into()));
         let listing = list(&KEY, &mut bad, 0, &mut |_, _, _, _| true);
         assert!(matches!(listing, Err(Error::Damaged { .. })), "byte {at}");
         assert!(!flaws(&KEY, &mut bad).1.is_empty());
@@ -695,7 +697,7 @@ fn a_leaf_with_a_flaw_behind_the_name_is_read_and_not_changed() {
     let mut data = blocks.stored[&0].to_vec();
     data[6] += 1; // one entry more than there are
     let mut bad = Blocks::default();
-    bad.stored.insert(0, Arc::new(data));
+    bad.stored.insert(0, Arc::new(data.into()));
     let first = listed(&mut filled(3), 0, 1)[0].0.clone();
     let found = search(&KEY, &mut bad, &first).unwrap().unwrap();
     assert_eq!(Some(found.leads_to().0.0), find(&mut bad, &first));
@@ -720,7 +722,7 @@ fn a_free_list_that_names_a_live_block_destroys_nothing() {
     let root = size_of::<NodeHeader>();
     data[root + 8] = 1;
     data[root + 16] = 1;
-    blocks.stored.insert(0, Arc::new(data));
+    blocks.stored.insert(0, Arc::new(data.into()));
     assert!(!flaws(&KEY, &mut blocks).1.is_empty());
     let before = blocks.stored[&1].len();
     let refused = (401..2000).map(|n| insert(&KEY, &mut blocks, &numbered(n), InodeNo(n), FILE));
@@ -767,7 +769,7 @@ fn mutated_nodes_neither_panic_nor_loop() {
                 let source = numbers[random.random_range(0..numbers.len())];
                 let mut data = blocks.stored[&victim].to_vec();
                 mutate(&mut data, &blocks.stored[&source], &mut random);
-                blocks.stored.insert(victim, Arc::new(data));
+                blocks.stored.insert(victim, Arc::new(data.into()));
             }
             exercise(&blocks, &mut random);
         }
@@ -819,7 +821,7 @@ fn mutated_entries_under_sound_headers() {
             mutate(&mut data, &blocks.stored[&source], &mut random);
             data.resize(blocks.stored[&victim].len(), 0);
             data[..header.len()].copy_from_slice(&header);
-            blocks.stored.insert(victim, Arc::new(data));
+            blocks.stored.insert(victim, Arc::new(data.into()));
         }
         exercise(&blocks, &mut random);
     }

@@ -6,12 +6,13 @@ use super::{DirectoryBlocks, Key};
 use crate::error::Result;
 use crate::types::{FileKind, InodeNo};
 use std::sync::Arc;
+use varve_device::Block;
 
 /// An inner node on the way down.
 pub(super) struct Step {
     pub block: u64,
     pub level: u8,
-    pub data: Arc<Vec<u8>>,
+    pub data: Arc<Block>,
     /// Which child was taken.
     pub index: usize,
 }
@@ -27,7 +28,7 @@ pub(super) struct Descent {
     pub steps: Vec<Step>,
     pub block: u64,
     pub bounds: Bounds,
-    data: Arc<Vec<u8>>,
+    data: Arc<Block>,
     used_bytes: usize,
     pub count: u16,
 }

@@ -4,6 +4,7 @@ use super::Usage;
 use crate::inode::Inode;
 use crate::types::{InodeNo, SpillNo, Timestamp, Version};
 use std::sync::Arc;
+use varve_device::Block;
 
 /// One change, in the arrival order of its group.
 ///
@@ -62,7 +63,7 @@ pub enum Item {
         /// 1 to `block_bytes` bytes. Stored in whole sectors; what is missing
         /// to the sector's end is stored as zeros, what is missing to the
         /// block's end reads as zeros.
-        data: Arc<Vec<u8>>,
+        data: Arc<Block>,
         /// When a user last wrote it.
         written: Timestamp,
     },
@@ -91,7 +92,7 @@ pub enum Item {
         /// Its version.
         version: Version,
         /// The encoded attributes.
-        data: Arc<Vec<u8>>,
+        data: Arc<Block>,
     },
     /// The inode's attributes after everything before it. `size`, `blocks` and
     /// `sectors` count logged content only. `nlink == 0` or

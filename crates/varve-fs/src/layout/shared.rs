@@ -9,6 +9,7 @@ use crate::inode::Inode;
 use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 
 impl<L: Layout> Layout for Arc<L> {
     type Pointer = L::Pointer;
@@ -52,7 +53,7 @@ impl<L: Layout> Layout for Arc<L> {
     fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
         (**self).next_mapped(view, ino, from)
     }
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>> {
         (**self).read(ino, blocks)
     }
     fn snapshot(&self) -> Result<SnapshotNo> {
@@ -69,7 +70,7 @@ impl<L: Layout> Layout for Arc<L> {
         first: (InodeNo, u64),
         spill: SpillNo,
         blocks: Range<u32>,
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         (**self).read_spill(first, spill, blocks)
     }
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {

@@ -10,12 +10,13 @@
 
 use crate::types::SpillNo;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// A block's content.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     /// 1 to a block's bytes.
-    Memory(Arc<Vec<u8>>),
+    Memory(Arc<Block>),
     /// In the layout.
     Spilled(Spilled),
 }
@@ -94,7 +95,7 @@ impl Body {
     ///
     /// # Panics
     /// If it is elsewhere.
-    pub fn memory(&self) -> &Arc<Vec<u8>> {
+    pub fn memory(&self) -> &Arc<Block> {
         match self {
             Body::Memory(data) => data,
             Body::Spilled(spilled) => panic!("{spilled:?} was not brought back"),
@@ -105,7 +106,7 @@ impl Body {
     ///
     /// # Panics
     /// As [`Self::memory`].
-    pub fn memory_mut(&mut self) -> &mut Arc<Vec<u8>> {
+    pub fn memory_mut(&mut self) -> &mut Arc<Block> {
         match self {
             Body::Memory(data) => data,
             Body::Spilled(spilled) => panic!("{spilled:?} was not brought back"),
@@ -121,15 +122,21 @@ impl Body {
     }
 }
 
-impl From<Arc<Vec<u8>>> for Body {
-    fn from(data: Arc<Vec<u8>>) -> Self {
+impl From<Arc<Block>> for Body {
+    fn from(data: Arc<Block>) -> Self {
         Body::Memory(data)
+    }
+}
+
+impl From<Block> for Body {
+    fn from(data: Block) -> Self {
+        Body::Memory(Arc::new(data))
     }
 }
 
 impl From<Vec<u8>> for Body {
     fn from(data: Vec<u8>) -> Self {
-        Body::Memory(Arc::new(data))
+        Block::from(data).into()
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::caches::{Cache, cache};
 use quick_cache::Weighter;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 type Key = (u64, u64);
@@ -53,15 +54,15 @@ const HOT: f64 = 0.75;
 /// What an entry costs besides its bytes.
 const ENTRY_BYTES: u64 = 96;
 
-impl Weighter<Key, Arc<Vec<u8>>> for Weight {
-    fn weight(&self, _key: &Key, data: &Arc<Vec<u8>>) -> u64 {
+impl Weighter<Key, Arc<Block>> for Weight {
+    fn weight(&self, _key: &Key, data: &Arc<Block>) -> u64 {
         data.len() as u64 + ENTRY_BYTES
     }
 }
 
 /// See the module's head.
 pub(crate) struct BlockCache {
-    blocks: Cache<Key, Arc<Vec<u8>>, Weight>,
+    blocks: Cache<Key, Arc<Block>, Weight>,
 }
 
 impl BlockCache {
@@ -75,7 +76,7 @@ impl BlockCache {
     }
 
     #[inline]
-    pub fn get(&self, generation: &Generation, block: u64) -> Option<Arc<Vec<u8>>> {
+    pub fn get(&self, generation: &Generation, block: u64) -> Option<Arc<Block>> {
         self.blocks.get(&generation.key(block)?)
     }
 
@@ -84,13 +85,13 @@ impl BlockCache {
         key.is_some_and(|key| self.blocks.contains_key(&key))
     }
 
-    pub fn insert(&self, generation: &Generation, block: u64, data: Arc<Vec<u8>>) {
+    pub fn insert(&self, generation: &Generation, block: u64, data: Arc<Block>) {
         generation.used.store(true, Relaxed);
         self.blocks.insert((generation.number, block), data);
     }
 
     /// Takes a block out, because it is about to change.
-    pub fn take(&self, generation: &Generation, block: u64) -> Option<Arc<Vec<u8>>> {
+    pub fn take(&self, generation: &Generation, block: u64) -> Option<Arc<Block>> {
         let taken = self.blocks.remove(&generation.key(block)?);
         taken.map(|(_, data)| data)
     }
@@ -117,11 +118,12 @@ mod tests {
         let cache = BlockCache::new(1 << 20);
         let (one, other) = (Generation::new(1), Generation::new(2));
         assert!(cache.take(&one, 5).is_none());
-        cache.insert(&one, 5, Arc::new(vec![7]));
+        let block = Block::from(vec![7]);
+        cache.insert(&one, 5, Arc::new(block.clone()));
         assert!(cache.get(&other, 5).is_none() && !cache.contains(&other, 5));
         assert!(cache.contains(&one, 5) && !cache.contains(&one, 6));
-        assert_eq!(cache.get(&one, 5).as_deref(), Some(&vec![7]));
-        assert_eq!(cache.take(&one, 5).as_deref(), Some(&vec![7]));
+        assert_eq!(cache.get(&one, 5).as_deref(), Some(&block));
+        assert_eq!(cache.take(&one, 5).as_deref(), Some(&block));
         assert!(cache.get(&one, 5).is_none());
     }
 }

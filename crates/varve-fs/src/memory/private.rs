@@ -5,6 +5,7 @@ use crate::inode::Inode;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// See the module's head.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct Private {
     /// Of a directory.
     pub names: NameChanges,
     /// The extended attributes before they were changed.
-    pub xattrs: Option<Arc<Vec<u8>>>,
+    pub xattrs: Option<Arc<Block>>,
     /// Of blocks of which not all is this tree's: the bytes that are.
     pub spans: BTreeMap<u64, Vec<Range<u32>>>,
 }

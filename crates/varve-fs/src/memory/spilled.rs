@@ -8,6 +8,7 @@ use crate::memory::vnode::Dirty;
 use crate::statistics::count;
 use crate::types::{InodeNo, SpillNo};
 use std::sync::Arc;
+use varve_device::Block;
 
 impl<L: Layout> Keeper for Store<L> {
     fn let_go(&self, spill: SpillNo) {
@@ -20,7 +21,7 @@ impl<L: Layout> Store<L> {
     ///
     /// # Errors
     /// `Aborted` if the layout has given it up, `Damaged`, device errors.
-    pub fn content_of(&self, ino: InodeNo, block: u64, dirty: &Dirty) -> Result<Arc<Vec<u8>>> {
+    pub fn content_of(&self, ino: InodeNo, block: u64, dirty: &Dirty) -> Result<Arc<Block>> {
         match &dirty.data {
             Body::Memory(data) => Ok(Arc::clone(data)),
             Body::Spilled(spilled) => self.fetch_spilled((ino, block), spilled),
@@ -31,7 +32,7 @@ impl<L: Layout> Store<L> {
     ///
     /// # Errors
     /// As [`Store::content_of`].
-    pub fn fetch_spilled(&self, first: (InodeNo, u64), spilled: &Spilled) -> Result<Arc<Vec<u8>>> {
+    pub fn fetch_spilled(&self, first: (InodeNo, u64), spilled: &Spilled) -> Result<Arc<Block>> {
         count(&self.counters.layout_reads, 1);
         let blocks = spilled.index..spilled.index + 1;
         let mut data = self.layout.read_spill(first, spilled.lot.number, blocks)?;

@@ -10,8 +10,8 @@ use crate::memory::vnode::{Ground, SECTOR_BYTES, State, Vnode, sectors_of};
 use crate::statistics::{Counters, count};
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::Lanes;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::{Block, Lanes};
 
 /// How often a block that moved while it was read is looked up again.
 const MOVED_TRIES: usize = 4;
@@ -243,22 +243,25 @@ impl<L: Layout> Store<L> {
         let keep = state.inode.size.saturating_sub(block << self.block_shift);
         Ok(loaded.map(|mut loaded| {
             if loaded.data.len() as u64 > keep {
-                loaded.data = Arc::new(loaded.data[..keep as usize].to_vec());
+                loaded.data = Arc::new(loaded.data[..keep as usize].into());
             }
             loaded
         }))
     }
 
     /// The attributes of a file of which none are in memory.
-    pub fn xattrs_below(&self, vnode: &Vnode) -> Result<Arc<Vec<u8>>> {
+    pub fn xattrs_below(&self, vnode: &Vnode) -> Result<Arc<Block>> {
         match &vnode.ground {
-            Ground::Layout(view) => self.layout.read_xattrs(*view, vnode.ino).map(Arc::new),
+            Ground::Layout(view) => self
+                .layout
+                .read_xattrs(*view, vnode.ino)
+                .map(|blob| Arc::new(blob.into())),
             Ground::Vnode(below) => self.xattrs(below, &below.read()),
         }
     }
 
     /// The attribute blob, loaded once.
-    pub fn xattrs(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
+    pub fn xattrs(&self, vnode: &Vnode, state: &State) -> Result<Arc<Block>> {
         if let Some(blob) = state.xattrs.get() {
             return Ok(Arc::clone(blob));
         }
@@ -314,11 +317,7 @@ impl<L: Layout> Store<L> {
     }
 
     /// Reads mapped blocks, noting what it costs.
-    pub fn fetch(
-        &self,
-        vnode: &Vnode,
-        blocks: &[Mapping<L::Pointer>],
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    pub fn fetch(&self, vnode: &Vnode, blocks: &[Mapping<L::Pointer>]) -> Result<Vec<Arc<Block>>> {
         count(&self.counters.layout_reads, 1);
         self.layout.read(vnode.ino, blocks)
     }
@@ -385,7 +384,7 @@ impl<L: Layout> Store<L> {
 
     fn zeros(&self) -> Loaded {
         Loaded {
-            data: Arc::new(Vec::new()),
+            data: Arc::default(),
             sectors: self.sectors_per_block(),
         }
     }
@@ -393,7 +392,7 @@ impl<L: Layout> Store<L> {
 
 /// What a block held before it became dirty.
 pub(crate) struct Loaded {
-    pub data: Arc<Vec<u8>>,
+    pub data: Arc<Block>,
     /// Sectors it occupies in the layout.
     pub sectors: u64,
 }

@@ -28,6 +28,7 @@ use crate::types::{FileKind, InodeNo, Timestamp, Version, View};
 use crate::{Attr, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use varve_device::Block;
 use varve_device::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use varve_device::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -132,7 +133,7 @@ pub(crate) struct State {
     /// The layout holds no block from here on, if known.
     pub mapped_end: Option<u64>,
     /// The attribute blob, once loaded or set.
-    pub xattrs: OnceLock<Arc<Vec<u8>>>,
+    pub xattrs: OnceLock<Arc<Block>>,
     pub xattrs_dirty: bool,
     pub in_epoch: bool,
     /// All its data goes into the epoch's group.

@@ -6,12 +6,13 @@ use crate::layout::{Group, Item, Usage};
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// A block's place, and its content unless it is unwritten.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub pointer: MemoryPointer,
-    pub data: Option<Arc<Vec<u8>>>,
+    pub data: Option<Arc<Block>>,
 }
 
 /// One file as last appended.
@@ -19,7 +20,7 @@ pub(super) struct Stored {
 pub(super) struct File {
     pub inode: Inode,
     pub blocks: BTreeMap<u64, Stored>,
-    pub xattrs: Arc<Vec<u8>>,
+    pub xattrs: Arc<Block>,
 }
 
 /// The volume after some group.
@@ -47,7 +48,7 @@ impl State {
         let root = File {
             inode: root_inode(made),
             blocks: BTreeMap::new(),
-            xattrs: Arc::new(Vec::new()),
+            xattrs: Arc::default(),
         };
         State {
             files: BTreeMap::from([(InodeNo::ROOT, root)]),
@@ -270,12 +271,12 @@ fn pointer(next_id: &mut u64, sectors: u32, unwritten: bool) -> MemoryPointer {
 }
 
 /// `data` with zeros to the end of its last sector.
-pub(super) fn whole_sectors(data: &Arc<Vec<u8>>) -> Arc<Vec<u8>> {
+pub(super) fn whole_sectors(data: &Arc<Block>) -> Arc<Block> {
     if data.len().is_multiple_of(SECTOR_BYTES) {
         return Arc::clone(data);
     }
     let mut whole = (**data).clone();
-    whole.resize(data.len().next_multiple_of(SECTOR_BYTES), 0);
+    whole.resize(data.len().next_multiple_of(SECTOR_BYTES));
     Arc::new(whole)
 }
 
@@ -289,7 +290,7 @@ fn blank(ino: InodeNo, version: Version) -> File {
     File {
         inode,
         blocks: BTreeMap::new(),
-        xattrs: Arc::new(Vec::new()),
+        xattrs: Arc::default(),
     }
 }
 

@@ -43,7 +43,7 @@ fn block(ino: InodeNo, version: Version, block: u64, bytes: usize) -> Item {
         ino,
         version,
         block,
-        data: Arc::new(vec![block as u8; bytes]),
+        data: Arc::new(vec![block as u8; bytes].into()),
         written: Timestamp::default(),
     }
 }

@@ -6,6 +6,7 @@ use crate::layout::{Group, Item, Position};
 use crate::types::{InodeNo, SnapshotNo, SpillNo, Version, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use varve_device::Block;
 
 /// Numbers to give away. Not part of the state: a crash forgets it.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    pub fn data(&self, index: u32) -> &Arc<Vec<u8>> {
+    pub fn data(&self, index: u32) -> &Arc<Block> {
         match &self.blocks[index as usize] {
             Item::Block { data, .. } => data,
             other => panic!("{other:?} was spilled"),

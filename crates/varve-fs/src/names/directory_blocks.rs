@@ -10,6 +10,7 @@ use crate::memory::store::Store;
 use crate::memory::vnode::{Dirty, State, Vnode, adjust, sectors_of};
 use crate::types::{InodeNo, Timestamp};
 use std::sync::Arc;
+use varve_device::Block;
 
 impl<L: Layout> Store<L> {
     /// What the directory module needs to know of a directory.
@@ -22,7 +23,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    fn read_directory(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read_directory(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Arc<Block>> {
         if let Some(dirty) = state.dirty.get(&block) {
             return Ok(Arc::clone(dirty.data.memory()));
         }
@@ -62,7 +63,7 @@ pub(crate) struct Searched<'a, L: Layout> {
 }
 
 impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         self.store.read_directory(self.vnode, self.state, block)
     }
 
@@ -136,7 +137,7 @@ impl<L: Layout> Changed<'_, L> {
         found.expect("prepared before the first change").1
     }
 
-    fn make_dirty(&mut self, block: u64, data: Arc<Vec<u8>>, mapped: u64) {
+    fn make_dirty(&mut self, block: u64, data: Arc<Block>, mapped: u64) {
         let sectors = sectors_of(data.len());
         adjust(&mut self.state.inode.blocks, 0, (mapped == 0).into());
         adjust(&mut self.state.inode.sectors, mapped, sectors);
@@ -151,7 +152,7 @@ impl<L: Layout> Changed<'_, L> {
         self.fs.count_joined(self.state);
     }
 
-    fn change_dirty(&mut self, block: u64, change: impl FnOnce(&mut Arc<Vec<u8>>)) {
+    fn change_dirty(&mut self, block: u64, change: impl FnOnce(&mut Arc<Block>)) {
         let dirty = self.state.dirty.get_mut(&block).expect("the caller looked");
         let before = dirty.data.len();
         change(dirty.data.memory_mut());
@@ -165,7 +166,7 @@ impl<L: Layout> Changed<'_, L> {
 }
 
 impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
-    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> Result<Arc<Block>> {
         self.fs.store.read_directory(self.vnode, self.state, block)
     }
 
@@ -193,12 +194,12 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
         self.state.keep_block(block);
         self.state.changes.note(block..block + 1);
         if self.state.dirty.contains_key(&block) {
-            self.change_dirty(block, |old| *old = Arc::new(data));
+            self.change_dirty(block, |old| *old = Arc::new(data.into()));
             return;
         }
         let mapped = self.sectors_before(block);
         self.fs.store.cache.take(&self.state.generation, block);
-        self.make_dirty(block, Arc::new(data), mapped);
+        self.make_dirty(block, Arc::new(data.into()), mapped);
     }
 
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
@@ -212,7 +213,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             self.make_dirty(block, loaded.data, loaded.sectors);
         }
         self.state.changes.note(block..block + 1);
-        self.change_dirty(block, |data| change(Arc::make_mut(data)));
+        self.change_dirty(block, |data| change(Arc::make_mut(data).as_vec_mut()));
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use crate::{
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use varve_device::VirtualClock;
 use varve_device::sync::Mutex;
+use varve_device::{Block, VirtualClock};
 
 pub const LIVE: View = View::Live;
 pub const ROOT: InodeNo = InodeNo::ROOT;
@@ -160,7 +160,7 @@ impl Layout for Recorder {
     fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
         self.stored()?.next_mapped(view, ino, from)
     }
-    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Block>>> {
         let read = self.stored()?.read(ino, blocks);
         let hook = self.during_read.lock().take();
         if let Some(hook) = hook {
@@ -245,7 +245,7 @@ impl Layout for Recorder {
         first: (InodeNo, u64),
         spill: SpillNo,
         blocks: Range<u32>,
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         self.stored()?.read_spill(first, spill, blocks)
     }
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// What had to be looked up before a file is changed.
 #[derive(Default)]
@@ -171,7 +172,7 @@ impl<L: Layout> FileSystem<L> {
         if mine.xattrs_dirty {
             let before = theirs.usage();
             let blob = mine.xattrs.get().map(|blob| (**blob).clone());
-            self.set_blob(theirs, blob.unwrap_or_default());
+            self.set_blob(theirs, blob.unwrap_or_default().into_vec());
             self.space.settle(before, theirs.usage());
         }
         merge_attributes(origin, &mine.inode, &mut theirs.inode);
@@ -310,13 +311,13 @@ fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
 }
 
 /// A page with these bytes of `mine` in it.
-pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Vec<u8>> {
-    let mut page = there.to_vec();
+pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Block> {
+    let mut page = Block::from(there);
     for span in spans {
         let end = (span.end as usize).min(mine.len());
         let start = (span.start as usize).min(end);
         if page.len() < end {
-            page.resize(end, 0);
+            page.resize(end);
         }
         page[start..end].copy_from_slice(&mine[start..end]);
         // A page that ends before its span has zeros there.

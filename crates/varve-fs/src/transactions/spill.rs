@@ -17,13 +17,14 @@ use crate::types::{FileKind, SpillNo};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
+use varve_device::Block;
 
 /// Blocks that are spilled at once, as they were in memory.
 #[derive(Default)]
 struct Batch {
     items: Vec<Item>,
     /// Whose, which, and the content that was handed over.
-    blocks: Vec<(Arc<Vnode>, u64, Arc<Vec<u8>>)>,
+    blocks: Vec<(Arc<Vnode>, u64, Arc<Block>)>,
     bytes: u64,
     sectors: u64,
 }
@@ -182,7 +183,7 @@ impl<L: Layout> FileSystem<L> {
         &self,
         vnode: &Vnode,
         block: u64,
-        data: &Arc<Vec<u8>>,
+        data: &Arc<Block>,
         (lot, index): (&Arc<Lot>, u32),
     ) {
         let mut state = vnode.write();

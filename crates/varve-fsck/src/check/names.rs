@@ -6,6 +6,7 @@ use super::table::known;
 use super::{Checker, plain};
 use std::collections::HashMap;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{FileKind, InodeNo};
 use varve_lfs::format::Pointer;
@@ -122,7 +123,7 @@ impl<'a> FileView<'a> {
 /// A directory's blocks for `varve_fs::directory`, damage reported as such.
 pub struct Blocks<'a> {
     view: FileView<'a>,
-    kept: HashMap<u64, Arc<Vec<u8>>>,
+    kept: HashMap<u64, Arc<Block>>,
 }
 
 impl<'a> Blocks<'a> {
@@ -149,7 +150,7 @@ impl<'a> Blocks<'a> {
 }
 
 impl DirectoryBlocks for Blocks<'_> {
-    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Block>> {
         if let Some(bytes) = self.kept.get(&block) {
             return Ok(Arc::clone(bytes));
         }

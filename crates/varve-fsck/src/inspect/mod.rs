@@ -215,8 +215,8 @@ impl Inspector {
             return Ok(None);
         };
         let mut bytes = self.reader.block(&pointer, ino, block)?;
-        bytes.resize(self.geometry.block_bytes as usize, 0);
-        Ok(Some((pointer, bytes)))
+        bytes.resize(self.geometry.block_bytes as usize);
+        Ok(Some((pointer, bytes.into_vec())))
     }
 
     /// Stored bytes from any place of the device, unverified.

@@ -114,7 +114,7 @@ fn one_file(
     if !xattrs.is_none() && inside.holds(xattrs.sector()) {
         let mut blob = session.lfs.reader().block(&xattrs, ino, 0)?;
         blob.truncate(session.edit(number)?.inode.xattr_bytes as usize);
-        session.put_xattrs(number, blob)?;
+        session.put_xattrs(number, blob.into_vec())?;
     }
     if moves {
         session.edit(number)?;

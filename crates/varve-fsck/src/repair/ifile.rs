@@ -73,7 +73,7 @@ impl Mender<'_> {
 
     fn put_ifile_block(&mut self, pointer: &Pointer, block: u64, bytes: Vec<u8>) {
         self.reader
-            .patch_ifile_block(pointer, block, Arc::new(bytes));
+            .patch_ifile_block(pointer, block, Arc::new(bytes.into()));
         self.touched.ifile.insert(block);
     }
 

@@ -8,6 +8,7 @@
 use crate::check::Survey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{DirectoryBlocks, Key};
 use varve_fs::{Inode, InodeNo, Usage};
 use varve_lfs::format::{Pointer, SECTOR};
@@ -21,8 +22,8 @@ pub(crate) struct Edit {
     /// Blocks from here on are gone but for those in `blocks`.
     cleared_from: u64,
     freed_blocks: BTreeSet<u64>,
-    blocks: BTreeMap<u64, Arc<Vec<u8>>>,
-    xattrs: Option<Arc<Vec<u8>>>,
+    blocks: BTreeMap<u64, Arc<Block>>,
+    xattrs: Option<Arc<Block>>,
     /// The number is free now, and its next file has this version.
     freed: bool,
 }
@@ -131,11 +132,7 @@ impl Session {
     ///
     /// # Errors
     /// If the index cannot be read; whether the block can be is in the result.
-    pub(crate) fn stored(
-        &self,
-        ino: u64,
-        block: u64,
-    ) -> Result<Option<(Pointer, Result<Vec<u8>>)>> {
+    pub(crate) fn stored(&self, ino: u64, block: u64) -> Result<Option<(Pointer, Result<Block>)>> {
         let Some(pointer) = self.below(ino, block)? else {
             return Ok(None);
         };
@@ -147,7 +144,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::edit`].
-    pub(crate) fn put_block(&mut self, ino: u64, block: u64, bytes: Vec<u8>) -> Result<()> {
+    pub(crate) fn put_block(&mut self, ino: u64, block: u64, bytes: Block) -> Result<()> {
         let former = self.sectors(ino, block)?;
         let sectors = (bytes.len() as u64).div_ceil(SECTOR);
         self.bytes += bytes.len() as u64;
@@ -205,7 +202,7 @@ impl Session {
         let former = u64::from(edit.inode.xattr_bytes).div_ceil(SECTOR);
         edit.inode.xattr_bytes = blob.len() as u32;
         let now = (blob.len() as u64).div_ceil(SECTOR);
-        edit.xattrs = Some(Arc::new(blob));
+        edit.xattrs = Some(Arc::new(blob.into()));
         self.usage.sectors = self.usage.sectors.saturating_sub(former) + now;
         Ok(())
     }
@@ -367,7 +364,7 @@ impl EditedBlocks<'_> {
 }
 
 impl DirectoryBlocks for EditedBlocks<'_> {
-    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Block>> {
         if let Some(edit) = self.session.edits.get(&self.ino) {
             if let Some(bytes) = edit.blocks.get(&block) {
                 return Ok(Arc::clone(bytes));
@@ -391,7 +388,7 @@ impl DirectoryBlocks for EditedBlocks<'_> {
     }
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
-        let done = self.session.put_block(self.ino, block, data);
+        let done = self.session.put_block(self.ino, block, data.into());
         self.note(done);
     }
 

@@ -5,6 +5,7 @@ use super::remedies::Remedies;
 use crate::check::Fix;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use varve_device::Block;
 use varve_fs::{FileKind, InodeNo, flags};
 use varve_lfs::format::Pointer;
 use varve_lfs::{Error, Result};
@@ -143,7 +144,7 @@ impl Remedies<'_> {
         &self,
         evidence: &OnceCell<Evidence>,
         lost: &HashMap<(u64, u64), Pointer>,
-    ) -> HashMap<(u64, u64), Vec<u8>> {
+    ) -> HashMap<(u64, u64), Block> {
         let mut copies = HashMap::new();
         let (reader, geometry) = (
             self.session.lfs.reader(),
@@ -186,7 +187,7 @@ impl Remedies<'_> {
                         "{}: its extended attributes are stored elsewhere now",
                         self.name(ino)
                     ));
-                    return self.session.put_xattrs(ino, blob);
+                    return self.session.put_xattrs(ino, blob.into_vec());
                 }
             }
             _ => {}

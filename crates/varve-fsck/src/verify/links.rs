@@ -4,6 +4,7 @@ use super::known::{Bits, Known};
 use super::{Ended, Image, Stage};
 use crate::check::{Blocks, FileView, FindingKind, Subject, plain};
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{FileKind, InodeNo};
 use varve_lfs::format::Pointer;
@@ -30,7 +31,7 @@ impl Stoppable<'_, '_> {
 }
 
 impl DirectoryBlocks for Stoppable<'_, '_> {
-    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Block>> {
         self.go_on()?;
         self.blocks.read(block)
     }

@@ -14,6 +14,7 @@ use crate::log::{LogItem, Placed};
 use crate::reader::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::{InodeNo, Timestamp, Version};
 
 /// Ifile blocks written in one group.
@@ -274,9 +275,9 @@ impl Fold<'_> {
             ino: InodeNo::IFILE,
             root: &root,
         };
-        let all: Vec<(u64, Arc<Vec<u8>>)> = blocks
+        let all: Vec<(u64, Arc<Block>)> = blocks
             .into_iter()
-            .map(|(block, bytes)| (block, Arc::new(bytes)))
+            .map(|(block, bytes)| (block, Arc::new(bytes.into())))
             .collect();
         for chunk in all.chunks(self.chunk(CHUNK)) {
             let pointers = self.put_ifile_blocks(chunk)?;
@@ -293,7 +294,7 @@ impl Fold<'_> {
     }
 
     /// Writes ifile blocks as one group.
-    pub(super) fn put_ifile_blocks(&self, blocks: &[(u64, Arc<Vec<u8>>)]) -> Result<Vec<Pointer>> {
+    pub(super) fn put_ifile_blocks(&self, blocks: &[(u64, Arc<Block>)]) -> Result<Vec<Pointer>> {
         let written = Timestamp::from_ns(self.lfs.clock.now_ns());
         let items = blocks
             .iter()

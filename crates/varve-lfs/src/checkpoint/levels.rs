@@ -199,7 +199,7 @@ impl Fold<'_> {
                     id,
                     version,
                     node: Arc::new(node),
-                    bytes,
+                    bytes: bytes.into(),
                 },
             )
             .collect();

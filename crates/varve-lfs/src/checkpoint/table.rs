@@ -120,7 +120,7 @@ impl Fold<'_> {
             if !same {
                 let mut bytes = chunk.as_bytes().to_vec();
                 bytes.resize(block_bytes, 0);
-                blocks.push((block, Arc::new(bytes)));
+                blocks.push((block, Arc::new(bytes.into())));
             }
         }
         for chunk in blocks.chunks(self.chunk(32)) {

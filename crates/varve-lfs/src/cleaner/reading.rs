@@ -158,7 +158,7 @@ impl Lfs {
         let first = geometry.byte(segment, 0) / SECTOR;
         let offset = ((partial.sector - first) * SECTOR) as u32;
         let tag = self.volume_tag;
-        let summary = Summary::begins(&partial.bytes, geometry, tag, segment, offset)?;
+        let summary = Summary::begins(partial.bytes.front(), geometry, tag, segment, offset)?;
         let items = summary.items(geometry)?.into_iter();
         Ok(SegmentContents {
             segment,
@@ -289,41 +289,7 @@ impl Lfs {
 
     fn overlay_failed(&self, byte: u64, into: &mut [u8]) {
         for partial in self.durability.failed_partials() {
-            for (sector, bytes) in partial.pieces() {
-                overlay(byte, into, sector * SECTOR, bytes);
-            }
+            partial.overlay(byte / SECTOR, into);
         }
-    }
-}
-
-/// Copies what `from`, which begins at byte `at`, has of the bytes that `into`
-/// holds, which begin at byte `start`.
-fn overlay(start: u64, into: &mut [u8], at: u64, from: &[u8]) {
-    let first = at.max(start);
-    let end = (at + from.len() as u64).min(start + into.len() as u64);
-    if first < end {
-        let length = (end - first) as usize;
-        let (to, by) = ((first - start) as usize, (first - at) as usize);
-        into[to..to + length].copy_from_slice(&from[by..by + length]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlays_reach_as_far_as_both_do() {
-        let lay = |at, from: &[u8]| {
-            let mut into = [0; 4];
-            overlay(10, &mut into, at, from);
-            into
-        };
-        assert_eq!(lay(8, &[1, 2, 3]), [3, 0, 0, 0]);
-        assert_eq!(lay(11, &[1, 2]), [0, 1, 2, 0]);
-        assert_eq!(lay(12, &[1, 2, 3]), [0, 0, 1, 2]);
-        assert_eq!(lay(4, &[1, 2, 3]), [0; 4]);
-        assert_eq!(lay(14, &[1]), [0; 4]);
-        assert_eq!(lay(9, &[1, 2, 3, 4, 5, 6, 7]), [2, 3, 4, 5]);
     }
 }

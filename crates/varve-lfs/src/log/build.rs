@@ -4,7 +4,9 @@
 //! any lock that readers need. The second, under the lock of the committed
 //! state, writes entries and inodes while applying them, in arrival order.
 
+use super::content::Content;
 use super::item::LogItem;
+use super::partial_bytes::PartialBytes;
 use super::plan::PartialPlan;
 use crate::apply::Record;
 use crate::format::ifile::InodePlace;
@@ -15,7 +17,7 @@ use crate::format::summary::{
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::{Geometry, inode_place};
 use std::sync::Arc;
-use varve_device::{BufferPool, PooledBuffer};
+use varve_device::{ALIGNMENT, AlignedBuffer, BufferPool};
 use varve_fs::{InodeNo, Version};
 use zerocopy::IntoBytes;
 
@@ -28,7 +30,7 @@ pub struct PartialBuffer {
     /// Incarnation of its segment.
     pub incarnation: u32,
     /// All of it.
-    pub bytes: PooledBuffer,
+    pub bytes: PartialBytes,
     /// Where the next entry goes, and where the last one must end: readers
     /// find the payload behind it.
     entry_at: usize,
@@ -42,13 +44,15 @@ pub struct PartialBuffer {
     short_end: usize,
     /// Full blocks stand apart.
     aligned: bool,
+    /// They are written from where they lie.
+    gathers: bool,
     block_bytes: usize,
     /// Where the inodes begin, and how many there are so far.
     inode_start: usize,
     inodes: u32,
     file: Option<(InodeNo, Version)>,
     /// Runs of blocks in holes, by first sector, none in two segments.
-    pub plugs: Vec<(u64, Vec<u8>)>,
+    pub plugs: Vec<(u64, AlignedBuffer)>,
     /// The next plug begins a run.
     run_ends: bool,
 }
@@ -78,16 +82,23 @@ impl PartialBuffer {
         } else {
             plan.bytes
         };
-        let mut bytes = pool.take(stored as usize);
-        // The blocks in between are written over.
-        let ends = if plan.items.is_empty() {
-            (stored as usize, stored as usize)
-        } else {
-            let full = full_end - full_at;
-            (full_at, full_at + full)
+        let stored = stored as usize;
+        // Where full blocks stand, which are written over or lie elsewhere.
+        let full = match plan.items.is_empty() || full_at == full_end {
+            true => stored..stored,
+            false => full_at..full_end,
         };
-        bytes[..ends.0].fill(0);
-        bytes[ends.1..].fill(0);
+        let gathers = geometry.aligned && geometry.block_bytes as usize >= ALIGNMENT;
+        let bytes = if gathers {
+            let mut buffer = pool.take(stored - full.len());
+            buffer.fill(0);
+            PartialBytes::new(buffer, full.start)
+        } else {
+            let mut buffer = pool.take(stored);
+            buffer[..full.start].fill(0);
+            buffer[full.end..].fill(0);
+            PartialBytes::new(buffer, stored)
+        };
         PartialBuffer {
             sector,
             serial,
@@ -101,6 +112,7 @@ impl PartialBuffer {
             full_end,
             short_end,
             aligned: geometry.aligned,
+            gathers,
             block_bytes: geometry.block_bytes as usize,
             inode_start: at(shape.inodes),
             inodes: 0,
@@ -118,35 +130,46 @@ impl PartialBuffer {
     /// First pass: copies what goes into the hole at `sector`, of a segment
     /// opened under this number, and returns the pointer to it.
     pub fn place_plug(&mut self, content: &[u8], sector: u64, incarnation: u32) -> Pointer {
-        let follows = |(first, run): &(u64, Vec<u8>)| {
+        let follows = |(first, run): &(u64, AlignedBuffer)| {
             !run.is_empty() && first + run.len() as u64 / SECTOR == sector
         };
         if self.run_ends || !self.plugs.last().is_some_and(follows) {
             self.run_ends = false;
-            self.plugs.push((sector, Vec::new()));
+            self.plugs.push((sector, AlignedBuffer::default()));
         }
         let (_, run) = self.plugs.last_mut().expect("one was pushed");
         let at = run.len();
         run.extend_from_slice(content);
-        run.resize(at + self.block_bytes, 0);
+        run.resize(at + self.block_bytes);
         let (crc, sectors) = (crc32c(&run[at..]), self.block_bytes as u64 / SECTOR);
         Pointer::new(sector, sectors as u8, crc, self.serial, incarnation)
     }
 
-    /// First pass: copies a block's content, which has the checksum `crc` if that
+    /// First pass: places a block's content, which has the checksum `crc` if that
     /// is known, and returns the pointer to it.
-    pub fn place_block(&mut self, content: &[u8], birth: Option<u64>, crc: Option<u32>) -> Pointer {
+    pub fn place_block(
+        &mut self,
+        content: &Content,
+        birth: Option<u64>,
+        crc: Option<u32>,
+    ) -> Pointer {
         let sectors = content.len().div_ceil(SECTOR as usize);
         let length = sectors * SECTOR as usize;
-        let next = match self.aligned && length != self.block_bytes {
+        let full = length == self.block_bytes;
+        let next = match self.aligned && !full {
             true => &mut self.short_at,
             false => &mut self.full_at,
         };
         let at = *next;
         *next += length;
-        let stored = &mut self.bytes[at..at + length];
-        stored[..content.len()].copy_from_slice(content);
-        stored[content.len()..].fill(0);
+        let stored = if self.gathers && full {
+            self.bytes.push(content, length)
+        } else {
+            let stored = &mut self.bytes.front_mut()[at..at + length];
+            stored[..content.len()].copy_from_slice(content);
+            stored[content.len()..].fill(0);
+            stored
+        };
         debug_assert!(crc.is_none_or(|crc| crc == crc32c(stored)), "not this copy");
         let crc = crc.unwrap_or_else(|| crc32c(stored));
         let sector = self.sector + at as u64 / SECTOR;
@@ -155,7 +178,8 @@ impl PartialBuffer {
     }
 
     fn put(&mut self, entry: &[u8]) {
-        self.bytes[self.entry_at..self.entry_at + entry.len()].copy_from_slice(entry);
+        let room = self.entry_at..self.entry_at + entry.len();
+        self.bytes.front_mut()[room].copy_from_slice(entry);
         self.entry_at += entry.len();
         self.entries += 1;
     }
@@ -201,7 +225,7 @@ impl PartialBuffer {
         } else {
             pointer.birth()
         };
-        let end = self.sector + self.bytes.len() as u64 / SECTOR;
+        let end = self.sector + self.bytes.bytes() as u64 / SECTOR;
         let (flags, source, birth) = match source {
             Some(source) => (entry_flags::MOVED, source, birth),
             None if (self.sector..end).contains(&pointer.sector()) => (0, 0, birth),
@@ -249,7 +273,7 @@ impl PartialBuffer {
         self.set_file(file);
         let inode_bytes = geometry.inode_bytes as usize;
         let at = self.inode_start + self.inodes as usize * inode_bytes;
-        let stored = &mut self.bytes[at..at + inode_bytes];
+        let stored = &mut self.bytes.front_mut()[at..at + inode_bytes];
         encode(stored);
         let crc = crc32c(stored);
         let birth = source.map_or(self.serial, |place| place.birth);
@@ -335,9 +359,9 @@ impl PartialBuffer {
         header.entry_bytes = ((self.entry_at - HEADER_BYTES) as u32).into();
         header.entry_count = self.entries.into();
         header.crc = header
-            .computed_crc(&self.bytes[HEADER_BYTES..self.entry_at])
+            .computed_crc(&self.bytes.front()[HEADER_BYTES..self.entry_at])
             .into();
-        self.bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        self.bytes.front_mut()[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         header.chain_crc()
     }
 }

@@ -4,13 +4,13 @@ use crate::format::Pointer;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use varve_device::PooledBuffer;
+use varve_device::{Block, PooledBuffer};
 
 /// Shared, whoever has them.
 #[derive(Clone)]
 pub enum Content {
     /// By themselves.
-    Own(Arc<Vec<u8>>),
+    Own(Arc<Block>),
     /// Whole sectors of what the cleaner has read and found to have the checksum
     /// of the copy that they are moved from.
     Verified(Arc<PooledBuffer>, Range<usize>),
@@ -39,15 +39,21 @@ impl Deref for Content {
     }
 }
 
-impl From<Arc<Vec<u8>>> for Content {
-    fn from(bytes: Arc<Vec<u8>>) -> Self {
+impl From<Arc<Block>> for Content {
+    fn from(bytes: Arc<Block>) -> Self {
         Content::Own(bytes)
+    }
+}
+
+impl From<Block> for Content {
+    fn from(bytes: Block) -> Self {
+        Content::Own(Arc::new(bytes))
     }
 }
 
 impl From<Vec<u8>> for Content {
     fn from(bytes: Vec<u8>) -> Self {
-        Content::Own(Arc::new(bytes))
+        Block::from(bytes).into()
     }
 }
 

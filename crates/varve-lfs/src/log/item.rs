@@ -99,7 +99,7 @@ pub enum LogItem {
         /// Its content.
         node: Arc<Node>,
         /// Its content, encoded.
-        bytes: Vec<u8>,
+        bytes: Content,
     },
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod image;
 pub(crate) mod item;
 pub(crate) mod lives;
 pub(crate) mod output;
+pub(crate) mod partial_bytes;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod state;

@@ -88,7 +88,7 @@ fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
     let mut requests: Vec<Request> = Vec::new();
     let mut bytes = 0;
     for partial in partials {
-        bytes += partial.bytes.len();
+        bytes += partial.bytes.bytes();
         match requests.last_mut() {
             Some(request)
                 if bytes <= REQUEST_BYTES
@@ -97,7 +97,7 @@ fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
                 request.push(partial);
             }
             _ => {
-                bytes = partial.bytes.len();
+                bytes = partial.bytes.bytes();
                 requests.push(vec![partial]);
             }
         }
@@ -128,7 +128,10 @@ impl Writer {
     fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
         let (device, counters) = (&*self.device, &*self.counters);
         let offset = partials[0].sector * SECTOR;
-        let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
+        let slices = partials
+            .iter()
+            .flat_map(|partial| partial.bytes.io_slices());
+        let buffers: Vec<IoSlice<'_>> = slices.collect();
         write_patiently(device, counters, offset, &buffers)?;
         let plugs = partials.iter().flat_map(|partial| &partial.plugs);
         let plugs: Vec<(u64, &[u8])> = plugs

@@ -5,8 +5,10 @@ use super::source::{RUN_BYTES, ReadCause};
 use super::windows::WINDOW_BYTES;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
+use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::{AlignedBuffer, Block};
 use varve_fs::InodeNo;
 
 impl Reader {
@@ -19,7 +21,7 @@ impl Reader {
     ///
     /// # Errors
     /// `BadBlock` if they are not what the pointer says; device errors.
-    pub fn block(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Vec<u8>> {
+    pub fn block(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Block> {
         self.block_for(ReadCause::of(ino), pointer, ino, block)
     }
 
@@ -33,11 +35,12 @@ impl Reader {
         pointer: &Pointer,
         ino: InodeNo,
         block: u64,
-    ) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::from(pointer.sectors()) * SECTOR as usize];
+    ) -> Result<Block> {
+        let stored = usize::from(pointer.sectors()) * SECTOR as usize;
         if pointer.is_unwritten() {
-            return Ok(bytes);
+            return Ok(vec![0; stored].into());
         }
+        let mut bytes = Block::unfilled(stored);
         if !self.in_bounds(pointer) {
             return Err(self.bad_pointer(pointer, ino, block));
         }
@@ -76,7 +79,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::block`].
-    pub fn run(&self, ino: InodeNo, blocks: &[(u64, Pointer)]) -> Result<Vec<Arc<Vec<u8>>>> {
+    pub fn run(&self, ino: InodeNo, blocks: &[(u64, Pointer)]) -> Result<Vec<Arc<Block>>> {
         self.run_for(ReadCause::of(ino), ino, blocks)
     }
 
@@ -89,7 +92,7 @@ impl Reader {
         cause: ReadCause,
         ino: InodeNo,
         blocks: &[(u64, Pointer)],
-    ) -> Result<Vec<Arc<Vec<u8>>>> {
+    ) -> Result<Vec<Arc<Block>>> {
         let mut contents = Vec::with_capacity(blocks.len());
         let runs = self.runs_of(blocks);
         let fetched = self.fetch_scattered(cause, &runs);
@@ -138,7 +141,7 @@ impl Reader {
         cause: ReadCause,
         ino: InodeNo,
         run: &[(u64, Pointer)],
-        contents: &mut Vec<Arc<Vec<u8>>>,
+        contents: &mut Vec<Arc<Block>>,
     ) -> Result<()> {
         let first = run[0].1.sector();
         let sectors = run[run.len() - 1].1.end_sector() - first;
@@ -152,11 +155,14 @@ impl Reader {
         let mut small;
         let mut fresh = true;
         let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
+            if self.lies_aligned(run) {
+                return self.read_into_place(cause, ino, run, contents);
+            }
             (buffer, range) = self.source.read_aligned(cause, first, sectors)?;
             self.windows.passed(first, sectors);
             &buffer[range]
         } else {
-            small = vec![0; (sectors * SECTOR) as usize];
+            small = Block::unfilled((sectors * SECTOR) as usize);
             let taken = self.take_from_windows(first, &mut small);
             fresh = taken == 0;
             if taken == small.len() {
@@ -180,26 +186,91 @@ impl Reader {
         run: &[(u64, Pointer)],
         bytes: &[u8],
         fresh: bool,
-        contents: &mut Vec<Arc<Vec<u8>>>,
+        contents: &mut Vec<Arc<Block>>,
     ) -> Result<()> {
         let first = run[0].1.sector();
         for (block, pointer) in run {
             let start = ((pointer.sector() - first) * SECTOR) as usize;
             let stored = &bytes[start..start + pointer.stored_bytes() as usize];
             let found = crc32c(stored);
-            if found == pointer.crc() {
-                contents.push(Arc::new(stored.to_vec()));
-                continue;
-            }
-            contents.push(Arc::new(self.block_for(cause, pointer, ino, *block)?));
-            if fresh && !self.is_stale(pointer) {
-                self.counters.checksum_retries.fetch_add(1, Relaxed);
-                let (sector, want) = (pointer.sector(), pointer.crc());
-                self.tell_mismatch(sector, stored.len(), want, found, want);
-                let byte = sector * SECTOR;
-                self.counters.failures.attribute(byte, ino, *block);
-            }
+            let content = match found == pointer.crc() {
+                true => stored.into(),
+                false => self.block_again(cause, ino, *block, pointer, found, fresh)?,
+            };
+            contents.push(Arc::new(content));
         }
         Ok(())
+    }
+
+    /// True if each block of a run can be read to where it is kept.
+    fn lies_aligned(&self, run: &[(u64, Pointer)]) -> bool {
+        let step = self.source.align / SECTOR;
+        run.iter().all(|(_, pointer)| {
+            pointer.sector().is_multiple_of(step)
+                && u64::from(pointer.sectors()).is_multiple_of(step)
+        })
+    }
+
+    /// Reads a run, each block to where it is kept.
+    fn read_into_place(
+        &self,
+        cause: ReadCause,
+        ino: InodeNo,
+        run: &[(u64, Pointer)],
+        contents: &mut Vec<Arc<Block>>,
+    ) -> Result<()> {
+        let (first, last) = (run[0].1.sector(), run[run.len() - 1].1.end_sector());
+        let bytes = |(_, pointer): &(u64, Pointer)| pointer.stored_bytes() as usize;
+        let mut blocks: Vec<Block> = run.iter().map(|one| Block::unfilled(bytes(one))).collect();
+        // Summaries and the like, which are read along.
+        let wanted: usize = run.iter().map(bytes).sum();
+        let mut between = AlignedBuffer::zeroed(((last - first) * SECTOR) as usize - wanted);
+        let mut rest = &mut between[..];
+        let mut buffers = Vec::with_capacity(run.len() + 8);
+        let mut at = first;
+        for ((_, pointer), block) in run.iter().zip(&mut blocks) {
+            let gap = ((pointer.sector() - at) * SECTOR) as usize;
+            if gap > 0 {
+                let (these, behind) = rest.split_at_mut(gap);
+                buffers.push(IoSliceMut::new(these));
+                rest = behind;
+            }
+            buffers.push(IoSliceMut::new(block));
+            at = pointer.end_sector();
+        }
+        self.source.read_vectored(cause, first, &mut buffers)?;
+        drop(buffers);
+        self.windows.passed(first, last - first);
+        for ((block, pointer), mut content) in run.iter().zip(blocks) {
+            let found = crc32c(&content);
+            if found != pointer.crc() {
+                content = self.block_again(cause, ino, *block, pointer, found, true)?;
+            }
+            contents.push(Arc::new(content));
+        }
+        Ok(())
+    }
+
+    /// Reads a block by itself that had another checksum, `found`, in a run, and notes
+    /// that if what it was found in is `fresh`.
+    fn block_again(
+        &self,
+        cause: ReadCause,
+        ino: InodeNo,
+        block: u64,
+        pointer: &Pointer,
+        found: u32,
+        fresh: bool,
+    ) -> Result<Block> {
+        let content = self.block_for(cause, pointer, ino, block)?;
+        if fresh && !self.is_stale(pointer) {
+            self.counters.checksum_retries.fetch_add(1, Relaxed);
+            let (sector, want) = (pointer.sector(), pointer.crc());
+            self.tell_mismatch(sector, content.len(), want, found, want);
+            self.counters
+                .failures
+                .attribute(sector * SECTOR, ino, block);
+        }
+        Ok(content)
     }
 }

@@ -11,6 +11,7 @@ use crate::reader::Tree;
 use quick_cache::Weighter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Block;
 use varve_device::sync::RwLock;
 use varve_fs::InodeNo;
 
@@ -67,14 +68,14 @@ pub(super) struct LastPage(RwLock<Option<Page>>);
 struct Page {
     slot: Pointer,
     block: u64,
-    content: (Pointer, Arc<Vec<u8>>),
+    content: (Pointer, Arc<Block>),
 }
 
 /// Decoded metadata, verified once.
 #[derive(Clone)]
 pub(super) enum Meta {
     Node(NodeId, Arc<Node>),
-    Block(Arc<Vec<u8>>),
+    Block(Arc<Block>),
     Inode(Arc<InodeImage>),
 }
 
@@ -146,7 +147,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::block`].
-    pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Vec<u8>>> {
+    pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Block>> {
         let key = MetaKey::block(pointer);
         if let Some(bytes) = self.patched_block(pointer, block) {
             return Ok(bytes);
@@ -155,7 +156,7 @@ impl Reader {
             return Ok(bytes);
         }
         let mut bytes = self.block(pointer, InodeNo::IFILE, block)?;
-        bytes.resize(self.geometry.block_bytes as usize, 0);
+        bytes.resize(self.geometry.block_bytes as usize);
         let bytes = Arc::new(bytes);
         self.meta.insert(key, Meta::Block(Arc::clone(&bytes)));
         Ok(bytes)
@@ -167,7 +168,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::block`].
-    pub fn ifile_page(&self, root: &Root, block: u64) -> Result<Option<(Pointer, Arc<Vec<u8>>)>> {
+    pub fn ifile_page(&self, root: &Root, block: u64) -> Result<Option<(Pointer, Arc<Block>)>> {
         let slot = usize::try_from(INDEX.number(root.height, block)).unwrap_or(usize::MAX);
         let Some(&slot) = root.slots.get(slot) else {
             return Ok(None);
@@ -205,7 +206,7 @@ impl Reader {
     }
 
     /// Keeps an ifile block that has just been written.
-    pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
+    pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Block>) {
         let key = MetaKey::block(pointer);
         self.meta.insert(key, Meta::Block(bytes));
     }

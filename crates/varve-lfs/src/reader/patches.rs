@@ -9,6 +9,7 @@ use crate::format::node::{Node, NodeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use varve_device::Block;
 use varve_device::sync::RwLock;
 use varve_fs::InodeNo;
 
@@ -19,7 +20,7 @@ pub(super) struct Patches {
     /// By sector and what should be there.
     nodes: RwLock<ByPlace<NodeId, Node>>,
     /// Of the ifile.
-    blocks: RwLock<ByPlace<u64, Vec<u8>>>,
+    blocks: RwLock<ByPlace<u64, Block>>,
     /// Slot and number.
     inodes: RwLock<ByPlace<(u8, InodeNo), InodeImage>>,
 }
@@ -49,7 +50,7 @@ impl Reader {
     }
 
     /// From now on `pointer` leads to this block of the ifile.
-    pub fn patch_ifile_block(&self, pointer: &Pointer, block: u64, bytes: Arc<Vec<u8>>) {
+    pub fn patch_ifile_block(&self, pointer: &Pointer, block: u64, bytes: Arc<Block>) {
         self.patches.any.store(true, Relaxed);
         let key = (pointer.sector(), block);
         self.patches.blocks.write().insert(key, bytes);
@@ -62,7 +63,7 @@ impl Reader {
         self.patches.inodes.write().insert(key, image);
     }
 
-    pub(super) fn patched_block(&self, pointer: &Pointer, block: u64) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn patched_block(&self, pointer: &Pointer, block: u64) -> Option<Arc<Block>> {
         if !self.is_patched() {
             return None;
         }

@@ -5,6 +5,7 @@ use super::Reader;
 use super::source::{RUN_BYTES, ReadCause};
 use crate::format::{Pointer, SECTOR};
 use std::ops::Range;
+use varve_device::Block;
 
 /// Fewer runs are read one by one.
 const LEAST: usize = 4;
@@ -23,7 +24,7 @@ impl Reader {
         &self,
         cause: ReadCause,
         runs: &[&[(u64, Pointer)]],
-    ) -> Vec<Option<Vec<u8>>> {
+    ) -> Vec<Option<Block>> {
         let mut fetched = vec![None; runs.len()];
         if runs.len() < LEAST {
             return fetched;
@@ -43,7 +44,10 @@ impl Reader {
             let (these, behind) =
                 wanted.split_at(wanted.partition_point(|(sectors, _)| sectors.start < end));
             wanted = behind;
-            let mut bytes: Vec<Vec<u8>> = batch.iter().map(|span| vec![0; length(span)]).collect();
+            let mut bytes: Vec<Block> = batch
+                .iter()
+                .map(|span| Block::unfilled(length(span)))
+                .collect();
             let buffers = bytes.iter_mut().map(|bytes| &mut bytes[..]);
             let mut reads: Vec<(u64, &mut [u8])> =
                 batch.iter().map(|span| span.start).zip(buffers).collect();
@@ -57,7 +61,7 @@ impl Reader {
                 };
                 let from = length(&(span.start..sectors.start));
                 let stored = bytes.get(from..from + length(sectors));
-                fetched[*nth] = stored.map(<[u8]>::to_vec);
+                fetched[*nth] = stored.map(Block::from);
             }
         }
         fetched

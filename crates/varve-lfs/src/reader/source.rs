@@ -8,10 +8,11 @@ use crate::locks::assert_may_wait;
 use crate::newest::Newest;
 use crate::reader::windows::WINDOW_BYTES;
 use crate::statistics::Counters;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use varve_device::{BufferPool, Device, PooledBuffer};
+use varve_device::{BufferPool, Device, DeviceError, PooledBuffer};
 use varve_fs::InodeNo;
 
 /// Most bytes one request reads.
@@ -88,14 +89,39 @@ impl Source {
 
     /// Reads whole sectors from the device, trying again if it fails.
     pub fn read(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        self.patiently(cause, sector, bytes.len() as u64, |offset| {
+            self.device.read(offset, bytes)
+        })
+    }
+
+    /// Reads whole sectors that follow each other into several buffers, trying again if
+    /// it fails. All are aligned as the device needs.
+    pub fn read_vectored(
+        &self,
+        cause: ReadCause,
+        sector: u64,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Result<()> {
+        let bytes = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        self.patiently(cause, sector, bytes, |offset| {
+            self.device.read_vectored(offset, buffers)
+        })
+    }
+
+    /// Has `read` read `length` bytes from an offset, a few times if it fails.
+    fn patiently(
+        &self,
+        cause: ReadCause,
+        sector: u64,
+        length: u64,
+        mut read: impl FnMut(u64) -> std::result::Result<(), DeviceError>,
+    ) -> Result<()> {
         assert_may_wait();
         let mut attempt = 1;
         let mut failed = None;
         loop {
             self.counters.device_reads.fetch_add(1, Relaxed);
-            let length = bytes.len() as u64;
-            let read = || self.device.read(sector * SECTOR, bytes);
-            let tried = self.counters.moving(length, read);
+            let tried = self.counters.moving(length, || read(sector * SECTOR));
             let place = (sector * SECTOR, length);
             let segment = self.geometry.segment_of(sector);
             let log = &self.counters.failures;

@@ -69,7 +69,7 @@ impl Measures {
         let sectors = |most: u32| {
             let whole = !content.is_empty() && (content.len() as u64).is_multiple_of(SECTOR);
             match whole && content.len() <= most.next_multiple_of(SECTOR as u32) as usize {
-                true => Ok(Arc::new(content.to_vec())),
+                true => Ok(Arc::new(content.into())),
                 false => Err(bad(&format!("{} bytes of content", content.len()))),
             }
         };

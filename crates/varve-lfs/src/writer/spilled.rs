@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use varve_device::Block;
 use varve_fs::{InodeNo, SpillNo};
 
 impl Lfs {
@@ -63,7 +64,7 @@ impl Lfs {
         (ino, first): (InodeNo, u64),
         number: SpillNo,
         indices: Range<u32>,
-    ) -> varve_fs::Result<Vec<Arc<Vec<u8>>>> {
+    ) -> varve_fs::Result<Vec<Arc<Block>>> {
         loop {
             let (places, broken) = self.places_of(number, &indices)?;
             let run: Vec<(u64, Pointer)> = (first..).zip(places.iter().copied()).collect();

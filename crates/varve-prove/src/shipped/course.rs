@@ -104,11 +104,11 @@ impl Ledger {
                     .blocks
                     .extend((from_block..to_block).map(|b| (b, None))),
                 Item::Block { block, data, .. } => {
-                    let mut data = (*data).clone();
+                    let mut data = data.to_vec();
                     data.resize(block_bytes, 0);
                     file.blocks.insert(block, Some(data));
                 }
-                Item::Xattrs { data, .. } => file.xattrs = (*data).clone(),
+                Item::Xattrs { data, .. } => file.xattrs = data.to_vec(),
                 Item::Inode(inode) => {
                     file.xattrs.truncate(inode.xattr_bytes as usize);
                     file.inode = *inode;
@@ -143,7 +143,7 @@ pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
                 continue;
             }
             let read = lfs.read(ino, &[mapping]).map_err(because("a block"))?;
-            let mut data = (*read[0]).clone();
+            let mut data = read[0].to_vec();
             data.resize(block_bytes, 0);
             blocks.insert(mapping.block, Some(data));
         }

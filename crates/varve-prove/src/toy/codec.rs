@@ -254,14 +254,14 @@ fn decode_item(input: &mut Reader<'_>) -> Option<Item> {
                 ino,
                 version,
                 block,
-                data: Arc::new(input.bytes()),
+                data: Arc::new(input.bytes().into()),
                 written,
             }
         }
         6 => Item::Xattrs {
             ino,
             version,
-            data: Arc::new(input.bytes()),
+            data: Arc::new(input.bytes().into()),
         },
         7 => Item::Inode(Box::new(decode_inode(input, ino, version))),
         _ => return None,

@@ -3,17 +3,18 @@
 use super::ToyPointer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::{Error, FileKind, Inode, InodeNo, Item, Result, Timestamp, Usage, Version};
 
 pub(super) struct Stored {
     pub(super) pointer: ToyPointer,
-    pub(super) data: Arc<Vec<u8>>,
+    pub(super) data: Arc<Block>,
 }
 
 pub(super) struct File {
     pub(super) inode: Inode,
     pub(super) blocks: BTreeMap<u64, Stored>,
-    pub(super) xattrs: Arc<Vec<u8>>,
+    pub(super) xattrs: Arc<Block>,
 }
 
 pub(super) struct State {
@@ -108,7 +109,7 @@ impl State {
         self.files.entry(ino).or_insert_with(|| blank(ino, version))
     }
 
-    fn store(&mut self, ino: InodeNo, version: Version, block: u64, data: Option<&Arc<Vec<u8>>>) {
+    fn store(&mut self, ino: InodeNo, version: Version, block: u64, data: Option<&Arc<Block>>) {
         let bytes = data.map_or(BLOCK, |data| data.len()).next_multiple_of(512);
         let id = self.next_id;
         self.next_id += 1;
@@ -121,7 +122,7 @@ impl State {
         stored.resize(bytes, 0);
         let stored = Stored {
             pointer,
-            data: Arc::new(stored),
+            data: Arc::new(stored.into()),
         };
         self.change(ino, version).blocks.insert(block, stored);
     }

@@ -11,6 +11,7 @@ use crate::durability::InFlight;
 use crate::format::Pointer;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
+use crate::log::partial_bytes::PartialBytes;
 use crate::price::FoldPrice;
 use crate::reader::Tree;
 use crate::segments::{Segment, SegmentState};
@@ -103,7 +104,7 @@ fn what_is_on_its_way_or_behind_a_running_checkpoint_is_not_judged() {
         v.lfs.durability.announce(Arc::new(InFlight {
             serial,
             sector: 0,
-            bytes,
+            bytes: PartialBytes::new(bytes, 512),
             plugs: Vec::new(),
         }));
         assert_eq!(v.stands(segment), (stands, stands), "{serial} of {last}");

@@ -1,0 +1,225 @@
+//! The bytes of a block.
+//!
+//! Blocks of the usual sizes, when they are full, lie in memory that devices can read
+//! into and write from as it is, and that is used again ([`crate::slabs`]); others
+//! have memory of their own.
+
+use crate::slabs::{Piece, Slabs};
+use std::ops::{Deref, DerefMut};
+
+/// A slab's blocks: 4 to 64 KiB.
+static SLABS: [Slabs; 5] = [
+    Slabs::new(4 << 10),
+    Slabs::new(8 << 10),
+    Slabs::new(16 << 10),
+    Slabs::new(32 << 10),
+    Slabs::new(64 << 10),
+];
+
+/// Bytes, as many as it was made for or fewer.
+pub struct Block(Memory);
+
+enum Memory {
+    Own(Vec<u8>),
+    /// The first so many bytes of a piece.
+    Piece(Piece, usize),
+}
+
+/// Slabs of blocks of so many bytes.
+fn slabs(bytes: usize) -> Option<&'static Slabs> {
+    let nth = bytes.trailing_zeros().checked_sub(12)? as usize;
+    SLABS.get(nth).filter(|_| bytes.is_power_of_two())
+}
+
+impl Block {
+    /// An empty block that becomes one of `bytes` bytes without being moved.
+    pub fn with_room(bytes: usize) -> Self {
+        Block(match slabs(bytes) {
+            Some(slabs) => Memory::Piece(slabs.take(), 0),
+            None => Memory::Own(Vec::with_capacity(bytes)),
+        })
+    }
+
+    /// `bytes` bytes of any content, for who is about to fill them.
+    pub fn unfilled(bytes: usize) -> Self {
+        Block(match slabs(bytes) {
+            Some(slabs) => Memory::Piece(slabs.take(), bytes),
+            None => Memory::Own(vec![0; bytes]),
+        })
+    }
+
+    /// Cuts its end off, or adds zeros to it.
+    pub fn resize(&mut self, bytes: usize) {
+        match &mut self.0 {
+            Memory::Own(own) => own.resize(bytes, 0),
+            Memory::Piece(piece, len) => match piece.bytes_mut().get_mut(*len..bytes) {
+                Some(more) => {
+                    more.fill(0);
+                    *len = bytes;
+                }
+                None if bytes <= *len => *len = bytes,
+                None => {
+                    let mut longer = Block::with_room(bytes);
+                    longer.extend_from_slice(self);
+                    longer.resize(bytes);
+                    *self = longer;
+                }
+            },
+        }
+    }
+
+    /// Cuts off what is beyond `bytes`.
+    pub fn truncate(&mut self, bytes: usize) {
+        if bytes < self.len() {
+            self.resize(bytes);
+        }
+    }
+
+    /// Cuts off everything.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Adds `bytes` at the end.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Memory::Own(own) => own.extend_from_slice(bytes),
+            Memory::Piece(piece, len) => {
+                let end = *len + bytes.len();
+                match piece.bytes_mut().get_mut(*len..end) {
+                    Some(room) => {
+                        room.copy_from_slice(bytes);
+                        *len = end;
+                    }
+                    None => {
+                        let mut longer = Vec::with_capacity(end);
+                        longer.extend_from_slice(self);
+                        longer.extend_from_slice(bytes);
+                        *self = longer.into();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Its bytes as a vector.
+    pub fn into_vec(mut self) -> Vec<u8> {
+        std::mem::take(self.as_vec_mut())
+    }
+
+    /// Its bytes as a vector, to be changed by who needs one.
+    pub fn as_vec_mut(&mut self) -> &mut Vec<u8> {
+        if let Memory::Piece(..) = self.0 {
+            self.0 = Memory::Own(self.to_vec());
+        }
+        match &mut self.0 {
+            Memory::Own(own) => own,
+            Memory::Piece(..) => unreachable!("it has just been replaced"),
+        }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Own(own) => own,
+            Memory::Piece(piece, len) => &piece.bytes()[..*len],
+        }
+    }
+}
+
+impl DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Own(own) => own,
+            Memory::Piece(piece, len) => &mut piece.bytes_mut()[..*len],
+        }
+    }
+}
+
+/// An empty one.
+impl Default for Block {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+/// Of the same bytes, in memory of its own.
+impl Clone for Block {
+    fn clone(&self) -> Self {
+        (**self).into()
+    }
+}
+
+/// As it is, without a copy.
+impl From<Vec<u8>> for Block {
+    fn from(bytes: Vec<u8>) -> Self {
+        Block(Memory::Own(bytes))
+    }
+}
+
+impl From<&[u8]> for Block {
+    fn from(bytes: &[u8]) -> Self {
+        let mut block = Block::with_room(bytes.len());
+        block.extend_from_slice(bytes);
+        block
+    }
+}
+
+impl PartialEq for Block {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Block {}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Block({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_changes_as_a_vector_does() {
+        let mut random = crate::random::Random::new(7);
+        for bytes in [0, 1, 100, 4095, 4096, 5000, 8192, 65536, 100_000] {
+            let mut block = Block::with_room(bytes);
+            let mut vector = Vec::new();
+            for step in 0..200 {
+                let some = random.below(9000) as usize;
+                match random.below(5) {
+                    0 => (block.truncate(some), vector.truncate(some)),
+                    1 => (block.resize(some), vector.resize(some, 0)),
+                    2 => {
+                        let more = vec![step as u8; some % 700];
+                        block.extend_from_slice(&more);
+                        (vector.extend_from_slice(&more), ())
+                    }
+                    3 if some.is_multiple_of(40) => (block.clear(), vector.clear()),
+                    _ => (block.fill(step as u8), vector.fill(step as u8)),
+                };
+                assert!(block[..] == vector[..], "{bytes} bytes, step {step}");
+            }
+            let copy = block.clone();
+            assert_eq!(block.as_vec_mut(), &vector);
+            assert!(block == copy);
+        }
+    }
+
+    #[test]
+    fn full_blocks_of_the_usual_sizes_are_aligned() {
+        for bytes in [4096, 8192, 65536] {
+            let block = Block::from(&vec![3; bytes][..]);
+            assert_eq!(block.as_ptr().addr() % 4096, 0);
+            assert_eq!(Block::unfilled(bytes).as_ptr().addr() % 4096, 0);
+        }
+    }
+}
