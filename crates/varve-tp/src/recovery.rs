@@ -40,6 +40,7 @@ pub(crate) fn restart(
     let mut report = RecoveryReport::default();
     let (actives, next, end) = analyse(engine, &found, false, &mut report)?;
     let end = end.end;
+    engine.log.harden()?;
     let life = checkpoints.renew(found.clone(), end)?;
     engine.log.begin(end, life);
     engine.number_from(next);
@@ -81,6 +82,7 @@ pub(crate) type Actives = BTreeMap<u64, Listed>;
 pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u64, ScanEnd)> {
     let mut report = RecoveryReport::default();
     let followed = analyse(engine, found, true, &mut report)?;
+    engine.log.harden()?;
     scan(engine, found, true).run(found.redo, |record| {
         report.redone += redo_record(engine, &record)?;
         Ok(())
@@ -98,6 +100,7 @@ pub(crate) fn end_copy(
     whole: u64,
 ) -> Result<()> {
     let (_, _, end) = analyse(engine, found, true, &mut RecoveryReport::default())?;
+    engine.log.harden()?;
     is_whole(end.end, whole)?;
     engine.log.clear_behind(end.end)?;
     checkpoints.set_life(found, end.life, end.life_begins)

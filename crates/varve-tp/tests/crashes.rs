@@ -72,3 +72,53 @@ fn what_a_commit_has_to_free_is_freed_by_the_restart() {
     }
     assert!(finished > 0 && kept > 0, "{finished} {kept}");
 }
+
+/// What a process has written of its log and not synced is in the host's memory when it
+/// dies. A restart reads it there, and builds on it: so it has to sync it first.
+#[test]
+fn a_process_dies_and_then_the_power_goes() {
+    use crate::common::{TABLE, content, small};
+    use std::sync::Arc;
+    use varve_tp::Durability;
+    use varve_tp::storage::{MemoryStorage, Survival};
+    let storage = MemoryStorage::new();
+    let options = small();
+    let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+    let before = storage.files();
+    let storage = MemoryStorage::with_files(before.clone());
+    drop(environment);
+    storage.record();
+    let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+    for number in 0..150u32 {
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(TABLE).unwrap();
+        table.insert(&number.to_be_bytes(), &[7; 900]).unwrap();
+        transaction.commit_with(Durability::Buffered).unwrap();
+    }
+    std::mem::forget(environment);
+    storage.mark(1);
+    let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+    let kept = content(&environment);
+    assert!(kept.len() > 50, "some of the log was written");
+    drop(environment);
+    storage.mark(2);
+    let mut crashes = storage.crashes(before);
+    let mut looked = 0;
+    while crashes.step() {
+        if crashes.mark() == 0 {
+            continue;
+        }
+        for survival in [Survival::None, Survival::All] {
+            let image = Arc::new(MemoryStorage::with_files(crashes.image(survival)));
+            let environment = small().open_storage(image).unwrap();
+            let found = content(&environment);
+            // Each commit is whole, and none is missing before another.
+            assert!(kept.iter().take(found.len()).eq(found.iter()));
+            if crashes.mark() == 2 {
+                assert!(found == kept);
+            }
+            looked += 1;
+        }
+    }
+    assert!(looked > 20, "{looked}");
+}
