@@ -29,6 +29,8 @@ pub enum Planted {
     ImageTooOld,
     /// In place: a restart does not put images back.
     ImagesNotRestored,
+    /// In place: a backup takes a page as it finds it, though it is being written.
+    PageCopiedTorn,
     /// Slots of the last checkpoint are free at once.
     SlotReusedEarly,
     /// Segments of the log are recycled although undo needs them.

@@ -96,11 +96,7 @@ fn a_process_dies_and_then_the_power_goes() {
     use std::sync::Arc;
     use varve_tp::Durability;
     use varve_tp::storage::{MemoryStorage, Survival};
-    for placement in [
-        Placement::Shadow,
-        Placement::InPlace(TornPages::LogImages),
-        Placement::InPlace(TornPages::Never),
-    ] {
+    for placement in crate::common::PLACEMENTS {
         let storage = MemoryStorage::new();
         let mut options = small();
         options.placement(placement);

@@ -3,6 +3,7 @@
 use crate::common::copying;
 use crate::common::explore::{Effort, explore};
 use crate::common::snapshots;
+use crate::common::wherever_pages_lie;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
 use varve_tp::{Placement, TornPages};
@@ -106,7 +107,9 @@ fn every_mistake_is_caught() {
 fn every_mistake_with_copies_is_caught() {
     use Planted::*;
     std::panic::set_hook(Box::new(|_| {}));
-    let mistakes: [(Planted, fn(u64)); 7] = [
+    let in_pieces = |_| wherever_pages_lie(|| copying::backup_at_work(24 * 4096));
+    let mistakes: [(Planted, fn(u64)); 8] = [
+        (PageCopiedTorn, in_pieces),
         (SlotsNotHeld, copying::standby_follows),
         (LogNotHeld, copying::archive_leads_everywhere),
         (ArchivedEarly, copying::crashes_of_original),

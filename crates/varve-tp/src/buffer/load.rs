@@ -5,6 +5,7 @@ use super::frame::{NO_PAGE, Pin, ReadPage, WritePage};
 use super::queues::{Leaving, Queues};
 use crate::error::{Error, Result};
 use crate::page::{self, Page, PageMut};
+use crate::planted::{self, Planted};
 use std::io;
 use varve_device::sync::atomic::Ordering::*;
 
@@ -172,6 +173,7 @@ impl Pool {
     /// Reads a page in place, as of now or somewhat earlier. False if it was never written.
     pub(crate) fn read_whole(&self, page: u32, bytes: &mut [u8]) -> Result<bool> {
         match self.fetch(page, bytes) {
+            Err(Error::Damaged { .. }) if planted::is(Planted::PageCopiedTorn) => return Ok(true),
             // It is being written.
             Err(Error::Damaged { .. }) => {}
             read => return read,
