@@ -33,7 +33,9 @@ pub fn structures(data: &[u8]) {
     let named = BTreeMap::from([("identity".to_owned(), data.to_vec())]);
     let _ = crate::archive::identity::read(&MemoryStorage::with_files(named));
     let _ = Checkpoint::parse(data);
-    let _ = Checkpoint::parse(&sealed_checkpoint(data));
+    for version in 1..=2 {
+        let _ = Checkpoint::parse(&sealed_checkpoint(data, version));
+    }
     let Some((kind, body)) = data.split_first() else {
         return;
     };
@@ -81,13 +83,13 @@ fn look(page: Page<'_>) {
     let _ = (page.low(), page.high(), page.used(), page.fits(10, 10));
 }
 
-fn sealed_checkpoint(data: &[u8]) -> Vec<u8> {
+fn sealed_checkpoint(data: &[u8], version: u32) -> Vec<u8> {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().max(96), 0);
     bytes[..8].copy_from_slice(b"VARVETP1");
     let length = bytes.len() as u32;
     bytes[12..16].copy_from_slice(&length.to_le_bytes());
-    bytes[16..20].copy_from_slice(&1u32.to_le_bytes());
+    bytes[16..20].copy_from_slice(&version.to_le_bytes());
     let crc = crate::checksum(0, &bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     bytes

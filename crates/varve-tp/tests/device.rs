@@ -3,7 +3,7 @@
 use crate::common::{TABLE, content, small, wherever_pages_lie};
 use std::sync::Arc;
 use varve_device::MemoryDevice;
-use varve_tp::storage::DeviceStorage;
+use varve_tp::storage::{DeviceStorage, MemoryStorage};
 use varve_tp::{Environment, Error, Options};
 
 fn fill(environment: &Environment) {
@@ -53,5 +53,26 @@ fn a_directory_holds_one_and_one_process_has_it() {
             options.open(elsewhere),
             Err(Error::Incompatible { .. })
         ));
+    });
+}
+
+/// What a crash has left is brought in order in memory, images put back and all.
+#[test]
+fn looking_writes_nothing() {
+    wherever_pages_lie(|| {
+        let storage = MemoryStorage::new();
+        let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
+        fill(&environment);
+        drop(environment);
+        let before = storage.files();
+        let looking = small()
+            .read_only(true)
+            .open_storage(Arc::new(storage.clone()))
+            .unwrap();
+        assert_eq!(content(&looking).len(), 300);
+        looking.verify().unwrap();
+        assert!(looking.recovery().redone > 0);
+        drop(looking);
+        assert!(storage.files() == before);
     });
 }

@@ -69,7 +69,8 @@ fn copy_in_place(
     (checkpoint.placement, checkpoint.pages) = (Placement::Shadow, count);
     for (number, slots) in map.chunks(entries(pool.page_bytes)).enumerate() {
         let block = map_block(number, slots, pool.page_bytes);
-        let slot = count + 1 + number as u32;
+        let slot = u32::try_from(u64::from(count) + 1 + number as u64);
+        let slot = slot.map_err(|_| Error::damaged("pages", 0, "too long for shadow slots"))?;
         let crc = Page(&block).header().crc.get();
         checkpoint.blocks.push(MapBlock { slot, crc });
         copy(slot, &block)?;
