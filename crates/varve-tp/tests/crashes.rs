@@ -28,12 +28,12 @@ fn whatever_a_crash_leaves_is_a_committed_state() {
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state_in_place() {
-    explored(Placement::InPlace(TornPages::LogImages), 4);
+    explored(Placement::InPlace(TornPages::LogImages), 3);
 }
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state_in_place_untorn() {
-    explored(Placement::InPlace(TornPages::Never), 3);
+    explored(Placement::InPlace(TornPages::Never), 2);
 }
 
 /// The pages of large values are freed behind the commit, and a restart goes on with that.
