@@ -2,14 +2,14 @@
 //! same workload, the same line of JSON. The sums must agree at the end.
 //!
 //! `cargo bench -p varve-tp --bench tpcb -- DIRECTORY [--threads N] [--seconds S]
-//! [--no-sync] [--accounts N] [--memory MIB]`
+//! [--no-sync] [--accounts N] [--memory MIB] [--in-place] [--never-torn]`
 
 mod common;
 
 use common::Arguments;
 use std::time::Duration;
 use varve_tp::tpcb::{self, Store};
-use varve_tp::{Durability, Options};
+use varve_tp::{Durability, Options, Placement, TornPages};
 
 fn main() {
     let arguments = Arguments::read();
@@ -21,6 +21,13 @@ fn main() {
     if !sync {
         options.durability(Durability::Buffered);
     }
+    options.placement(
+        match (arguments.has("--in-place"), arguments.has("--never-torn")) {
+            (true, true) => Placement::InPlace(TornPages::Never),
+            (true, false) => Placement::InPlace(TornPages::LogImages),
+            (false, _) => Placement::Shadow,
+        },
+    );
     let environment = options.open(arguments.directory()).unwrap();
     let accounts = arguments.value("--accounts", 100_000) as u32;
     environment.load(accounts).unwrap();

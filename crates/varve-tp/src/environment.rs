@@ -6,11 +6,12 @@ use crate::archive::Archiver;
 use crate::archive::identity::{self, Id, Identity};
 use crate::buffer::Pool;
 use crate::catalog::{self, Entry};
+use crate::checkpoint::format::{FIRST_VERSION, VERSION};
 use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogShape, Lsn};
-use crate::options::{Durability, Isolation, Options};
+use crate::options::{Durability, Isolation, Options, Placement};
 use crate::planted::{self, Planted};
 use crate::recovery::{self, RecoveryReport};
 use crate::storage::{HostStorage, Named, OverlayStorage, Storage, failed};
@@ -79,9 +80,13 @@ pub struct Statistics {
     pub dirty_frames: usize,
     /// Frames.
     pub frames: usize,
+    /// Where pages lie.
+    pub placement: Placement,
+    /// Images of pages that were appended to the log.
+    pub page_images: u64,
     /// Pages with a slot.
     pub pages: usize,
-    /// Slots in use, by checkpoints too.
+    /// Slots in use, by checkpoints too. In place as many as pages.
     pub slots: usize,
     /// Transactions that have written something and not ended.
     pub active: usize,
@@ -142,8 +147,7 @@ impl Environment {
             None => return Err(nothing_here()),
         };
         let mut engine = engine(&options, &storage, &found)?;
-        let map = engine.pool.read_map(&found.blocks, found.pages as usize)?;
-        engine.pool.adopt(map, found.blocks.clone())?;
+        engine.pool.adopt(&found)?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
         // What a restart gives back is to be archived first.
         let kept = options.archive.as_ref().map(|_| engine.log.hold(Lsn(0)));
@@ -254,6 +258,8 @@ impl Environment {
             page_bytes: engine.pool.page_bytes as u64,
             dirty_frames: engine.pool.dirty(),
             frames: engine.pool.frames(),
+            placement: self.0.shared.checkpoints.placement(),
+            page_images: engine.pool.images.load(Relaxed),
             pages,
             slots,
             active: engine.active_count(),
@@ -373,10 +379,10 @@ pub(crate) fn engine(
         max_record: u64::from(found.page_bytes) * 2 + 1024,
         batch: (256 << 10).min(found.segment_bytes as usize / 4),
     };
-    let log = Log::open(storage.clone(), shape, options.group)?;
+    let log = Arc::new(Log::open(storage.clone(), shape, options.group)?);
     let file = Named::open(&**storage, "pages", true)?;
     let frames = (options.memory / found.page_bytes as usize).max(16);
-    let pool = Pool::new(file, found.page_bytes as usize, frames);
+    let pool = Pool::new(file, log.clone(), found.page_bytes as usize, frames);
     let locks = LockTable::new(Arc::new(HostClock::default()));
     let versions = Versions::new(options.versions);
     Ok(Engine::new(log, pool, locks, versions))
@@ -387,6 +393,11 @@ pub(crate) fn engine(
 fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
     let start = Lsn(options.segment.into());
     let mut first = Checkpoint {
+        version: match options.placement {
+            Placement::Shadow => FIRST_VERSION,
+            Placement::InPlace(_) => VERSION,
+        },
+        placement: options.placement,
         page_bytes: options.page,
         segment_bytes: options.segment,
         unit: options.unit,
@@ -402,7 +413,8 @@ fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
         next: 1,
     };
     let engine = engine(options, storage, &first)?;
-    engine.pool.adopt(Vec::new(), Vec::new())?;
+    engine.pool.adopt_nothing(options.placement);
+    engine.pool.clear()?;
     engine.log.begin(start, 1);
     recovery::first_pages(&engine)?;
     engine.pool.write_before(u64::MAX)?;

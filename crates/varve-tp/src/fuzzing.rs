@@ -5,12 +5,17 @@ use crate::checkpoint::Checkpoint;
 use crate::log::format::{BATCH_HEADER, BatchHeader, RECORD_HEADER, RecordHeader, record};
 use crate::page::{self, Page, PageMut};
 use crate::storage::MemoryStorage;
-use crate::{Options, TableDefinition};
+use crate::{Options, Placement, TableDefinition, TornPages};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
 const PAGE: usize = 4096;
+const PLACEMENTS: [Placement; 3] = [
+    Placement::Shadow,
+    Placement::InPlace(TornPages::LogImages),
+    Placement::InPlace(TornPages::Never),
+];
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("table");
 
 /// Bytes as a page, a record's body, a batch and a checkpoint.
@@ -28,15 +33,18 @@ pub fn structures(data: &[u8]) {
     let named = BTreeMap::from([("identity".to_owned(), data.to_vec())]);
     let _ = crate::archive::identity::read(&MemoryStorage::with_files(named));
     let _ = Checkpoint::parse(data);
-    let _ = Checkpoint::parse(&sealed_checkpoint(data));
+    for version in 1..=2 {
+        let _ = Checkpoint::parse(&sealed_checkpoint(data, version));
+    }
     let Some((kind, body)) = data.split_first() else {
         return;
     };
-    let Some(change) = Change::parse(*kind % 16, body) else {
+    let kind = *kind % 17;
+    let Some(change) = Change::parse(kind, body) else {
         return;
     };
     let mut again = Vec::new();
-    assert_eq!(change.encode(&mut again), *kind % 16, "the kind stays");
+    assert_eq!(change.encode(&mut again), kind, "the kind stays");
     assert_eq!(again, body, "it survives being written");
     // On an empty leaf, an inner page, and whatever page the bytes are.
     let mut leaf = vec![0; PAGE];
@@ -75,13 +83,13 @@ fn look(page: Page<'_>) {
     let _ = (page.low(), page.high(), page.used(), page.fits(10, 10));
 }
 
-fn sealed_checkpoint(data: &[u8]) -> Vec<u8> {
+fn sealed_checkpoint(data: &[u8], version: u32) -> Vec<u8> {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().max(96), 0);
     bytes[..8].copy_from_slice(b"VARVETP1");
     let length = bytes.len() as u32;
     bytes[12..16].copy_from_slice(&length.to_le_bytes());
-    bytes[16..20].copy_from_slice(&1u32.to_le_bytes());
+    bytes[16..20].copy_from_slice(&version.to_le_bytes());
     let crc = crate::checksum(0, &bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -98,16 +106,17 @@ fn options() -> Options {
 }
 
 /// The files of an environment that was not closed.
-fn sample() -> BTreeMap<String, Vec<u8>> {
+fn sample(placement: Placement) -> BTreeMap<String, Vec<u8>> {
     let storage = MemoryStorage::new();
     let environment = options()
+        .placement(placement)
         .open_storage(Arc::new(storage.clone()))
         .expect("in memory");
-    for round in 0..6u8 {
+    for round in 0..8u8 {
         let transaction = environment.begin_write();
         let table = transaction.open_table(TABLE).expect("in memory");
         for number in 0..40u8 {
-            let value = vec![number; if number == 7 { 5000 } else { 60 }];
+            let value = vec![number; if number % 16 == 7 { 5000 } else { 60 }];
             table.insert(&[round, number], &value).expect("in memory");
         }
         transaction.commit().expect("in memory");
@@ -119,9 +128,13 @@ fn sample() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// An environment with some of its bytes changed and its checksums made right: opened,
-/// looked at, written, without a panic. Each change is a file, an offset and a byte.
+/// looked at, written, without a panic. The first byte says where pages lie; each change
+/// is a file, an offset and a byte.
 pub fn environment(data: &[u8]) {
-    let mut files = sample();
+    let Some((placement, data)) = data.split_first() else {
+        return;
+    };
+    let mut files = sample(PLACEMENTS[usize::from(*placement) % PLACEMENTS.len()]);
     let names: Vec<String> = files.keys().cloned().collect();
     for change in data.chunks_exact(5).take(64) {
         let name = &names[usize::from(change[0]) % names.len()];
@@ -206,23 +219,25 @@ fn seal_batches(file: &mut [u8]) {
 
 /// Bytes worth mutating, for [`structures`].
 pub fn structure_seeds() -> Vec<Vec<u8>> {
-    let files = sample();
-    let mut seeds: Vec<Vec<u8>> = files["pages"]
+    let shadow = sample(Placement::Shadow);
+    let mut seeds: Vec<Vec<u8>> = shadow["pages"]
         .chunks_exact(PAGE)
         .map(<[u8]>::to_vec)
         .collect();
-    seeds.push(files["check-0"].clone());
-    for (name, file) in &files {
+    seeds.push(shadow["check-0"].clone());
+    let in_place = sample(Placement::InPlace(TornPages::LogImages));
+    seeds.push(in_place["check-0"].clone());
+    for (name, file) in shadow.iter().chain(&in_place) {
         if !name.starts_with("wal") {
             continue;
         }
-        for unit in file
-            .chunks_exact(512)
-            .filter(|unit| unit.starts_with(b"VTPB"))
-        {
-            seeds.push(unit.to_vec());
-            if let Some((header, body)) = record(&unit[BATCH_HEADER as usize..]) {
+        let units = (0..file.len()).step_by(512).map(|at| &file[at..]);
+        for batch in units.filter(|unit| unit.starts_with(b"VTPB")) {
+            seeds.push(batch[..512].to_vec());
+            let mut rest = &batch[BATCH_HEADER as usize..];
+            while let Some((header, body)) = record(rest) {
                 seeds.push([&[header.kind], body].concat());
+                rest = &rest[RECORD_HEADER + body.len()..];
             }
         }
     }
@@ -241,5 +256,23 @@ pub fn environment_seeds() -> Vec<Vec<u8>> {
     let pages = places.map(|at| change(2, at, 3));
     let logs = (0..40u32).map(|at| change(3 + (at % 3) as u8, 48 + 29 * at, 1));
     let checkpoints = (32..96u32).step_by(8).map(|at| change(0, at, 1));
-    pages.chain(logs).chain(checkpoints).collect()
+    let changes = pages.chain(logs).chain(checkpoints).enumerate();
+    let placed = |(number, change): (usize, Vec<u8>)| [vec![number as u8 % 3], change].concat();
+    changes.map(placed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The crafted environments show a restart what there is to show.
+    #[test]
+    fn samples_hold_images_to_put_back() {
+        let files = sample(Placement::InPlace(TornPages::LogImages));
+        let storage = Arc::new(MemoryStorage::with_files(files));
+        let report = options().open_storage(storage).unwrap().recovery();
+        assert!(report.restored > 0 && report.redone > 0, "{report:?}");
+        let images = structure_seeds();
+        assert!(images.iter().any(|seed| seed[0] == 16 && seed.len() > 100));
+    }
 }

@@ -44,7 +44,7 @@ pub use codec::{FixedKey, Key, Value};
 pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
 pub use log::GroupCommit;
-pub use options::{Durability, Isolation, Options};
+pub use options::{Durability, Isolation, Options, Placement, TornPages};
 pub use process::{
     SharedEnvironment, SharedRange, SharedRecords, SharedSavepoint, SharedTable, SharedTransaction,
     is_shared,

@@ -18,6 +18,37 @@ pub enum Durability {
     Buffered,
 }
 
+/// Where pages lie. `docs/tp.md`, "Where pages lie", has what each costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Shadow slots: a page is written to a free slot, never over itself. No page is ever
+    /// torn, and no write of a page waits for the log. The file takes up to twice the room
+    /// of its pages, and neighbours of a tree lie anywhere.
+    #[default]
+    Shadow,
+    /// Update in place: a page is written over itself, behind its log.
+    InPlace(TornPages),
+}
+
+/// What is done about writes in place that a power cut tears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TornPages {
+    /// The log has an image of each page that is written, once between two checkpoints
+    /// (as with PostgreSQL's `full_page_writes`). A restart puts it back.
+    #[default]
+    LogImages,
+    /// Nothing: whoever says so knows that the storage writes an aligned page whole or not
+    /// at all. Where it does not, a power cut damages pages beyond repair.
+    Never,
+}
+
+impl Placement {
+    /// True if writes of pages append images to the log.
+    pub(crate) fn has_images(self) -> bool {
+        self == Placement::InPlace(TornPages::LogImages)
+    }
+}
+
 /// What a transaction sees of others, named as in the literature. `docs/tp.md` has which
 /// anomalies each admits.
 ///
@@ -54,6 +85,7 @@ pub enum Isolation {
 pub struct Options {
     pub(crate) create: bool,
     pub(crate) page: u32,
+    pub(crate) placement: Placement,
     pub(crate) memory: usize,
     pub(crate) segment: u32,
     pub(crate) log: u64,
@@ -74,6 +106,7 @@ impl Default for Options {
         Options {
             create: true,
             page: 4096,
+            placement: Placement::Shadow,
             memory: 64 << 20,
             segment: 16 << 20,
             log: 1 << 30,
@@ -107,6 +140,12 @@ impl Options {
     /// have an eighth of it at most. Default: 4,096.
     pub fn page(&mut self, bytes: u32) -> &mut Self {
         self.page = bytes;
+        self
+    }
+
+    /// Where pages of a new environment lie. Default: in shadow slots.
+    pub fn placement(&mut self, placement: Placement) -> &mut Self {
+        self.placement = placement;
         self
     }
 

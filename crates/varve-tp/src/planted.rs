@@ -21,6 +21,16 @@ pub enum Planted {
     CheckpointBeforePages,
     /// Pages are written over their slots: torn pages.
     PageInPlace,
+    /// In place: a page is written before its log.
+    PageBeforeLog,
+    /// In place: the first write of a page has no image in the log.
+    ImageLeftOut,
+    /// In place: an image of before the last checkpoint is held for enough.
+    ImageTooOld,
+    /// In place: a restart does not put images back.
+    ImagesNotRestored,
+    /// In place: a backup takes a page as it finds it, though it is being written.
+    PageCopiedTorn,
     /// Slots of the last checkpoint are free at once.
     SlotReusedEarly,
     /// Segments of the log are recycled although undo needs them.

@@ -11,6 +11,7 @@ use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::engine::{Author, Engine, Listed};
 use crate::error::{Error, Result};
 use crate::log::{Lsn, Record, Scan, ScanEnd};
+use crate::options::Placement;
 use crate::page::{CATALOG_ROOT, META_PAGE};
 use crate::planted::{self, Planted};
 use crate::transaction::{finish_commit, rollback};
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 pub struct RecoveryReport {
     /// Records read behind the checkpoint.
     pub records: u64,
+    /// Pages put back from images in the log, in place.
+    pub restored: u64,
     /// Records that pages lacked.
     pub redone: u64,
     /// Transactions that were undone.
@@ -38,11 +41,16 @@ pub(crate) fn restart(
     found: Checkpoint,
 ) -> Result<RecoveryReport> {
     let mut report = RecoveryReport::default();
-    let (actives, next, end) = analyse(engine, &found, false, &mut report)?;
-    let end = end.end;
+    let analysis = analyse(engine, &found, false, &mut report)?;
+    let (actives, next, end) = (analysis.actives, analysis.next, analysis.end.end);
+    engine.log.harden()?;
     let life = checkpoints.renew(found.clone(), end)?;
     engine.log.begin(end, life);
     engine.number_from(next);
+    if found.placement != Placement::Shadow && !planted::is(Planted::ImagesNotRestored) {
+        restore(engine, &analysis.images)?;
+        report.restored = analysis.images.len() as u64;
+    }
     redo(engine, &found, &mut report)?;
     let roots = crate::catalog::roots(engine)?;
     // The last one first, as their records lie in the log.
@@ -80,12 +88,13 @@ pub(crate) type Actives = BTreeMap<u64, Listed>;
 /// What a copy has received, and where it ends.
 pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u64, ScanEnd)> {
     let mut report = RecoveryReport::default();
-    let followed = analyse(engine, found, true, &mut report)?;
+    let analysis = analyse(engine, found, true, &mut report)?;
+    engine.log.harden()?;
     scan(engine, found, true).run(found.redo, |record| {
         report.redone += redo_record(engine, &record)?;
         Ok(())
     })?;
-    Ok(followed)
+    Ok((analysis.actives, analysis.next, analysis.end))
 }
 
 /// A copy can become an original: what was received in part is cleared away, and the
@@ -97,7 +106,8 @@ pub(crate) fn end_copy(
     found: &mut Checkpoint,
     whole: u64,
 ) -> Result<()> {
-    let (_, _, end) = analyse(engine, found, true, &mut RecoveryReport::default())?;
+    let end = analyse(engine, found, true, &mut RecoveryReport::default())?.end;
+    engine.log.harden()?;
     is_whole(end.end, whole)?;
     engine.log.clear_behind(end.end)?;
     checkpoints.set_life(found, end.life, end.life_begins)
@@ -114,20 +124,37 @@ pub(crate) fn is_whole(end: Lsn, whole: u64) -> Result<()> {
     }
 }
 
-/// Reads the log to its end: who was active, and where it ends.
+/// What the log says.
+struct Analysis {
+    actives: Actives,
+    next: u64,
+    /// The last image of each page that `redo` may find torn.
+    images: BTreeMap<u32, Lsn>,
+    end: ScanEnd,
+}
+
+/// Reads the log to its end: who was active, which pages have images, and where it ends.
 fn analyse(
     engine: &Engine,
     found: &Checkpoint,
     copy: bool,
     report: &mut RecoveryReport,
-) -> Result<(Actives, u64, ScanEnd)> {
+) -> Result<Analysis> {
     let listed = found
         .active
         .iter()
         .map(|active| (active.number, active.clone()));
     let mut actives: Actives = listed.collect();
-    let mut next = found.next;
-    let end = scan(engine, found, copy).run(found.begin, |record| {
+    let (mut next, mut images) = (found.next, BTreeMap::new());
+    let end = scan(engine, found, copy).run(found.redo, |record| {
+        if record.kind == kinds::IMAGE
+            && let Some(Change::Image { page, .. }) = Change::parse(record.kind, &record.body)
+        {
+            images.insert(page, record.lsn);
+        }
+        if record.lsn < found.begin {
+            return Ok(());
+        }
         report.records += 1;
         next = next.max(record.transaction.saturating_add(1));
         note(&mut actives, &record);
@@ -138,7 +165,12 @@ fn analyse(
         return Err(Error::damaged("wal", end.end.0, what));
     }
     report.log_bytes = end.end.0 - scan_start(engine, found).0;
-    Ok((actives, next, end))
+    Ok(Analysis {
+        actives,
+        next,
+        images,
+        end,
+    })
 }
 
 /// Batches begin where segments do, so that is where reading can begin.
@@ -196,6 +228,25 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
     }
 }
 
+/// Puts pages back as the log has them, whatever their slots hold: they may be torn.
+fn restore(engine: &Engine, images: &BTreeMap<u32, Lsn>) -> Result<()> {
+    engine.pool.have_images(images);
+    for (number, lsn) in images {
+        let record = engine.log.read(*lsn)?;
+        let mut page = engine.pool.make(*number)?;
+        let restored = match Change::parse(record.kind, &record.body) {
+            Some(Change::Image { image, .. }) => image.restore_whole(*number, page.edit().0),
+            _ => false,
+        };
+        if !restored {
+            let what = format!("the image of page {number} is none");
+            return Err(Error::damaged("wal", lsn.0, what));
+        }
+        page.restored(*lsn);
+    }
+    Ok(())
+}
+
 /// Applies each record to those of its pages that lack it.
 fn redo(engine: &Engine, found: &Checkpoint, report: &mut RecoveryReport) -> Result<()> {
     scan(engine, found, false).run(found.redo, |record| {
@@ -232,7 +283,8 @@ pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
 /// The first pages of an environment that is being made: the meta page, and an empty
 /// catalog.
 pub(crate) fn first_pages(engine: &Engine) -> Result<()> {
-    let lsn = engine.log.end();
+    // Of no record, and not behind the log's end.
+    let lsn = Lsn(engine.log.end().0 - 1);
     let mut meta = engine.pool.make(META_PAGE)?;
     meta.edit().set_meta(2, 0);
     meta.mark(lsn);

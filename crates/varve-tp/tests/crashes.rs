@@ -1,24 +1,39 @@
 //! Every crash point of generated workloads.
 
 use crate::common::explore::{Effort, explore};
+use varve_tp::{Placement, TornPages};
 
-#[test]
-fn whatever_a_crash_leaves_is_a_committed_state() {
+fn explored(placement: Placement, rounds: u64) {
     let seed = crate::common::seed("whatever_a_crash_leaves");
     let effort = Effort {
+        placement,
         transactions: 60,
         nested: 60,
         draws: 4,
     };
-    let rounds = std::env::var("VARVE_ROUNDS")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok());
+    let given = std::env::var("VARVE_ROUNDS");
+    let given = given.ok().and_then(|rounds| rounds.parse().ok());
     let mut looked = 0;
-    for round in 0..rounds.unwrap_or(5) {
+    for round in 0..given.unwrap_or(rounds) {
         looked += explore(seed + round, effort).unwrap_or_else(|what| panic!("{what}"));
     }
     eprintln!("{looked} images");
-    assert!(looked > 1_000, "{looked} images");
+    assert!(looked > 200 * rounds, "{looked} images");
+}
+
+#[test]
+fn whatever_a_crash_leaves_is_a_committed_state() {
+    explored(Placement::Shadow, 5);
+}
+
+#[test]
+fn whatever_a_crash_leaves_is_a_committed_state_in_place() {
+    explored(Placement::InPlace(TornPages::LogImages), 3);
+}
+
+#[test]
+fn whatever_a_crash_leaves_is_a_committed_state_in_place_untorn() {
+    explored(Placement::InPlace(TornPages::Never), 2);
 }
 
 /// The pages of large values are freed behind the commit, and a restart goes on with that.
@@ -71,4 +86,57 @@ fn what_a_commit_has_to_free_is_freed_by_the_restart() {
         }
     }
     assert!(finished > 0 && kept > 0, "{finished} {kept}");
+}
+
+/// What a process has written of its log and not synced is in the host's memory when it
+/// dies. A restart reads it there, and builds on it: so it has to sync it first.
+#[test]
+fn a_process_dies_and_then_the_power_goes() {
+    use crate::common::{TABLE, content, small};
+    use std::sync::Arc;
+    use varve_tp::Durability;
+    use varve_tp::storage::{MemoryStorage, Survival};
+    for placement in crate::common::PLACEMENTS {
+        let storage = MemoryStorage::new();
+        let mut options = small();
+        options.placement(placement);
+        let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+        let before = storage.files();
+        let storage = MemoryStorage::with_files(before.clone());
+        drop(environment);
+        storage.record();
+        let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+        for number in 0..150u32 {
+            let transaction = environment.begin_write();
+            let table = transaction.open_table(TABLE).unwrap();
+            table.insert(&number.to_be_bytes(), &[7; 900]).unwrap();
+            transaction.commit_with(Durability::Buffered).unwrap();
+        }
+        std::mem::forget(environment);
+        storage.mark(1);
+        let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+        let kept = content(&environment);
+        assert!(kept.len() > 50, "some of the log was written");
+        drop(environment);
+        storage.mark(2);
+        let mut crashes = storage.crashes(before);
+        let mut looked = 0;
+        while crashes.step() {
+            if crashes.mark() == 0 {
+                continue;
+            }
+            for survival in [Survival::None, Survival::All] {
+                let image = Arc::new(MemoryStorage::with_files(crashes.image(survival)));
+                let environment = small().open_storage(image).unwrap();
+                let found = content(&environment);
+                // Each commit is whole, and none is missing before another.
+                assert!(kept.iter().take(found.len()).eq(found.iter()));
+                if crashes.mark() == 2 {
+                    assert!(found == kept, "{placement:?}");
+                }
+                looked += 1;
+            }
+        }
+        assert!(looked > 20, "{looked}");
+    }
 }

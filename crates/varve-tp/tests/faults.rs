@@ -1,6 +1,6 @@
 //! A storage that fails, a full one, and files that are damaged.
 
-use crate::common::{Model, Random, TABLE, content, seed, small};
+use crate::common::{Model, Random, TABLE, content, seed, small, wherever_pages_lie};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_tp::storage::{Fault, MemoryStorage};
@@ -59,10 +59,19 @@ fn reopens_as(storage: &MemoryStorage, allowed: &[Model], what: &str) {
 
 #[test]
 fn any_request_may_fail() {
-    let seed = seed("any_request_may_fail");
+    any_request("any_request_may_fail", 3);
+}
+
+#[test]
+fn any_request_may_fail_in_place() {
+    wherever_pages_lie(|| any_request("any_request_may_fail_in_place", 7));
+}
+
+fn any_request(test: &str, step: usize) {
+    let seed = seed(test);
     for (no_room, reads) in [(false, false), (false, true), (true, false)] {
         for sticky in [false, true] {
-            for at in (0..400).step_by(3) {
+            for at in (0..400).step_by(step) {
                 let storage = MemoryStorage::new();
                 let fault = Fault {
                     at,
@@ -80,26 +89,28 @@ fn any_request_may_fail() {
 
 #[test]
 fn opening_may_fail_anywhere() {
-    let seed = seed("opening_may_fail_anywhere");
-    let storage = MemoryStorage::new();
-    let allowed = work(&mut Random::new(seed), &storage, None);
-    let files = storage.files();
-    for at in 0..200 {
-        let storage = MemoryStorage::with_files(files.clone());
-        storage.set_fault(Some(Fault {
-            at,
-            sticky: false,
-            reads: true,
-            no_room: false,
-        }));
-        let failed = small().open_storage(Arc::new(storage.clone())).is_err();
-        storage.set_fault(None);
-        reopens_as(
-            &storage,
-            &allowed,
-            &format!("opening failed at {at}: {failed}"),
-        );
-    }
+    wherever_pages_lie(|| {
+        let seed = seed("opening_may_fail_anywhere");
+        let storage = MemoryStorage::new();
+        let allowed = work(&mut Random::new(seed), &storage, None);
+        let files = storage.files();
+        for at in 0..200 {
+            let storage = MemoryStorage::with_files(files.clone());
+            storage.set_fault(Some(Fault {
+                at,
+                sticky: false,
+                reads: true,
+                no_room: false,
+            }));
+            let failed = small().open_storage(Arc::new(storage.clone())).is_err();
+            storage.set_fault(None);
+            reopens_as(
+                &storage,
+                &allowed,
+                &format!("opening failed at {at}: {failed}"),
+            );
+        }
+    });
 }
 
 /// An environment that was dropped without a checkpoint.
@@ -138,26 +149,28 @@ fn batches(file: &[u8]) -> Vec<usize> {
 
 #[test]
 fn a_torn_tail_is_told_from_damage() {
-    let (files, model) = dead(12);
-    let logs = files.keys().filter(|name| name.starts_with("wal-"));
-    let log = logs
-        .max_by_key(|name| batches(&files[*name]).len())
-        .unwrap()
-        .clone();
-    let places = batches(&files[&log]);
-    assert!(places.len() > 8);
-    // The last batch: as a power cut would leave it.
-    let mut torn = files.clone();
-    torn.get_mut(&log).unwrap()[*places.last().unwrap() + 60] ^= 1;
-    assert_ne!(open(torn).unwrap(), model);
-    // One in the middle: others behind it knew that it was durable.
-    let mut damaged = files;
-    damaged.get_mut(&log).unwrap()[places[places.len() - 4] + 60] ^= 1;
-    let error = open(damaged).unwrap_err();
-    assert!(
-        matches!(&error, Error::Damaged { file, .. } if file == "wal"),
-        "{error}"
-    );
+    wherever_pages_lie(|| {
+        let (files, model) = dead(12);
+        let logs = files.keys().filter(|name| name.starts_with("wal-"));
+        let log = logs
+            .max_by_key(|name| batches(&files[*name]).len())
+            .unwrap()
+            .clone();
+        let places = batches(&files[&log]);
+        assert!(places.len() > 8);
+        // The last batch: as a power cut would leave it.
+        let mut torn = files.clone();
+        torn.get_mut(&log).unwrap()[*places.last().unwrap() + 60] ^= 1;
+        assert_ne!(open(torn).unwrap(), model);
+        // One in the middle: others behind it knew that it was durable.
+        let mut damaged = files;
+        damaged.get_mut(&log).unwrap()[places[places.len() - 4] + 60] ^= 1;
+        let error = open(damaged).unwrap_err();
+        assert!(
+            matches!(&error, Error::Damaged { file, .. } if file == "wal"),
+            "{error}"
+        );
+    });
 }
 
 #[test]
@@ -177,57 +190,61 @@ fn either_copy_of_a_checkpoint_is_enough() {
 
 #[test]
 fn a_damaged_page_is_an_error() {
-    let storage = MemoryStorage::new();
-    let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
-    let numbers: TableDefinition<u32, [u8; 100]> = TableDefinition::new("numbers");
-    let transaction = environment.begin_write();
-    let table = transaction.open_table(numbers).unwrap();
-    table
-        .bulk_load((0..2000).map(|number| (number, &[7; 100])))
-        .unwrap();
-    transaction.commit().unwrap();
-    environment.close().unwrap();
-    let files = storage.files();
-    let mut found = 0;
-    for slot in 1..files["pages"].len() / 4096 {
-        let mut files = files.clone();
-        files.get_mut("pages").unwrap()[slot * 4096 + 3000] ^= 0x10;
-        let storage = Arc::new(MemoryStorage::with_files(files));
-        let verified = small().open_storage(storage).and_then(|e| e.verify());
-        match verified {
-            Err(Error::Damaged { .. }) => found += 1,
-            // A slot that nobody has.
-            Ok(_) => {}
-            Err(error) => panic!("{error}"),
+    wherever_pages_lie(|| {
+        let storage = MemoryStorage::new();
+        let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
+        let numbers: TableDefinition<u32, [u8; 100]> = TableDefinition::new("numbers");
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(numbers).unwrap();
+        table
+            .bulk_load((0..2000).map(|number| (number, &[7; 100])))
+            .unwrap();
+        transaction.commit().unwrap();
+        environment.close().unwrap();
+        let files = storage.files();
+        let mut found = 0;
+        for slot in 1..files["pages"].len() / 4096 {
+            let mut files = files.clone();
+            files.get_mut("pages").unwrap()[slot * 4096 + 3000] ^= 0x10;
+            let storage = Arc::new(MemoryStorage::with_files(files));
+            let verified = small().open_storage(storage).and_then(|e| e.verify());
+            match verified {
+                Err(Error::Damaged { .. }) => found += 1,
+                // A slot that nobody has.
+                Ok(_) => {}
+                Err(error) => panic!("{error}"),
+            }
         }
-    }
-    assert!(found > 40, "{found}");
+        assert!(found > 40, "{found}");
+    });
 }
 
 #[test]
 fn a_full_log_refuses_and_can_be_undone() {
-    let mut options = small();
-    options.log(4 * (64 << 10));
-    let environment = options
-        .open_storage(Arc::new(MemoryStorage::new()))
-        .unwrap();
-    let transaction = environment.begin_write();
-    let table = transaction.open_table(TABLE).unwrap();
-    let mut random = Random::new(3);
-    let refused = loop {
-        if let Err(error) = table.insert(&random.key(), &random.value()) {
-            break error;
-        }
-    };
-    assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
-    transaction.abort().unwrap();
-    assert!(content(&environment).is_empty());
-    // Others go on for ever: checkpoints make room.
-    for _ in 0..300 {
+    wherever_pages_lie(|| {
+        let mut options = small();
+        options.log(4 * (64 << 10));
+        let environment = options
+            .open_storage(Arc::new(MemoryStorage::new()))
+            .unwrap();
         let transaction = environment.begin_write();
         let table = transaction.open_table(TABLE).unwrap();
-        table.insert(&random.key(), &random.value()).unwrap();
-        transaction.commit().unwrap();
-    }
-    assert_eq!(environment.verify().unwrap().lost_pages, 0);
+        let mut random = Random::new(3);
+        let refused = loop {
+            if let Err(error) = table.insert(&random.key(), &random.value()) {
+                break error;
+            }
+        };
+        assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
+        transaction.abort().unwrap();
+        assert!(content(&environment).is_empty());
+        // Others go on for ever: checkpoints make room.
+        for _ in 0..300 {
+            let transaction = environment.begin_write();
+            let table = transaction.open_table(TABLE).unwrap();
+            table.insert(&random.key(), &random.value()).unwrap();
+            transaction.commit().unwrap();
+        }
+        assert_eq!(environment.verify().unwrap().lost_pages, 0);
+    });
 }

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use varve_tp::storage::{MemoryStorage, Storage};
-use varve_tp::{Environment, Options, Standby, TableDefinition, Until};
+use varve_tp::{Environment, Options, Placement, Standby, TableDefinition, TornPages, Until};
 
 type Files = BTreeMap<String, Vec<u8>>;
 /// Tables, their types and what they hold.
@@ -117,10 +117,13 @@ fn work(random: &mut Random, environment: &Environment, model: &mut Model) {
 
 /// Makes images with this version: one at rest, one that was killed, and a backup with an
 /// archive.
-fn make(version: &str) {
+fn make(version: &str, placement: Placement) {
     let mut random = Random::new(28);
     let storage = MemoryStorage::new();
-    let environment = options().open_storage(Arc::new(storage.clone())).unwrap();
+    let environment = options()
+        .placement(placement)
+        .open_storage(Arc::new(storage.clone()))
+        .unwrap();
     let mut model = Model::new();
     work(&mut random, &environment, &mut model);
     let held = tables(&environment);
@@ -174,7 +177,9 @@ fn save(version: &str, kind: &str, mut files: Files, held: &Tables) {
 #[test]
 fn environments_of_every_version_open() {
     if let Ok(version) = std::env::var("VARVE_TP_IMAGE") {
-        make(&version);
+        make(&version, Placement::Shadow);
+        let in_place = Placement::InPlace(TornPages::LogImages);
+        make(&format!("{version}-in-place"), in_place);
     }
     let mut looked = 0;
     for entry in std::fs::read_dir(directory()).unwrap() {
@@ -195,8 +200,9 @@ fn environments_of_every_version_open() {
         };
         if name.contains("-crashed") {
             let report = environment.recovery();
+            let in_place = name.contains("-in-place");
             assert!(
-                report.redone > 0 && report.undone == 1,
+                report.redone > 0 && report.undone == 1 && (report.restored > 0) == in_place,
                 "{name}: {report:?}"
             );
         }

@@ -3,12 +3,15 @@
 use crate::common::copying;
 use crate::common::explore::{Effort, explore};
 use crate::common::snapshots;
+use crate::common::wherever_pages_lie;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
+use varve_tp::{Placement, TornPages};
 
 /// Explores workloads with a mistake until one shows it.
-fn caught(planted: Planted, transactions: u64) -> Option<String> {
+fn caught(planted: Planted, placement: Placement, transactions: u64) -> Option<String> {
     let effort = Effort {
+        placement,
         transactions,
         nested: 12,
         draws: 8,
@@ -60,8 +63,24 @@ fn every_mistake_is_caught() {
         CheckpointUnsynced,
     ];
     let mut missed = Vec::new();
+    let in_place = [
+        (PageBeforeLog, TornPages::Never),
+        (PageBeforeLog, TornPages::LogImages),
+        (ImageLeftOut, TornPages::LogImages),
+        (ImageTooOld, TornPages::LogImages),
+        (ImagesNotRestored, TornPages::LogImages),
+        (CheckpointBeforePages, TornPages::Never),
+        (CheckpointBeforePages, TornPages::LogImages),
+        (CheckpointTooNew, TornPages::Never),
+    ];
+    for (mistake, torn) in in_place {
+        match caught(mistake, Placement::InPlace(torn), 60) {
+            Some(what) => eprintln!("{mistake:?}, {torn:?}: {what}"),
+            None => missed.push(mistake),
+        }
+    }
     for mistake in mistakes {
-        match caught(mistake, 60) {
+        match caught(mistake, Placement::Shadow, 60) {
             Some(what) => eprintln!("{mistake:?}: {what}"),
             None => missed.push(mistake),
         }
@@ -88,7 +107,9 @@ fn every_mistake_is_caught() {
 fn every_mistake_with_copies_is_caught() {
     use Planted::*;
     std::panic::set_hook(Box::new(|_| {}));
-    let mistakes: [(Planted, fn(u64)); 7] = [
+    let in_pieces = |_| wherever_pages_lie(|| copying::backup_at_work(24 * 4096));
+    let mistakes: [(Planted, fn(u64)); 8] = [
+        (PageCopiedTorn, in_pieces),
         (SlotsNotHeld, copying::standby_follows),
         (LogNotHeld, copying::archive_leads_everywhere),
         (ArchivedEarly, copying::crashes_of_original),

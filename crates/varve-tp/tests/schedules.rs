@@ -10,8 +10,10 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_device::sync::thread::{self, JoinHandle};
-use varve_tp::storage::{MemoryStorage, Survival};
-use varve_tp::{Durability, Environment, Error, Options, Result, TableDefinition};
+use varve_tp::storage::{Choice, MemoryStorage, Survival};
+use varve_tp::{
+    Durability, Environment, Error, Options, Placement, Result, TableDefinition, TornPages,
+};
 
 /// Schedules of each story.
 const SCHEDULES: usize = 160;
@@ -43,10 +45,15 @@ fn run_with(scheduler: impl Scheduler + 'static, story: impl Fn() + Send + Sync 
 
 /// The fewest frames, and accounts of 100 each.
 fn open(accounts: u32) -> (Environment, MemoryStorage) {
+    open_with(accounts, Placement::Shadow)
+}
+
+fn open_with(accounts: u32, placement: Placement) -> (Environment, MemoryStorage) {
     let storage = MemoryStorage::new();
     let mut options = Options::new();
     options
         .memory(16 * 4096)
+        .placement(placement)
         .segment(64 << 10)
         .log(1 << 20)
         .background(false);
@@ -150,8 +157,21 @@ fn snapshots_show_whole_transactions() {
 /// pages a snapshot reads: pages are neither mixed up nor lost.
 #[test]
 fn pages_are_neither_mixed_up_nor_lost() {
-    explore("pages_are_neither_mixed_up_nor_lost", || {
-        let (environment, _) = open(2);
+    mixed_up_or_lost("pages_are_neither_mixed_up_nor_lost", Placement::Shadow);
+}
+
+/// The same in place, where a checkpoint waits for writes that are under way.
+#[test]
+fn pages_in_place_are_neither_mixed_up_nor_lost() {
+    let placement = Placement::InPlace(TornPages::LogImages);
+    mixed_up_or_lost("pages_in_place_are_neither_mixed_up_nor_lost", placement);
+}
+
+fn mixed_up_or_lost(test: &str, placement: Placement) {
+    explore(test, move || {
+        let (environment, storage) = open_with(2, placement);
+        let before: BTreeMap<_, _> = storage.files();
+        storage.record();
         let value = |byte: u8| vec![byte; 20_000];
         let put = |environment: &Environment, key: u32, byte: u8| {
             let transaction = environment.begin_write();
@@ -179,6 +199,23 @@ fn pages_are_neither_mixed_up_nor_lost() {
         [writer, reader, checkpoint].into_iter().for_each(join);
         let verified = environment.verify().unwrap();
         assert_eq!((verified.lost_pages, verified.kept_pages), (0, 0));
+        // The power goes, and of each write that was not synced half is lost.
+        let mut crashes = storage.crashes(before);
+        while crashes.step() {}
+        let mut half = false;
+        let mut choose = |choice: Choice| match choice {
+            Choice::Write => 2,
+            Choice::Sector => {
+                half = !half;
+                u8::from(half)
+            }
+        };
+        let left = crashes.image(Survival::Draw(&mut choose));
+        let again = Options::new()
+            .background(false)
+            .open_storage(Arc::new(MemoryStorage::with_files(left)))
+            .unwrap();
+        assert_eq!(again.verify().unwrap().lost_pages, 0);
     });
 }
 

@@ -1,10 +1,10 @@
 //! Dropping and renaming tables, and nested transactions.
 
-use crate::common::small;
+use crate::common::{small, wherever_pages_lie};
 use std::sync::Arc;
 use std::time::Duration;
 use varve_tp::storage::MemoryStorage;
-use varve_tp::{Environment, Error, Options, TableDefinition};
+use varve_tp::{Environment, Error, TableDefinition};
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
 const OTHER: TableDefinition<u32, &[u8]> = TableDefinition::new("other");
@@ -321,41 +321,43 @@ fn looking_makes_no_directory() {
 /// frames are pinned".
 #[test]
 fn a_pool_of_dirty_pages_makes_room() {
-    let mut options = Options::new();
-    options.segment(1 << 20).memory(256 << 10).background(false);
-    let environment = options
-        .open_storage(Arc::new(MemoryStorage::new()))
-        .unwrap();
-    const ROWS: TableDefinition<u32, [u8; 100]> = TableDefinition::new("rows");
-    for part in 0..20u32 {
-        let transaction = environment.begin_write();
-        {
-            let table = transaction.open_table(ROWS).unwrap();
-            for row in part * 1000..(part + 1) * 1000 {
-                table.insert(row, &[part as u8; 100]).unwrap();
-            }
-        }
-        transaction.commit().unwrap();
-    }
-    // Anywhere, so that each change meets a page that is not there.
-    for step in 0..5000u32 {
-        let row = step.wrapping_mul(2_654_435_761) % 20_000;
-        let transaction = environment.begin_write();
-        transaction
-            .open_table(ROWS)
-            .unwrap()
-            .insert(row, &[200; 100])
+    wherever_pages_lie(|| {
+        let mut options = small();
+        options.segment(1 << 20).memory(256 << 10);
+        let environment = options
+            .open_storage(Arc::new(MemoryStorage::new()))
             .unwrap();
-        transaction.commit().unwrap();
-    }
-    let transaction = environment.begin_read();
-    assert_eq!(
-        transaction
-            .open_table(ROWS)
-            .unwrap()
-            .iter()
-            .unwrap()
-            .count(),
-        20_000
-    );
+        const ROWS: TableDefinition<u32, [u8; 100]> = TableDefinition::new("rows");
+        for part in 0..20u32 {
+            let transaction = environment.begin_write();
+            {
+                let table = transaction.open_table(ROWS).unwrap();
+                for row in part * 1000..(part + 1) * 1000 {
+                    table.insert(row, &[part as u8; 100]).unwrap();
+                }
+            }
+            transaction.commit().unwrap();
+        }
+        // Anywhere, so that each change meets a page that is not there.
+        for step in 0..5000u32 {
+            let row = step.wrapping_mul(2_654_435_761) % 20_000;
+            let transaction = environment.begin_write();
+            transaction
+                .open_table(ROWS)
+                .unwrap()
+                .insert(row, &[200; 100])
+                .unwrap();
+            transaction.commit().unwrap();
+        }
+        let transaction = environment.begin_read();
+        assert_eq!(
+            transaction
+                .open_table(ROWS)
+                .unwrap()
+                .iter()
+                .unwrap()
+                .count(),
+            20_000
+        );
+    });
 }

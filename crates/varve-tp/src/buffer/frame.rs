@@ -119,9 +119,20 @@ impl WritePage<'_> {
     #[inline]
     pub(crate) fn mark(&mut self, lsn: Lsn) {
         self.edit().header().lsn = lsn.0.into();
+        self.dirty_since(lsn);
+    }
+
+    /// The page is as an image at `lsn` in the log has it, and may be anything in its slot.
+    pub(crate) fn restored(&mut self, lsn: Lsn) {
+        self.dirty_since(lsn);
+    }
+
+    #[inline]
+    fn dirty_since(&mut self, lsn: Lsn) {
         let first = &self.pin.0.first;
         if first.load(Relaxed) == CLEAN {
-            first.store(lsn.0, Relaxed);
+            // A write that fails meanwhile puts its own back.
+            first.fetch_min(lsn.0, Relaxed);
         }
     }
 }

@@ -1,20 +1,33 @@
 //! Finding a page's frame, or one for it.
 
+use super::Pool;
 use super::frame::{NO_PAGE, Pin, ReadPage, WritePage};
 use super::queues::{Leaving, Queues};
-use super::{CLEAN, Pool};
 use crate::error::{Error, Result};
 use crate::page::{self, Page, PageMut};
+use crate::planted::{self, Planted};
+use std::io;
 use varve_device::sync::atomic::Ordering::*;
 
 /// Looks at frames in a row before it says that all are pinned.
 const PATIENCE: usize = 64;
 
+/// Whether a page that is not in memory is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fetch {
+    /// It has to be there.
+    Must,
+    /// If it was never written, it is of zeros.
+    IfWritten,
+    /// It will be made anew.
+    No,
+}
+
 impl Pool {
     /// A page for reading.
     pub(crate) fn read(&self, page: u32) -> Result<ReadPage<'_>> {
         loop {
-            let pin = self.pin(page, true)?;
+            let pin = self.pin(page, Fetch::Must)?;
             let content = pin.0.latch.read();
             // False: the one who read it failed, and reports it.
             if content.loaded {
@@ -25,51 +38,43 @@ impl Pool {
 
     /// A page for writing.
     pub(crate) fn write(&self, page: u32) -> Result<WritePage<'_>> {
-        loop {
-            let pin = self.pin(page, true)?;
-            let content = pin.0.latch.write();
-            if content.loaded {
-                return Ok(WritePage { content, pin });
-            }
-        }
+        self.to_change(page, Fetch::Must)
     }
 
-    /// A page that will be made anew: what it held before does not matter. One without
-    /// a slot, and not in memory, is of zeros.
+    /// A page that will be made anew: what it held before does not matter. One that is not
+    /// in memory is of zeros.
     pub(crate) fn make(&self, page: u32) -> Result<WritePage<'_>> {
-        loop {
-            let pin = self.pin(page, false)?;
-            let content = pin.0.latch.write();
-            if content.loaded {
-                return Ok(WritePage { content, pin });
-            }
-        }
+        self.to_change(page, Fetch::No)
     }
 
     /// The page as redo finds it: in memory, in its slot, or not made yet.
     pub(crate) fn redo(&self, page: u32) -> Result<WritePage<'_>> {
-        let slot = self.slots.lock().slot(page);
-        if slot != 0 {
-            return self.write(page);
-        }
-        self.make(page)
+        self.to_change(page, Fetch::IfWritten)
     }
 
     #[inline]
-    fn pin(&self, page: u32, read: bool) -> Result<Pin<'_>> {
-        let shard = self.shard(page).lock();
-        if let Some(frame) = shard.get(&page) {
-            let frame = &self.frames[*frame as usize];
-            frame.pins.fetch_add(1, Acquire);
-            drop(shard);
-            frame.used();
-            return Ok(Pin(frame));
+    fn to_change(&self, page: u32, fetch: Fetch) -> Result<WritePage<'_>> {
+        loop {
+            let pin = self.pin(page, fetch)?;
+            let content = pin.0.latch.write();
+            if content.loaded {
+                return Ok(WritePage { content, pin });
+            }
         }
-        drop(shard);
-        self.load(page, read)
     }
 
-    fn load(&self, page: u32, read: bool) -> Result<Pin<'_>> {
+    #[inline]
+    fn pin(&self, page: u32, fetch: Fetch) -> Result<Pin<'_>> {
+        match self.held(page) {
+            Some(pin) => {
+                pin.0.used();
+                Ok(pin)
+            }
+            None => self.load(page, fetch),
+        }
+    }
+
+    fn load(&self, page: u32, fetch: Fetch) -> Result<Pin<'_>> {
         let number = self.take_frame()?;
         let frame = &self.frames[number as usize];
         let mut shard = self.shard(page).lock();
@@ -93,13 +98,22 @@ impl Pool {
             bytes if bytes.is_empty() => vec![0; self.page_bytes].into(),
             bytes => bytes,
         };
-        let loaded = match read {
-            true => self.fetch(page, &mut content.bytes),
-            false => {
+        let loaded = match fetch {
+            Fetch::No => Ok(false),
+            _ => self.fetch(page, &mut content.bytes),
+        };
+        let loaded = match loaded {
+            Ok(false) if fetch == Fetch::Must => {
+                let what = format!("page {page} was never written");
+                Err(Error::damaged("pages", 0, what))
+            }
+            Ok(false) => {
                 content.bytes.fill(0);
                 PageMut(&mut content.bytes).header().number = page.into();
                 Ok(())
             }
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
         };
         let entered = |lost| self.queues.lock().enter(page, number, lost);
         match loaded {
@@ -119,30 +133,55 @@ impl Pool {
         }
     }
 
-    /// Reads a page from its slot.
-    fn fetch(&self, page: u32, bytes: &mut [u8]) -> Result<()> {
-        let slot = self.slots.lock().slot(page);
-        if slot == 0 {
-            return Err(Error::damaged(
-                "pages",
-                0,
-                format!("page {page} has no slot"),
-            ));
+    /// Reads a page from its slot. False if it was never written.
+    pub(crate) fn fetch(&self, page: u32, bytes: &mut [u8]) -> Result<bool> {
+        let (slot, in_place) = {
+            let mut layout = self.layout.lock();
+            (layout.slot(page), layout.in_place().is_some())
+        };
+        let Some(slot) = slot else {
+            return Ok(false);
+        };
+        let at = self.offset(slot);
+        match self.file.read_at(at, bytes) {
+            Err(Error::Io { source, .. })
+                if in_place && source.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                return Ok(false);
+            }
+            read => read?,
         }
-        let at = u64::from(slot) * self.page_bytes as u64;
-        self.file.read_at(at, bytes)?;
         self.reads.fetch_add(1, Relaxed);
         let header = Page(bytes).header();
-        if header.crc.get() != page::sum(page, bytes) {
-            let what = format!("page {page} has a wrong checksum");
-            return Err(Error::damaged("pages", at, what));
-        }
-        let number = header.number.get();
-        let right = match number == page {
-            true => page::check(bytes).map_err(str::to_owned),
-            false => Err(format!("it says that it is page {number}")),
+        let right = if header.crc.get() != page::sum(page, bytes) {
+            if in_place && bytes.iter().all(|byte| *byte == 0) {
+                // The file has grown behind it.
+                return Ok(false);
+            }
+            Err("has a wrong checksum".to_owned())
+        } else if header.number.get() != page {
+            Err(format!("says that it is page {}", header.number))
+        } else if in_place && header.lsn.get() > self.log.end().0 {
+            Err("is newer than the log".to_owned())
+        } else {
+            page::check(bytes).map_err(|what| format!("is none: {what}"))
         };
-        right.map_err(|what| Error::damaged("pages", at, format!("page {page}: {what}")))
+        right.map_err(|what| Error::damaged("pages", at, format!("page {page} {what}")))?;
+        Ok(true)
+    }
+
+    /// Reads a page in place, as of now or somewhat earlier. False if it was never written.
+    pub(crate) fn read_whole(&self, page: u32, bytes: &mut [u8]) -> Result<bool> {
+        match self.fetch(page, bytes) {
+            Err(Error::Damaged { .. }) if planted::is(Planted::PageCopiedTorn) => return Ok(true),
+            // It is being written.
+            Err(Error::Damaged { .. }) => {}
+            read => return read,
+        }
+        bytes.copy_from_slice(self.read(page)?.page().0);
+        let sum = page::sum(page, bytes);
+        PageMut(bytes).header().crc = sum.into();
+        Ok(true)
     }
 
     /// A frame that nobody has, out of the table.
@@ -163,12 +202,10 @@ impl Pool {
                 varve_device::sync::thread::yield_now();
                 continue;
             };
-            let written = self.try_write_out(pin.0);
+            let written = self.write_victim(leaving, &pin);
             let mut queues = self.queues.lock();
             // Who was written leaves: where all are dirty, the next is so, too.
-            if written.is_ok()
-                && let Some(page) = self.let_go(&pin)
-            {
+            if let Some(page) = self.let_go(&pin) {
                 queues.left(leaving, page);
                 return Ok(leaving.frame);
             }
@@ -178,6 +215,22 @@ impl Pool {
         }
         let frames = self.frames.len();
         Err(Error::BufferFull { frames })
+    }
+
+    /// Writes a dirty page that is to leave, and in place those that will leave next: they
+    /// share the flush of the log.
+    fn write_victim(&self, leaving: Leaving, pin: &Pin<'_>) -> Result<()> {
+        let in_place = self.layout.lock().in_place().is_some();
+        let next = match in_place {
+            true => self.queues.lock().behind(leaving, self.batch - 1),
+            false => Vec::new(),
+        };
+        let next: Vec<Pin<'_>> = next
+            .into_iter()
+            .filter(|frame| self.frames[*frame as usize].uses.load(Relaxed) == 0)
+            .filter_map(|frame| self.held(self.frames[frame as usize].page.load(SeqCst)))
+            .collect();
+        self.try_write_out(std::iter::once(pin).chain(&next))
     }
 
     /// Takes a clean frame out of the table that nobody else has. Answers its page.
@@ -223,38 +276,6 @@ impl Pool {
             return Evicted::Frame(leaving.frame);
         }
         Evicted::None
-    }
-
-    /// The least LSN of a change that the slots lack, as of this moment or later.
-    pub(crate) fn oldest_change(&self) -> u64 {
-        let mut oldest = CLEAN;
-        for frame in &self.frames {
-            if frame.page.load(SeqCst) == NO_PAGE {
-                continue;
-            }
-            let latched = frame.latch.read();
-            // In this order: writing is set before first is cleared.
-            let first = frame.first.load(SeqCst);
-            oldest = oldest.min(first).min(frame.writing.load(SeqCst));
-            drop(latched);
-        }
-        oldest
-    }
-
-    /// The dirty frames whose first change lies before this, pinned one by one.
-    pub(super) fn dirty_before(&self, lsn: u64) -> impl Iterator<Item = Pin<'_>> {
-        self.frames.iter().filter_map(move |frame| {
-            let first = frame.first.load(SeqCst);
-            if first >= lsn || first == CLEAN {
-                return None;
-            }
-            let page = frame.page.load(SeqCst);
-            let shard = self.shard(page).lock();
-            let same = |number: &u32| std::ptr::eq(&self.frames[*number as usize], frame);
-            shard.get(&page).filter(|number| same(number))?;
-            frame.pins.fetch_add(1, Acquire);
-            Some(Pin(frame))
-        })
     }
 }
 

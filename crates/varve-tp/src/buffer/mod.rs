@@ -4,36 +4,51 @@
 //! - A page is in one frame at most. A frame with pins keeps its page.
 //! - `first` of a dirty frame is at most the LSN of the first change that its slot lacks;
 //!   it is set under the write latch under which the change was logged.
-//! - A page is written to a free slot, from a copy made under its latch; the map is
-//!   changed when the write has returned. So nothing here waits for the log: only a
-//!   checkpoint makes the map count, and it flushes the log first (`docs/tp.md`).
+//! - A page is written from a copy made under its latch.
+//! - In shadow slots that goes to a free slot, and the map is changed when the write has
+//!   returned. So it does not wait for the log: only a checkpoint makes the map count, and
+//!   it flushes the log first. In place it waits for the log (`docs/tp.md`).
 //!
 //! Order: a shard of the table before a latch that nobody else can want; no shard while
-//! waiting for a latch; the queues before a shard; the slots' mutex last.
+//! waiting for a latch; the queues before a shard; a frame's writer before its latch; the
+//! layout's mutex last.
 //!
 //! Source: Seltzer 1992, §5.1.4.2 (pins); Yang and others 2023 (S3-FIFO).
 
 mod frame;
+mod in_place;
+mod layout;
 mod load;
+mod map;
 mod queues;
 mod slots;
 mod write;
 
 pub(crate) use frame::{ReadPage, WritePage};
+pub(crate) use map::map_block;
 pub(crate) use slots::{MapBlock, SlotHold, entries};
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::log::{Log, Lsn};
+use crate::options::Placement;
 use crate::storage::Named;
 use foldhash::HashMap;
-use frame::Frame;
+use frame::{Frame, NO_PAGE, Pin};
+use in_place::InPlace;
+use layout::Layout;
 use queues::Queues;
 use slots::Slots;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use varve_device::sync::Mutex;
-use varve_device::sync::atomic::AtomicU64;
+use varve_device::sync::atomic::{AtomicU64, Ordering::*};
 
 /// A clean frame's `first`.
 const CLEAN: u64 = u64::MAX;
 const SHARDS: usize = 64;
+/// Pages that are written behind one flush of the log at most.
+const BATCH: usize = 32;
 
 /// CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
@@ -45,39 +60,76 @@ pub(crate) struct Pool {
     frames: Box<[Frame]>,
     table: Box<[Shard]>,
     queues: Mutex<Queues>,
-    slots: Mutex<Slots>,
+    layout: Mutex<Layout>,
     file: Named,
+    log: Arc<Log>,
+    /// Pages that are written together at most.
+    batch: usize,
     pub page_bytes: usize,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
+    /// Images of pages appended to the log.
+    pub images: AtomicU64,
 }
 
 impl Pool {
-    /// A pool of so many frames, empty, over pages where `map` says they are.
-    pub(crate) fn new(file: Named, page_bytes: usize, frames: usize) -> Self {
+    /// A pool of so many frames, empty, over no pages.
+    pub(crate) fn new(file: Named, log: Arc<Log>, page_bytes: usize, frames: usize) -> Self {
         let mut table = Vec::new();
         table.resize_with(SHARDS, Shard::default);
         Pool {
             frames: (0..frames).map(|_| Frame::new(page_bytes)).collect(),
             table: table.into(),
             queues: Mutex::new(Queues::new(frames)),
-            slots: Mutex::new(Slots::default()),
+            layout: Mutex::new(Layout::Shadow(Slots::new(page_bytes))),
             file,
+            log,
+            batch: (frames / 4).clamp(1, BATCH),
             page_bytes,
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            images: AtomicU64::new(0),
         }
     }
 
-    /// What the last durable checkpoint says of slots: the map, and its blocks.
-    pub(crate) fn adopt(&self, map: Vec<u32>, blocks: Vec<MapBlock>) -> Result<()> {
-        let slots = Slots::adopt(map, blocks, self.page_bytes);
+    /// Pages are as a durable checkpoint says.
+    pub(crate) fn adopt(&self, found: &Checkpoint) -> Result<()> {
+        let layout = match found.placement {
+            Placement::Shadow => self.adopt_map(found)?,
+            Placement::InPlace(_) => {
+                let images = found.placement.has_images();
+                Layout::InPlace(InPlace::new(images, found.redo.0))
+            }
+        };
+        *self.layout.lock() = layout;
+        Ok(())
+    }
+
+    fn adopt_map(&self, found: &Checkpoint) -> Result<Layout> {
+        let map = self.read_map(&found.blocks, found.pages as usize)?;
+        let slots = Slots::adopt(map, found.blocks.clone(), self.page_bytes);
         let slots = slots.map_err(|slot| {
             let what = format!("the map names slot {slot} twice");
             Error::damaged("pages", slot * self.page_bytes as u64, what)
         })?;
-        *self.slots.lock() = slots;
-        Ok(())
+        Ok(Layout::Shadow(slots))
+    }
+
+    /// The log has these images behind the checkpoint's `redo`.
+    pub(crate) fn have_images(&self, images: &BTreeMap<u32, Lsn>) {
+        if let Some(in_place) = self.layout.lock().in_place() {
+            for (page, lsn) in images {
+                in_place.imaged(*page, *lsn);
+            }
+        }
+    }
+
+    /// Nothing is durable yet: the environment is being made.
+    pub(crate) fn adopt_nothing(&self, placement: Placement) {
+        *self.layout.lock() = match placement {
+            Placement::Shadow => Layout::Shadow(Slots::new(self.page_bytes)),
+            Placement::InPlace(_) => Layout::InPlace(InPlace::new(false, 0)),
+        };
     }
 
     fn shard(&self, page: u32) -> &Mutex<HashMap<u32, u32>> {
@@ -94,21 +146,55 @@ impl Pool {
         self.frames.len()
     }
 
-    /// Pages that have a slot, slots in use, and slots that the file may have.
+    /// Pages that have a slot, and slots in use. In place the file is as long as both.
     pub(crate) fn slots_used(&self) -> (usize, usize) {
-        let slots = self.slots.lock();
-        slots.counts()
+        if let Some(slots) = self.layout.lock().shadow() {
+            return slots.counts();
+        }
+        let pages = self.pages_in_file().unwrap_or(0) as usize;
+        (pages, pages)
     }
 
-    /// Keeps the slots of the durable checkpoint as they are.
-    pub(crate) fn hold(&self) -> SlotHold {
-        self.slots.lock().hold()
+    /// Pages that the file has room for, in place.
+    pub(crate) fn pages_in_file(&self) -> Result<u32> {
+        let pages = self.file.size()? / self.page_bytes as u64;
+        u32::try_from(pages).map_err(|_| Error::damaged("pages", 0, "the file is too long"))
+    }
+
+    /// Keeps the slots of the durable checkpoint as they are, if they are shadow slots.
+    pub(crate) fn hold(&self) -> Option<SlotHold> {
+        self.layout.lock().hold()
     }
 
     /// What a slot holds.
     pub(crate) fn read_slot(&self, slot: u32, bytes: &mut [u8]) -> Result<()> {
-        let at = u64::from(slot) * self.page_bytes as u64;
-        self.file.read_at(at, bytes)
+        self.file.read_at(self.offset(slot), bytes)
+    }
+
+    fn offset(&self, slot: u32) -> u64 {
+        u64::from(slot) * self.page_bytes as u64
+    }
+
+    /// The pages whose frames are so, in order.
+    fn pages_of(&self, wanted: impl Fn(&Frame) -> bool) -> Vec<u32> {
+        let frames = self.frames.iter().filter(|frame| wanted(frame));
+        let pages = frames.map(|frame| frame.page.load(SeqCst));
+        let mut pages: Vec<u32> = pages.filter(|page| *page != NO_PAGE).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// A page's frame, if it is in memory.
+    fn held(&self, page: u32) -> Option<Pin<'_>> {
+        let shard = self.shard(page).lock();
+        let frame = &self.frames[*shard.get(&page)? as usize];
+        frame.pins.fetch_add(1, Acquire);
+        Some(Pin(frame))
+    }
+
+    /// Whatever the file held is gone: pages of an environment that once was.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.file.truncate(0)
     }
 
     pub(crate) fn sync(&self) -> Result<()> {

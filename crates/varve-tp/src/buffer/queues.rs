@@ -79,6 +79,15 @@ impl Queues {
         }
     }
 
+    /// The frames behind one that is to leave, in its queue.
+    pub(super) fn behind(&self, leaving: Leaving, most: usize) -> Vec<u32> {
+        let queue = match leaving.from_small {
+            true => &self.small,
+            false => &self.main,
+        };
+        queue.iter().take(most).copied().collect()
+    }
+
     /// It is pinned or dirty.
     pub(super) fn keep(&mut self, leaving: Leaving) {
         match leaving.from_small {

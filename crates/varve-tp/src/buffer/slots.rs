@@ -76,16 +76,23 @@ pub(crate) struct Captured {
 }
 
 impl Slots {
+    /// No pages.
+    pub(super) fn new(page_bytes: usize) -> Self {
+        let mut slots = Slots {
+            per_block: entries(page_bytes),
+            ..Slots::default()
+        };
+        slots.taken.set(0);
+        slots
+    }
+
     /// Slots as of a durable checkpoint. An error names a slot that two have.
     pub(super) fn adopt(
         map: Vec<u32>,
         blocks: Vec<MapBlock>,
         page_bytes: usize,
     ) -> Result<Self, u64> {
-        let mut slots = Slots {
-            per_block: entries(page_bytes),
-            ..Slots::default()
-        };
+        let mut slots = Slots::new(page_bytes);
         let all = map
             .iter()
             .copied()
@@ -97,7 +104,6 @@ impl Slots {
             slots.taken.set(slot);
             slots.durable.set(slot);
         }
-        slots.taken.set(0);
         (slots.map, slots.blocks) = (map, blocks);
         Ok(slots)
     }

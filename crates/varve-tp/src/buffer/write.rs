@@ -1,175 +1,198 @@
-//! Writing pages to free slots, and the map for a checkpoint.
+//! Writing pages out, in batches, and the map for a checkpoint.
 
-use super::frame::{Content, Frame};
-use super::slots::{Captured, MapBlock, entries};
+use super::frame::{Content, Frame, NO_PAGE, Pin};
+use super::layout::Layout;
 use super::{CLEAN, Pool};
-use crate::error::{Error, Result};
-use crate::page::{self, PAGE_HEADER, Page, PageMut, kind};
+use crate::change::Change;
+use crate::error::Result;
+use crate::log::format::RecordHeader;
+use crate::log::{Draft, Lsn};
+use crate::page::{self, Image, Page, PageMut};
 use crate::planted::{self, Planted};
-use varve_device::sync::RwLockReadGuard;
 use varve_device::sync::atomic::Ordering::*;
+use varve_device::sync::{MutexGuard, RwLockReadGuard};
+
+/// A page that is being written: as it was under its latch. Unless it is written, its frame
+/// is as dirty afterwards as it was.
+struct Writing<'a> {
+    frame: &'a Frame,
+    _alone: MutexGuard<'a, ()>,
+    page: u32,
+    bytes: Box<[u8]>,
+    /// The log has to be durable up to here before.
+    logged: Lsn,
+    written: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.written {
+            let first = self.frame.writing.load(SeqCst);
+            self.frame.first.fetch_min(first, SeqCst);
+        }
+        self.frame.writing.store(CLEAN, SeqCst);
+    }
+}
 
 impl Pool {
     /// Writes a pinned frame out, if it is dirty, waiting for its latch: for those who
     /// hold none.
-    pub(super) fn write_out(&self, frame: &Frame) -> Result<()> {
-        let _alone = frame.writer.lock();
-        self.write_content(frame, frame.latch.read())
+    fn write_out(&self, frame: &Frame) -> Result<()> {
+        let alone = frame.writer.lock();
+        let begun = self.begin(frame, alone, frame.latch.read())?;
+        self.finish(begun.into_iter().collect())
     }
 
-    /// The same without waiting: whoever needs a frame may hold latches for which the
-    /// holder of this one waits.
-    pub(super) fn try_write_out(&self, frame: &Frame) -> Result<()> {
-        let Some(_alone) = frame.writer.try_lock() else {
-            return Ok(());
-        };
-        match frame.latch.try_read() {
-            Some(content) => self.write_content(frame, content),
-            None => Ok(()),
+    /// Writes out those of pinned frames that are dirty, without waiting for their
+    /// latches: whoever needs a frame may hold latches for which their holders wait.
+    pub(super) fn try_write_out<'a>(
+        &self,
+        pins: impl IntoIterator<Item = &'a Pin<'a>>,
+    ) -> Result<()> {
+        let mut begun = Vec::new();
+        for pin in pins {
+            let Some(alone) = pin.0.writer.try_lock() else {
+                continue;
+            };
+            if let Some(content) = pin.0.latch.try_read() {
+                begun.extend(self.begin(pin.0, alone, content)?);
+            }
         }
+        self.finish(begun)
     }
 
-    fn write_content(&self, frame: &Frame, content: RwLockReadGuard<'_, Content>) -> Result<()> {
-        let (page, mut bytes) = {
-            let first = frame.first.load(SeqCst);
-            if first == CLEAN {
-                return Ok(());
-            }
-            frame.writing.store(first, SeqCst);
-            frame.first.store(CLEAN, SeqCst);
-            let copy = (frame.page.load(SeqCst), content.bytes.clone());
-            drop(content);
-            copy
+    fn begin<'a>(
+        &self,
+        frame: &'a Frame,
+        alone: MutexGuard<'a, ()>,
+        content: RwLockReadGuard<'_, Content>,
+    ) -> Result<Option<Writing<'a>>> {
+        let first = frame.first.load(SeqCst);
+        if first == CLEAN {
+            return Ok(None);
+        }
+        let page = frame.page.load(SeqCst);
+        let logged = self.log_before(page, &content.bytes)?;
+        frame.writing.store(first, SeqCst);
+        frame.first.store(CLEAN, SeqCst);
+        Ok(Some(Writing {
+            frame,
+            _alone: alone,
+            page,
+            bytes: content.bytes.clone(),
+            logged,
+            written: false,
+        }))
+    }
+
+    /// Sees to it that the log has what must be there before a latched page is written, and
+    /// answers up to where it has to be durable (rules I1 and I3).
+    fn log_before(&self, page: u32, bytes: &[u8]) -> Result<Lsn> {
+        let wants_image = match &*self.layout.lock() {
+            // Only the checkpoint makes slots count, and it flushes the log.
+            Layout::Shadow(_) => return Ok(Lsn::NONE),
+            Layout::InPlace(in_place) => in_place.wants_image(page),
         };
-        let sum = page::sum(page, &bytes);
-        PageMut(&mut bytes).header().crc = sum.into();
-        match self.write_page(page, &bytes) {
-            Ok(()) => frame.writing.store(CLEAN, SeqCst),
-            Err(error) => {
-                let _exclusive = frame.latch.write();
-                frame.first.store(frame.writing.load(SeqCst), SeqCst);
-                frame.writing.store(CLEAN, SeqCst);
-                return Err(error);
+        if !wants_image {
+            return Ok(Lsn(Page(bytes).lsn()));
+        }
+        let mut draft = Draft::new();
+        let image = Image::of_whole(bytes);
+        let kind = Change::Image { page, image }.encode(draft.clear());
+        draft.seal(RecordHeader::of_nobody(
+            kind,
+            Page(bytes).header().table.get(),
+        ));
+        let lsn = self.log.append(&draft)?;
+        self.images.fetch_add(1, Relaxed);
+        if let Some(in_place) = self.layout.lock().in_place() {
+            in_place.imaged(page, lsn);
+        }
+        Ok(lsn)
+    }
+
+    /// Writes in the order of the pages' numbers. What fails does not keep others from
+    /// being written.
+    fn finish(&self, mut begun: Vec<Writing<'_>>) -> Result<()> {
+        let logged = begun.iter().map(|writing| writing.logged).max();
+        let logged = logged.unwrap_or(Lsn::NONE);
+        if logged != Lsn::NONE && !planted::is(Planted::PageBeforeLog) {
+            self.log.flush(logged)?;
+        }
+        begun.sort_by_key(|writing| writing.page);
+        let mut result = Ok(());
+        for writing in &mut begun {
+            let sum = page::sum(writing.page, &writing.bytes);
+            PageMut(&mut writing.bytes).header().crc = sum.into();
+            match self.write_page(writing.page, &writing.bytes) {
+                Ok(()) => writing.written = true,
+                Err(error) => result = result.and(Err(error)),
             }
         }
-        Ok(())
+        result
     }
 
     fn write_page(&self, page: u32, bytes: &[u8]) -> Result<()> {
-        let slot = {
-            let mut slots = self.slots.lock();
-            match slots.slot(page) {
-                old if old != 0 && planted::is(Planted::PageInPlace) => old,
-                _ => slots.allocate(),
-            }
-        };
-        let written = self
-            .file
-            .write_at(u64::from(slot) * self.page_bytes as u64, bytes);
-        let mut slots = self.slots.lock();
-        match &written {
-            Ok(()) => slots.moved(page, slot),
-            Err(_) => slots.give_back(slot),
-        }
+        let slot = self.layout.lock().slot_to_write(page);
+        let written = self.file.write_at(self.offset(slot), bytes);
+        self.layout.lock().written(page, slot, written.is_ok());
         self.writes.fetch_add(1, Relaxed);
         written
     }
 
-    /// Writes the pages out whose first change lies before `lsn`.
-    pub(crate) fn write_before(&self, lsn: u64) -> Result<usize> {
-        let mut written = 0;
-        for pin in self.dirty_before(lsn) {
-            self.write_out(pin.0)?;
-            written += 1;
-        }
-        Ok(written)
-    }
-
-    /// The map now. Ends with [`checkpoint_completed`](Self::checkpoint_completed) or
-    /// [`checkpoint_failed`](Self::checkpoint_failed).
-    pub(crate) fn capture(&self) -> Captured {
-        self.slots.lock().capture()
-    }
-
-    /// Writes the changed blocks of a captured map. Not durable. Answers which slots
-    /// they took, also if it fails.
-    pub(crate) fn write_map(&self, captured: &mut Captured, taken: &mut Vec<u32>) -> Result<()> {
-        for (block, slots) in &captured.changed {
-            let bytes = map_block(*block, slots, self.page_bytes);
-            let slot = self.slots.lock().allocate();
-            taken.push(slot);
-            self.file
-                .write_at(u64::from(slot) * self.page_bytes as u64, &bytes)?;
-            self.writes.fetch_add(1, Relaxed);
-            self.slots.lock().block_written(slot);
-            let crc = Page(&bytes).header().crc.get();
-            captured.blocks[*block] = MapBlock { slot, crc };
+    /// Writes the pages out whose first change lies before `lsn` and before the log's
+    /// present end.
+    pub(crate) fn write_before(&self, lsn: u64) -> Result<()> {
+        let lsn = lsn.min(self.log.end().0);
+        let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
+        for pages in self.pages_of(before).chunks(self.batch) {
+            let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
+            self.try_write_out(&pins)?;
+            // Those whose latches others had.
+            let rest = pins.iter().filter(|pin| before(pin.0));
+            rest.map(|pin| pin.0)
+                .try_for_each(|frame| self.write_out(frame))?;
         }
         Ok(())
     }
 
-    pub(crate) fn checkpoint_completed(&self, captured: Captured) {
-        self.slots.lock().completed(captured);
-    }
-
-    pub(crate) fn checkpoint_failed(&self, captured: &Captured, taken: &[u32]) {
-        self.slots.lock().failed(captured, taken);
-    }
-
-    /// The slots of `pages` pages, from the blocks of a checkpoint's map.
-    pub(crate) fn read_map(&self, blocks: &[MapBlock], pages: usize) -> Result<Vec<u32>> {
-        let mut map = Vec::new();
-        let mut bytes = vec![0; self.page_bytes];
-        for (number, block) in blocks.iter().enumerate() {
-            let at = u64::from(block.slot) * self.page_bytes as u64;
-            self.file.read_at(at, &mut bytes)?;
-            let sum = page::sum(number as u32, &bytes);
-            let header = Page(&bytes).header();
-            if sum != block.crc || header.kind != kind::MAP {
-                let what = format!("block {number} of the page map is not what was written");
-                return Err(Error::damaged("pages", at, what));
-            }
-            let (slots, _) = bytes[PAGE_HEADER..].as_chunks::<4>();
-            map.extend(slots.iter().map(|slot| u32::from_le_bytes(*slot)));
-        }
-        if map.len() < pages {
-            let what = "the page map has too few blocks";
-            return Err(Error::damaged("pages", 0, what));
-        }
-        map.truncate(pages);
-        Ok(map)
-    }
-}
-
-fn map_block(number: usize, slots: &[u32], page_bytes: usize) -> Vec<u8> {
-    assert!(slots.len() <= entries(page_bytes));
-    let mut bytes = vec![0; page_bytes];
-    let mut page = PageMut(&mut bytes);
-    page.header().kind = kind::MAP;
-    page.header().number = (number as u32).into();
-    for (to, slot) in bytes[PAGE_HEADER..].chunks_exact_mut(4).zip(slots) {
-        to.copy_from_slice(&slot.to_le_bytes());
-    }
-    let sum = page::sum(number as u32, &bytes);
-    PageMut(&mut bytes).header().crc = sum.into();
-    bytes
-}
-
-impl Pool {
     /// Writes cold pages out while more than half of the frames are dirty, so that those
     /// who need frames find clean ones.
     pub(crate) fn write_cold(&self) -> Result<()> {
-        let limit = self.frames.len() / 2;
-        let dirty = self.dirty();
-        if dirty <= limit {
-            return Ok(());
-        }
-        let cold = self
-            .dirty_before(u64::MAX)
-            .filter(|pin| pin.0.uses.load(Relaxed) == 0);
-        for pin in cold.take(dirty - limit) {
-            self.write_out(pin.0)?;
+        let spare = self.dirty().saturating_sub(self.frames.len() / 2);
+        let cold =
+            |frame: &Frame| frame.first.load(SeqCst) != CLEAN && frame.uses.load(Relaxed) == 0;
+        let mut pages = match spare {
+            0 => return Ok(()),
+            _ => self.pages_of(cold),
+        };
+        pages.truncate(spare);
+        for pages in pages.chunks(self.batch) {
+            let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
+            self.try_write_out(&pins)?;
         }
         Ok(())
+    }
+
+    /// A checkpoint begins at `begin`. Answers the least LSN of a change that the slots
+    /// lack, as of this moment or later.
+    pub(crate) fn begin_checkpoint(&self, begin: Lsn) -> Lsn {
+        if let Some(in_place) = self.layout.lock().in_place() {
+            in_place.begin_checkpoint(begin);
+        }
+        self.oldest_change().min(begin)
+    }
+
+    /// Writes that were under way have returned, too.
+    fn oldest_change(&self) -> Lsn {
+        let mut oldest = CLEAN;
+        for frame in &self.frames {
+            if frame.page.load(SeqCst) != NO_PAGE {
+                let _written = frame.writer.lock();
+                let _latched = frame.latch.read();
+                oldest = oldest.min(frame.first.load(SeqCst));
+            }
+        }
+        Lsn(oldest)
     }
 }

@@ -217,6 +217,10 @@ impl<'a> Change<'a> {
                 kinds::CHAINS
             }
             Change::End => kinds::END,
+            Change::Image { page, image } => {
+                to.u32(page).image(image);
+                kinds::IMAGE
+            }
         }
     }
 
@@ -240,6 +244,10 @@ impl<'a> Change<'a> {
                 meta: from.meta()?,
                 next: from.u32()?,
                 bytes: from.bytes()?,
+            },
+            kinds::IMAGE => Change::Image {
+                page: from.u32()?,
+                image: from.image()?,
             },
             kinds::TREE => Change::Tree {
                 root: from.u32()?,

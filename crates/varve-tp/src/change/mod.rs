@@ -117,6 +117,12 @@ pub(crate) enum Change<'a> {
     Chains {
         chains: &'a [u8],
     },
+    /// A page as it was when it was to be written in place. Only a restart of an
+    /// environment in place looks at it, before redo: it changes nothing.
+    Image {
+        page: u32,
+        image: Image<'a>,
+    },
     /// It commits; these chains are to be freed, too.
     Commit {
         chains: &'a [u8],
@@ -141,6 +147,7 @@ pub(crate) mod kinds {
     pub(crate) const COMMIT: u8 = 13;
     pub(crate) const END: u8 = 14;
     pub(crate) const CHAINS: u8 = 15;
+    pub(crate) const IMAGE: u8 = 16;
 }
 
 impl Change<'_> {
@@ -166,7 +173,9 @@ impl Change<'_> {
             Change::Overflow { page, .. } => [Some(page), Some(META_PAGE), None, None],
             Change::Tree { root, .. } => [Some(root), Some(META_PAGE), None, None],
             Change::Free { chain, .. } => [Some(chain.last), Some(META_PAGE), None, None],
-            Change::Chains { .. } | Change::Commit { .. } | Change::End => [None; 4],
+            Change::Image { .. } | Change::Chains { .. } | Change::Commit { .. } | Change::End => {
+                [None; 4]
+            }
         };
         pages.into_iter().flatten()
     }

@@ -4,6 +4,7 @@ use crate::buffer::MapBlock;
 use crate::change::{chain_bytes, chains};
 use crate::engine::Listed;
 use crate::log::Lsn;
+use crate::options::{Placement, TornPages};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -17,7 +18,7 @@ pub struct CheckpointHeader {
     pub crc: U32,
     /// Bytes of the whole checkpoint.
     pub length: U32,
-    /// [`VERSION`].
+    /// [`VERSION`] or [`FIRST_VERSION`].
     pub version: U32,
     /// Bytes in a page.
     pub page_bytes: U32,
@@ -49,8 +50,10 @@ pub struct CheckpointHeader {
 
 /// `VARVETP1`.
 pub const MAGIC: U64 = U64::from_bytes(*b"VARVETP1");
-/// Of the format.
-pub const VERSION: u32 = 1;
+/// Of the format, since environments have a placement.
+pub const VERSION: u32 = 2;
+/// Of shadow slots, and without images in the log.
+pub const FIRST_VERSION: u32 = 1;
 const HEADER: usize = 96;
 const _: () = assert!(size_of::<CheckpointHeader>() == HEADER);
 /// Longest checkpoint that is read.
@@ -59,6 +62,8 @@ pub(crate) const LONGEST: u64 = 1 << 30;
 /// A checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
+    pub version: u32,
+    pub placement: Placement,
     pub page_bytes: u32,
     pub segment_bytes: u32,
     pub unit: u32,
@@ -77,6 +82,10 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEADER];
+        match (self.version, self.placement) {
+            (FIRST_VERSION, placement) => assert_eq!(placement, Placement::Shadow),
+            (_, placement) => bytes.extend_from_slice(&placement_code(placement).to_le_bytes()),
+        }
         for block in &self.blocks {
             bytes.extend_from_slice(&block.slot.to_le_bytes());
             bytes.extend_from_slice(&block.crc.to_le_bytes());
@@ -94,7 +103,7 @@ impl Checkpoint {
             magic: MAGIC,
             crc: 0.into(),
             length: (bytes.len() as u32).into(),
-            version: VERSION.into(),
+            version: self.version.into(),
             page_bytes: self.page_bytes.into(),
             segment_bytes: self.segment_bytes.into(),
             unit: self.unit.into(),
@@ -128,11 +137,16 @@ impl Checkpoint {
         if whole.len() < HEADER || crate::checksum(0, &whole[12..]) != header.crc.get() {
             return Err("its checksum is wrong");
         }
-        if header.version != VERSION {
-            return Err("of another version");
-        }
         let mut rest = &whole[HEADER..];
+        let version = header.version.get();
+        let placement = match version {
+            FIRST_VERSION => Placement::Shadow,
+            VERSION => placement(number(&mut rest).ok_or("no placement")?)?,
+            _ => return Err("of another version"),
+        };
         let checkpoint = Checkpoint {
+            version,
+            placement,
             page_bytes: header.page_bytes.get(),
             segment_bytes: header.segment_bytes.get(),
             unit: header.unit.get(),
@@ -163,6 +177,9 @@ impl Checkpoint {
         if !segment.is_multiple_of(4096) || u64::from(segment) < smallest_segment(page.into()) {
             return Err("a segment size that there is not");
         }
+        if self.placement != Placement::Shadow && self.pages > 0 {
+            return Err("a map of pages that lie in place");
+        }
         let per_block = crate::buffer::entries(page as usize);
         if (self.pages as usize).div_ceil(per_block) != self.blocks.len() {
             return Err("pages and blocks of the map do not agree");
@@ -179,6 +196,23 @@ impl Checkpoint {
 /// Fewest bytes of a segment, for this size of a page.
 pub(crate) fn smallest_segment(page_bytes: u64) -> u64 {
     16 * page_bytes
+}
+
+fn placement_code(placement: Placement) -> u32 {
+    match placement {
+        Placement::Shadow => 0,
+        Placement::InPlace(TornPages::LogImages) => 1,
+        Placement::InPlace(TornPages::Never) => 2,
+    }
+}
+
+fn placement(code: [u8; 4]) -> Result<Placement, &'static str> {
+    match u32::from_le_bytes(code) {
+        0 => Ok(Placement::Shadow),
+        1 => Ok(Placement::InPlace(TornPages::LogImages)),
+        2 => Ok(Placement::InPlace(TornPages::Never)),
+        _ => Err("a placement that there is not"),
+    }
 }
 
 fn number<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {

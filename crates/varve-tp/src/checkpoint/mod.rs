@@ -6,7 +6,8 @@
 //! - Its sync is the commit point. Only then are slots and segments free that it does
 //!   not need.
 //! - `redo` is at most the first LSN of a change that a page of the map lacks: it is read
-//!   off the frames before the map is captured.
+//!   off the frames before the map is captured. In place (I2, I4) it is what the file
+//!   lacks, once that is synced.
 
 pub(crate) mod format;
 
@@ -15,6 +16,7 @@ use crate::buffer::SlotHold;
 use crate::engine::{Engine, Listed};
 use crate::error::{Error, Result};
 use crate::log::{LogHold, Lsn};
+use crate::options::Placement;
 use crate::planted::{self, Planted};
 use crate::storage::{Named, Storage, place};
 pub(crate) use format::Checkpoint;
@@ -28,6 +30,7 @@ const FILES: [&str; 2] = ["check-0", "check-1"];
 /// What the next checkpoint has to know of the last.
 #[derive(Debug)]
 struct Last {
+    version: u32,
     serial: u64,
     life: u32,
     life_begins: Lsn,
@@ -38,7 +41,7 @@ struct Last {
 /// While it lives, what a checkpoint refers to stays as it is.
 #[derive(Debug)]
 pub(crate) struct Held {
-    _slots: SlotHold,
+    _slots: Option<SlotHold>,
     _log: LogHold,
 }
 
@@ -46,6 +49,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     files: [Named; 2],
+    placement: Placement,
     last: Mutex<Last>,
 }
 
@@ -93,13 +97,20 @@ impl Checkpoints {
         let file = |name| Named::open(&**storage, name, true);
         Ok(Checkpoints {
             files: [file(FILES[0])?, file(FILES[1])?],
+            placement: found.placement,
             last: Mutex::new(Last {
+                version: found.version,
                 serial: found.serial,
                 life: found.life,
                 life_begins: found.life_begins,
                 begins: [found.redo, found.begin],
             }),
         })
+    }
+
+    /// Where pages lie.
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement
     }
 
     fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
@@ -183,10 +194,10 @@ impl Checkpoints {
         };
         engine.pool.write_before(until)?;
         let begin = engine.log.end();
-        let redo = match planted::is(Planted::CheckpointTooNew) {
-            true => begin,
-            false => Lsn(engine.pool.oldest_change().min(begin.0)),
-        };
+        let mut redo = engine.pool.begin_checkpoint(begin);
+        if planted::is(Planted::CheckpointTooNew) {
+            redo = begin;
+        }
         let (mut active, next) = active();
         if planted::is(Planted::ActiveForgotten) {
             active.clear();
@@ -201,6 +212,8 @@ impl Checkpoints {
             .pool
             .write_map(&mut captured, &mut taken)
             .map(|()| Checkpoint {
+                version: last.version,
+                placement: self.placement,
                 page_bytes: engine.pool.page_bytes as u32,
                 segment_bytes: engine.log.shape.segment as u32,
                 unit: engine.log.shape.unit as u32,

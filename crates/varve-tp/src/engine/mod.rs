@@ -37,7 +37,7 @@ pub(crate) const FREEING: u64 = 128;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub log: Log,
+    pub log: Arc<Log>,
     pub pool: Pool,
     pub locks: LockTable<LockKey>,
     /// Transactions may not write.
@@ -83,7 +83,12 @@ impl Author {
 }
 
 impl Engine {
-    pub(crate) fn new(log: Log, pool: Pool, locks: LockTable<LockKey>, versions: Versions) -> Self {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        pool: Pool,
+        locks: LockTable<LockKey>,
+        versions: Versions,
+    ) -> Self {
         Engine {
             log,
             pool,
@@ -170,16 +175,7 @@ impl Engine {
         change: &Change<'_>,
     ) -> Result<Lsn> {
         let kind = change.encode(author.draft.clear());
-        author.draft.seal(RecordHeader {
-            crc: 0.into(),
-            length: 0.into(),
-            transaction: 0.into(),
-            previous: 0.into(),
-            table: table.into(),
-            kind,
-            flags: 0,
-            reserved: 0.into(),
-        });
+        author.draft.seal(RecordHeader::of_nobody(kind, table));
         self.log.append(&author.draft)
     }
 

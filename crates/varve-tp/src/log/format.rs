@@ -56,6 +56,22 @@ pub struct RecordHeader {
     pub reserved: U16,
 }
 
+impl RecordHeader {
+    /// Of a record that is of no transaction. Length and checksum are filled in later.
+    pub(crate) fn of_nobody(kind: u8, table: u32) -> Self {
+        RecordHeader {
+            crc: 0.into(),
+            length: 0.into(),
+            transaction: 0.into(),
+            previous: 0.into(),
+            table: table.into(),
+            kind,
+            flags: 0,
+            reserved: 0.into(),
+        }
+    }
+}
+
 /// Bytes of a [`RecordHeader`].
 pub const RECORD_HEADER: usize = 32;
 const _: () = assert!(size_of::<RecordHeader>() == RECORD_HEADER);

@@ -180,6 +180,12 @@ impl Log {
         self.segments.begin(self.shape.segment_of(at.0));
     }
 
+    /// Everything that was found is durable when this returns: if it was a process that
+    /// died, and not the machine, some of it may be in the host's memory only.
+    pub(crate) fn harden(&self) -> Result<()> {
+        self.segments.harden()
+    }
+
     /// Behind the last record.
     pub(crate) fn end(&self) -> Lsn {
         Lsn(self.end.load(SeqCst))

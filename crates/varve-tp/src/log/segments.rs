@@ -179,6 +179,16 @@ impl Segments {
         file.write_at(self.shape.offset(at), bytes)
     }
 
+    /// Everything is durable when this returns, whoever wrote it.
+    pub(super) fn harden(&self) -> Result<()> {
+        let files: Vec<Named> = {
+            let state = self.state.lock();
+            let used = state.used.values();
+            used.map(|number| state.files[*number].clone()).collect()
+        };
+        files.iter().try_for_each(Named::sync)
+    }
+
     /// Everything written is durable when this returns.
     pub(super) fn sync(&self) -> Result<()> {
         let files: Vec<Named> = {

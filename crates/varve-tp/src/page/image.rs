@@ -40,6 +40,35 @@ impl<'a> Image<'a> {
     }
 }
 
+impl<'a> Image<'a> {
+    /// Of a page of any kind as it is, for [`restore_whole`](Self::restore_whole).
+    pub(crate) fn of_whole(page: &'a [u8]) -> Self {
+        let header = Page(page).header();
+        if matches!(header.kind, kind::LEAF | kind::INNER) {
+            return Image::of(page);
+        }
+        let end = page.iter().rposition(|byte| *byte != 0);
+        Image {
+            front: &page[..end.map_or(PAGE_HEADER, |end| (end + 1).max(PAGE_HEADER))],
+            back: &[],
+        }
+    }
+
+    /// Makes the page `number` of it, with the LSN that it had. False if it is none.
+    #[must_use]
+    pub(crate) fn restore_whole(self, number: u32, to: &mut [u8]) -> bool {
+        let length = self.front.len() + self.back.len();
+        if self.front.len() < PAGE_HEADER || length > to.len() {
+            return false;
+        }
+        let back = to.len() - self.back.len();
+        to.fill(0);
+        to[..self.front.len()].copy_from_slice(self.front);
+        to[back..].copy_from_slice(self.back);
+        Page(to).header().number.get() == number && check(to).is_ok()
+    }
+}
+
 /// Bytes of a value that a page of a chain holds.
 pub(crate) fn overflow_room(page_bytes: usize) -> usize {
     page_bytes - PAGE_HEADER

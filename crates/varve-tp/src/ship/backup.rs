@@ -1,14 +1,17 @@
 //! Hot backup: a copy of an environment while transactions go on.
 //!
 //! A checkpoint is taken, and what it refers to is held: its slots are not given to other
-//! pages, its log is not recycled. So the slots can be copied at leisure, and behind them
+//! pages, its log is not recycled. (Pages in place are not held: see `copy_in_place`.) So the slots can be copied at leisure, and behind them
 //! the log, up to what is durable at the end. The copy's own restart does the rest. The
 //! checkpoint gets its name last: before that there is no environment.
 
 use crate::archive::identity::{self, Identity, Made};
+use crate::buffer::{MapBlock, Pool, entries, map_block};
+use crate::checkpoint::Checkpoint;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::log::{Lsn, segment_file};
+use crate::options::Placement;
 use crate::page::{self, Page};
 use crate::planted::{self, Planted};
 use crate::storage::{Named, Storage};
@@ -22,6 +25,57 @@ pub struct BackupReport {
     pub log_bytes: u64,
     /// It is the environment up to this LSN.
     pub until: u64,
+}
+
+/// The slots of a checkpoint, which are held.
+fn copy_slots(
+    pool: &Pool,
+    checkpoint: &Checkpoint,
+    copy: &mut impl FnMut(u32, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let map = pool.read_map(&checkpoint.blocks, checkpoint.pages as usize)?;
+    let blocks = checkpoint.blocks.iter().map(|block| block.slot);
+    let numbered = (0u32..).zip(map).chain((0u32..).zip(blocks));
+    let mut bytes = vec![0; pool.page_bytes];
+    for (number, slot) in numbered.filter(|(_, slot)| *slot != 0) {
+        pool.read_slot(slot, &mut bytes)?;
+        if Page(&bytes).header().crc.get() != page::sum(number, &bytes) {
+            let at = u64::from(slot) * pool.page_bytes as u64;
+            let what = format!("page {number} has a wrong checksum");
+            return Err(Error::damaged("pages", at, what));
+        }
+        copy(slot, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Pages in place, as they are now: newer than the checkpoint, some of them, so that the
+/// log behind it is applied to them by LSN. In the copy they lie in shadow slots, each in
+/// the one behind its number, and a map behind all.
+fn copy_in_place(
+    pool: &Pool,
+    checkpoint: &mut Checkpoint,
+    copy: &mut impl FnMut(u32, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let count = pool.pages_in_file()?;
+    let mut map = vec![0; count as usize];
+    let mut bytes = vec![0; pool.page_bytes];
+    for (page, slot) in (0..count).zip(&mut map) {
+        if pool.read_whole(page, &mut bytes)? {
+            *slot = page + 1;
+            copy(*slot, &bytes)?;
+        }
+    }
+    (checkpoint.placement, checkpoint.pages) = (Placement::Shadow, count);
+    for (number, slots) in map.chunks(entries(pool.page_bytes)).enumerate() {
+        let block = map_block(number, slots, pool.page_bytes);
+        let slot = u32::try_from(u64::from(count) + 1 + number as u64);
+        let slot = slot.map_err(|_| Error::damaged("pages", 0, "too long for shadow slots"))?;
+        let crc = Page(&block).header().crc.get();
+        checkpoint.blocks.push(MapBlock { slot, crc });
+        copy(slot, &block)?;
+    }
+    Ok(())
 }
 
 impl Environment {
@@ -44,26 +98,18 @@ impl Environment {
             });
         }
         let id = identity::of_original(&*shared.storage)?;
-        let (checkpoint, held) = shared.checkpoint_held()?;
+        let (mut checkpoint, held) = shared.checkpoint_held()?;
         let mut report = BackupReport::default();
         let page_bytes = engine.pool.page_bytes;
-        let map = engine
-            .pool
-            .read_map(&checkpoint.blocks, checkpoint.pages as usize)?;
         let pages = Named::open(to, "pages", true)?;
         pages.truncate(0)?;
-        let blocks = checkpoint.blocks.iter().map(|block| block.slot);
-        let numbered = (0u32..).zip(map).chain((0u32..).zip(blocks));
-        let mut bytes = vec![0; page_bytes];
-        for (number, slot) in numbered.filter(|(_, slot)| *slot != 0) {
-            let at = u64::from(slot) * page_bytes as u64;
-            engine.pool.read_slot(slot, &mut bytes)?;
-            if Page(&bytes).header().crc.get() != page::sum(number, &bytes) {
-                let what = format!("page {number} has a wrong checksum");
-                return Err(Error::damaged("pages", at, what));
-            }
-            pages.write_at(at, &bytes)?;
+        let mut copy = |slot: u32, bytes: &[u8]| {
             report.pages += 1;
+            pages.write_at(u64::from(slot) * page_bytes as u64, bytes)
+        };
+        match checkpoint.placement {
+            Placement::Shadow => copy_slots(&engine.pool, &checkpoint, &mut copy)?,
+            Placement::InPlace(_) => copy_in_place(&engine.pool, &mut checkpoint, &mut copy)?,
         }
         if planted::is(Planted::BackupNamedEarly) {
             crate::checkpoint::create(to, &checkpoint)?;

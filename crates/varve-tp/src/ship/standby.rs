@@ -15,7 +15,7 @@ use crate::environment::{Environment, engine, nothing_here};
 use crate::error::{Error, Result};
 use crate::log::format::BATCH_HEADER;
 use crate::log::{Lsn, Record};
-use crate::options::Options;
+use crate::options::{Options, Placement};
 use crate::recovery::{self, Actives};
 use crate::storage::{OverlayStorage, Storage, failed};
 use std::sync::{Arc, Weak};
@@ -109,9 +109,14 @@ impl Standby {
                 what: "it is no copy: it was opened for writing, or made on its own".into(),
             });
         };
+        if found.placement != Placement::Shadow {
+            return Err(Error::Incompatible {
+                file: "check-0".into(),
+                what: "pages of a copy lie in shadow slots, not in place".into(),
+            });
+        }
         let engine = engine(options, &storage, &found)?;
-        let map = engine.pool.read_map(&found.blocks, found.pages as usize)?;
-        engine.pool.adopt(map, found.blocks.clone())?;
+        engine.pool.adopt(&found)?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
         let (actives, next, end) = recovery::follow(&engine, &found)?;
         recovery::is_whole(end.end, made.whole)?;

@@ -1,6 +1,7 @@
 //! Backups, archives, restores and standbys; and crashes of either side: what the tests of
 //! them and of planted mistakes do.
 
+use super::pieces::InPieces;
 use super::prefixed::{Prefixed, part};
 use super::{Model, Random, TABLE, change, content, small};
 use std::collections::BTreeMap;
@@ -99,18 +100,27 @@ fn history(seed: u64) -> (Files, MemoryStorage, Vec<(u64, Model)>) {
     (copy.files(), archive, states)
 }
 
-pub fn backup_at_work() {
-    let environment = Options::new()
-        .memory(1 << 20)
-        .segment(64 << 10)
+/// With few frames pages are written all the time, also those that are being copied.
+pub fn backup_at_work(memory: usize) {
+    let environment = small()
+        .memory(memory)
+        .background(true)
         .checkpoint_after(128 << 10)
-        .open_storage(Arc::new(MemoryStorage::new()))
+        .open_storage(Arc::new(InPieces(MemoryStorage::new())))
         .unwrap();
     const ACCOUNTS: u32 = 2_000;
     environment.load(ACCOUNTS).unwrap();
     let stop = AtomicBool::new(false);
     let (environment, stop) = (&environment, &stop);
+    /// Whatever fails, the others stop.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
+        let _stop = Stop(stop);
         for thread in 0..2 {
             scope.spawn(move || {
                 let mut random = thread + 1;
@@ -132,7 +142,6 @@ pub fn backup_at_work() {
             let sums = copy.sums().unwrap();
             assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
         }
-        stop.store(true, Relaxed);
     });
     let sums = environment.sums().unwrap();
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");

@@ -8,15 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_tp::storage::{Choice, CrashImages, MemoryStorage, Survival};
 use varve_tp::{
-    Durability, Environment, Error, IndexDefinition, Options, TableDefinition, WriteTransaction,
+    Durability, Environment, Error, IndexDefinition, Options, Placement, TableDefinition,
+    TornPages, WriteTransaction,
 };
 
 const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
 /// The records of the other table, by the beginning of their values.
 const INDEX: IndexDefinition<&[u8], &[u8], &[u8]> = IndexDefinition::new(OTHER, "by value");
 
-fn options() -> Options {
+/// `placement` is that of a new environment.
+fn options(placement: Placement) -> Options {
     let mut options = small();
+    options.placement(placement);
     options.index(INDEX, |_, value, keys| {
         if let Some(beginning) = value.get(..value.len().min(3)) {
             keys.add(beginning);
@@ -49,6 +52,7 @@ impl History {
 /// How much is explored.
 #[derive(Clone, Copy)]
 pub struct Effort {
+    pub placement: Placement,
     pub transactions: u64,
     /// One in so many crash images is crashed again.
     pub nested: u64,
@@ -191,12 +195,13 @@ impl Work<'_> {
 fn work(
     random: &mut Random,
     files: Files,
-    transactions: u64,
+    effort: Effort,
     from: Option<(State, State)>,
 ) -> Result<(CrashImages, History), String> {
+    let transactions = effort.transactions;
     let storage = MemoryStorage::with_files(files.clone());
     storage.record();
-    let open = options().open_storage(Arc::new(storage.clone()));
+    let open = options(effort.placement).open_storage(Arc::new(storage.clone()));
     let environment = open.map_err(|error| format!("opening: {error}"))?;
     let mut history = History::default();
     let now = state_of(&environment)?;
@@ -230,7 +235,7 @@ fn work(
 /// Opens what is left, and answers which state it is in.
 fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String> {
     let storage = Arc::new(MemoryStorage::with_files(image.clone()));
-    let environment = options().open_storage(storage);
+    let environment = options(Placement::Shadow).open_storage(storage);
     let environment = environment.map_err(|error| format!("opening: {error}"))?;
     let verified = environment
         .verify()
@@ -249,12 +254,16 @@ fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String>
     )
 }
 
-fn draw(random: &mut Random, crashes: &CrashImages, number: u64) -> Files {
+/// What a crash leaves. Writes are torn, unless nothing is said to be.
+fn draw(random: &mut Random, crashes: &CrashImages, effort: Effort, number: u64) -> Files {
     match number {
         0 => crashes.image(Survival::None),
         1 => crashes.image(Survival::All),
         _ => {
-            let kind = random.below(3);
+            let kind = match effort.placement {
+                Placement::InPlace(TornPages::Never) => 0,
+                _ => random.below(3),
+            };
             let mut choose = |choice: Choice| match choice {
                 Choice::Write => match kind {
                     0 => random.below(2) as u8,
@@ -271,7 +280,7 @@ fn draw(random: &mut Random, crashes: &CrashImages, number: u64) -> Files {
 /// Explores one workload. Answers how many images were looked at.
 pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
     let mut random = Random::new(seed);
-    let (mut crashes, history) = work(&mut random, Files::new(), effort.transactions, None)?;
+    let (mut crashes, history) = work(&mut random, Files::new(), effort, None)?;
     let mut looked = 0;
     let mut point = 0;
     while crashes.step() {
@@ -282,14 +291,14 @@ pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
             effort.draws
         };
         for number in 0..draws {
-            let image = draw(&mut random, &crashes, number);
+            let image = draw(&mut random, &crashes, effort, number);
             let mark = crashes.mark() as usize;
             let place = |what: String| format!("seed {seed}, point {point}, draw {number}: {what}");
             let state = check(&image, &history, mark).map_err(place)?;
             looked += 1;
             if random.one_in(effort.nested) {
                 let state = history.states[state].clone();
-                looked += again(&mut random, image, state).map_err(place)?;
+                looked += again(&mut random, image, state, effort).map_err(place)?;
             }
         }
     }
@@ -297,17 +306,22 @@ pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
 }
 
 /// Goes on from what a crash has left, and crashes within the restart and behind it.
-fn again(random: &mut Random, image: Files, state: State) -> Result<u64, String> {
-    let transactions = random.below(3);
+fn again(
+    random: &mut Random,
+    image: Files,
+    state: State,
+    mut effort: Effort,
+) -> Result<u64, String> {
+    effort.transactions = random.below(3);
     let from = Some((state.clone(), state));
-    let (mut crashes, history) = work(random, image, transactions, from)?;
+    let (mut crashes, history) = work(random, image, effort, from)?;
     let mut looked = 0;
     while crashes.step() {
         for number in 0..3 {
             if number > 0 && random.one_in(2) {
                 continue;
             }
-            let image = draw(random, &crashes, number);
+            let image = draw(random, &crashes, effort, number);
             check(&image, &history, crashes.mark() as usize)
                 .map_err(|what| format!("crashed again: {what}"))?;
             looked += 1;

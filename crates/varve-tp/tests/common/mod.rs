@@ -2,13 +2,17 @@
 
 pub mod copying;
 pub mod explore;
+pub mod pieces;
 pub mod prefixed;
 pub mod snapshots;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use varve_tp::{Durability, Environment, Options, TableDefinition, WriteTransaction};
+use varve_tp::{
+    Durability, Environment, Options, Placement, TableDefinition, TornPages, WriteTransaction,
+};
 
 pub const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("table");
 
@@ -61,10 +65,38 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
+/// Every place where pages can lie.
+pub const PLACEMENTS: [Placement; 3] = [
+    Placement::Shadow,
+    Placement::InPlace(TornPages::LogImages),
+    Placement::InPlace(TornPages::Never),
+];
+
+thread_local! {
+    static PLACEMENT: Cell<Placement> = const { Cell::new(Placement::Shadow) };
+}
+
+/// Runs a test with new environments in each placement.
+pub fn wherever_pages_lie(test: impl Fn()) {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PLACEMENT.set(Placement::Shadow);
+        }
+    }
+    let _back = Back;
+    for placement in PLACEMENTS {
+        eprintln!("{placement:?}");
+        PLACEMENT.set(placement);
+        test();
+    }
+}
+
 /// Small everything, so that little work reaches every corner.
 pub fn small() -> Options {
     let mut options = Options::new();
     options
+        .placement(PLACEMENT.get())
         .memory(24 * 4096)
         .segment(64 << 10)
         .log(16 << 20)

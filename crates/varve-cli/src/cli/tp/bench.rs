@@ -1,6 +1,6 @@
 //! `varve tp bench`: TPC-B.
 
-use super::place::Place;
+use super::place::{Lay, Place};
 use crate::cli::output::{self, Outcome};
 use crate::cli::size;
 use clap::ValueEnum;
@@ -29,6 +29,8 @@ pub struct Bench {
     /// What a commit waits for.
     #[arg(long, value_enum, default_value_t = Wait::Durable)]
     durability: Wait,
+    #[command(flatten)]
+    lay: Lay,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -45,6 +47,7 @@ enum Wait {
 impl Bench {
     pub fn run(self) -> Outcome {
         let mut options = Options::new();
+        options.placement(self.lay.placement());
         if self.durability == Wait::Buffered {
             options.durability(Durability::Buffered);
         }
@@ -71,6 +74,7 @@ impl Bench {
         let count = run.times_ns.len() as u64;
         let each = |bytes: u64| bytes / count.max(1);
         let log = each(after.log_bytes - before.log_bytes);
+        let images = after.page_images - before.page_images;
         let pages = each((after.page_writes - before.page_writes) * after.page_bytes);
         let (p50, p99, longest) = (
             run.quantile_us(0.5),
@@ -87,6 +91,7 @@ impl Bench {
                 "longest_us": longest,
                 "log_bytes": log,
                 "page_bytes": pages,
+                "images": images,
             })),
             false => output::line(format_args!(
                 "{count} transactions, {:.0} a second, {} again; {p50} us half of them, {p99} us \

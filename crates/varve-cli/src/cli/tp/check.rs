@@ -4,7 +4,7 @@ use super::place::Place;
 use crate::cli::output::{self, Failure, Outcome};
 use crate::cli::size;
 use serde_json::json;
-use varve_tp::{Error, Options};
+use varve_tp::{Error, Options, Placement, TornPages};
 
 /// As fsck(8) has them.
 const DAMAGED: u8 = 4;
@@ -73,6 +73,14 @@ impl Verify {
     }
 }
 
+fn placement(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Shadow => "in shadow slots",
+        Placement::InPlace(TornPages::LogImages) => "in place, with images in the log",
+        Placement::InPlace(TornPages::Never) => "in place, never torn",
+    }
+}
+
 /// Bring in order what a crash has left, and take a checkpoint.
 ///
 /// Whoever opens an environment does this; alone, it makes the next opening fast.
@@ -94,6 +102,7 @@ impl Recover {
             true => output::json(&json!({
                 "log_bytes": report.log_bytes,
                 "records": report.records,
+                "restored": report.restored,
                 "redone": report.redone,
                 "undone": report.undone,
                 "finished": report.finished,
@@ -145,6 +154,7 @@ impl Stats {
                 .collect();
             output::json(&json!({
                 "page_bytes": counted.page_bytes,
+                "placement": placement(counted.placement),
                 "pages": counted.pages,
                 "slots": counted.slots,
                 "log_to_recover": report.log_bytes,
@@ -158,6 +168,7 @@ impl Stats {
                 size::show(counted.page_bytes),
                 counted.slots
             ));
+            output::line(format_args!("placed:   {}", placement(counted.placement)));
             output::line(format_args!(
                 "recovery: reads {} of log, undoes {} transactions",
                 size::show(report.log_bytes),

@@ -1,6 +1,6 @@
 //! `varve tp init`: makes an environment.
 
-use super::place::Place;
+use super::place::{Lay, Place};
 use crate::cli::output::{self, Outcome};
 use crate::cli::size;
 use varve_tp::Options;
@@ -19,6 +19,8 @@ pub struct Init {
     /// Bytes that the medium writes whole: 512 or 4K.
     #[arg(long, value_name = "SIZE", default_value = "512", value_parser = size::parse_u32)]
     log_unit: u32,
+    #[command(flatten)]
+    lay: Lay,
 }
 
 impl Init {
@@ -37,6 +39,7 @@ impl Init {
             .page(self.page_size)
             .segment(self.segment_size)
             .log_unit(self.log_unit)
+            .placement(self.lay.placement())
             .background(false);
         self.place.open(true, &mut options)?.close()?;
         output::line(format_args!(

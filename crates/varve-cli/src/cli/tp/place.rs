@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::{Volume, VolumeStorage};
 use varve_tp::storage::{HostStorage, Storage};
-use varve_tp::{Environment, Options};
+use varve_tp::{Environment, Options, Placement, TornPages};
 
 const FAILED: u8 = 1;
 
@@ -24,6 +24,30 @@ pub struct Place {
     /// Memory for pages.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
     memory: u64,
+}
+
+// Where the pages of a new environment lie.
+#[derive(clap::Args)]
+pub struct Lay {
+    /// Write pages over themselves instead of to free slots: the file is as long as its
+    /// pages, and neighbours stay neighbours. The log gets an image of each page that is
+    /// written, once between two checkpoints, since a power cut may tear what it overwrites.
+    #[arg(long)]
+    in_place: bool,
+    /// Leave the images out: the storage is known to write an aligned page whole or not at
+    /// all. If it does not, a power cut damages pages beyond repair.
+    #[arg(long, requires = "in_place")]
+    never_torn: bool,
+}
+
+impl Lay {
+    pub fn placement(&self) -> Placement {
+        match (self.in_place, self.never_torn) {
+            (false, _) => Placement::Shadow,
+            (true, false) => Placement::InPlace(TornPages::LogImages),
+            (true, true) => Placement::InPlace(TornPages::Never),
+        }
+    }
 }
 
 /// An environment that is open, and the volume that it is on.
