@@ -15,7 +15,8 @@
 //! | [`queue`] | FCFS, SSTF, C-LOOK and SPTF over a model |
 //! | [`disk`], [`array`](mod@array) | mechanical disks and striped arrays of them as devices |
 //! | [`flash`] | an NVMe-like model and device |
-//! | [`zoned`] | sequential-write zones over any device |
+//! | [`translation`] | what a flash translation layer writes beneath |
+//! | [`zoned`], [`zones`] | sequential-write zones over any device, and their rules |
 //! | [`times`] | where time went: overhead, seek, head switch, rotation, transfer |
 //!
 //! Invariants:
@@ -39,7 +40,9 @@ pub mod queue;
 pub mod rotation;
 pub mod seek;
 pub mod times;
+pub mod translation;
 pub mod zoned;
+pub mod zones;
 
 pub use array::*;
 pub use disk::*;
@@ -51,4 +54,6 @@ pub use queue::*;
 pub use rotation::*;
 pub use seek::*;
 pub use times::*;
+pub use translation::*;
 pub use zoned::*;
+pub use zones::*;

@@ -1,8 +1,6 @@
-//! Sequential-write zones over any device: write pointers and resets.
+//! Sequential-write zones over any device: the rules of `zones`, enforced.
 //!
-//! Rules: a zone is written at its write pointer, in order, to its end; it is
-//! begun anew after a reset; only so many zones may be partly written. A
-//! discard resets the zones that lie wholly within its range and ignores the
+//! A discard resets the zones that lie wholly within its range and ignores the
 //! rest. Beyond the write pointer a zone reads as zeros.
 
 use std::io::IoSlice;
@@ -11,27 +9,7 @@ use parking_lot::Mutex;
 use varve_device::{Device, Geometry, Operation, Result, Zones, check_request, total_length};
 
 use crate::disk::invalid;
-
-/// A zone's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ZoneState {
-    /// Nothing is written.
-    Empty,
-    /// Partly written: counts against the limit.
-    Open,
-    /// Written to its end, or finished.
-    Full,
-}
-
-/// One zone, as reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ZoneReport {
-    /// The next byte to be written, from the beginning of the device; at the
-    /// zone's end when it is full.
-    pub write_pointer: u64,
-    /// Whether it can be written.
-    pub state: ZoneState,
-}
+use crate::zones::{ZoneModel, ZoneRefusal, ZoneReport};
 
 /// Why a device cannot be divided into zones.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -55,23 +33,28 @@ pub struct ZoneError {
 pub struct ZonedDevice<D: Device> {
     inner: D,
     zones: Zones,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Bytes written of each zone.
-    written: Vec<u64>,
-    open: u32,
-    resets: u64,
+    model: Mutex<ZoneModel>,
 }
 
 impl<D: Device> ZonedDevice<D> {
-    /// Divides `inner` into empty zones.
+    /// Divides `inner` into empty zones, none of them conventional.
     ///
     /// # Errors
     /// When it does not divide.
     pub fn new(inner: D, zones: Zones) -> std::result::Result<Self, ZoneError> {
+        Self::with_conventional(inner, zones, |_| false)
+    }
+
+    /// Divides `inner` into empty zones, of which those that it says by their
+    /// number are conventional.
+    ///
+    /// # Errors
+    /// When it does not divide.
+    pub fn with_conventional(
+        inner: D,
+        zones: Zones,
+        conventional: impl Fn(usize) -> bool,
+    ) -> std::result::Result<Self, ZoneError> {
         let Geometry {
             size,
             logical_block,
@@ -89,12 +72,9 @@ impl<D: Device> ZonedDevice<D> {
                 zone_bytes,
             });
         }
+        let count = (size / zone_bytes) as usize;
         Ok(ZonedDevice {
-            state: Mutex::new(State {
-                written: vec![0; (size / zone_bytes) as usize],
-                open: 0,
-                resets: 0,
-            }),
+            model: Mutex::new(ZoneModel::new(zones, count, conventional)),
             inner,
             zones,
         })
@@ -107,35 +87,26 @@ impl<D: Device> ZonedDevice<D> {
 
     /// Every zone, in order.
     pub fn report(&self) -> Vec<ZoneReport> {
-        let zone_bytes = self.zones.zone_bytes;
-        let state = self.state.lock();
-        let zone = |(nth, &written): (usize, &u64)| ZoneReport {
-            write_pointer: nth as u64 * zone_bytes + written,
-            state: match written {
-                0 => ZoneState::Empty,
-                all if all == zone_bytes => ZoneState::Full,
-                _ => ZoneState::Open,
-            },
-        };
-        state.written.iter().enumerate().map(zone).collect()
+        self.model.lock().report()
     }
 
     /// Resets so far.
     pub fn resets(&self) -> u64 {
-        self.state.lock().resets
+        self.model.lock().resets()
     }
 
-    /// Empties the zone that byte `offset` begins.
+    /// Empties the zone that byte `offset` begins; a conventional one stays as
+    /// it is.
     ///
     /// # Errors
     /// When no zone begins there, or the medium refuses.
     pub fn reset(&self, offset: u64) -> Result<()> {
         let nth = self.zone_at(Operation::Discard, offset)?;
-        let mut state = self.state.lock();
-        self.inner.discard(offset, self.zones.zone_bytes)?;
-        let written = std::mem::take(&mut state.written[nth]);
-        state.open -= u32::from(self.is_open(written));
-        state.resets += 1;
+        let mut model = self.model.lock();
+        if model.is_sequential(nth) {
+            self.inner.discard(offset, self.zones.zone_bytes)?;
+            model.reset(nth);
+        }
         Ok(())
     }
 
@@ -145,14 +116,8 @@ impl<D: Device> ZonedDevice<D> {
     /// When no zone begins there.
     pub fn finish(&self, offset: u64) -> Result<()> {
         let nth = self.zone_at(Operation::Write, offset)?;
-        let mut state = self.state.lock();
-        let written = std::mem::replace(&mut state.written[nth], self.zones.zone_bytes);
-        state.open -= u32::from(self.is_open(written));
+        self.model.lock().finish(nth);
         Ok(())
-    }
-
-    fn is_open(&self, written: u64) -> bool {
-        written > 0 && written < self.zones.zone_bytes
     }
 
     fn zone_at(&self, operation: Operation, offset: u64) -> Result<usize> {
@@ -175,14 +140,14 @@ impl<D: Device> Device for ZonedDevice<D> {
         check_request(self, Operation::Read, offset, buffer.len() as u64)?;
         let zone_bytes = self.zones.zone_bytes;
         // Held while reading: a reset meanwhile would give half of each.
-        let state = self.state.lock();
+        let model = self.model.lock();
         self.inner.read(offset, buffer)?;
         let (mut at, mut rest) = (offset, buffer);
         while !rest.is_empty() {
             let (nth, within) = ((at / zone_bytes) as usize, at % zone_bytes);
             let here = (zone_bytes - within).min(rest.len() as u64);
             let (part, tail) = rest.split_at_mut(here as usize);
-            let sound = state.written[nth].saturating_sub(within).min(here);
+            let sound = model.sound_bytes(nth).saturating_sub(within).min(here);
             part[sound as usize..].fill(0);
             (at, rest) = (at + here, tail);
         }
@@ -195,27 +160,14 @@ impl<D: Device> Device for ZonedDevice<D> {
         if length == 0 {
             return Ok(());
         }
-        let zone_bytes = self.zones.zone_bytes;
-        let (nth, within) = ((offset / zone_bytes) as usize, offset % zone_bytes);
-        let mut state = self.state.lock();
-        let written = state.written[nth];
-        let opens = written == 0 && length < zone_bytes;
-        let reason = if within != written {
-            let pointer = nth as u64 * zone_bytes + written;
-            format!("zone {nth} has its write pointer at byte {pointer}; write there, or reset it")
-        } else if within + length > zone_bytes {
-            format!("the write reaches beyond zone {nth}; split it")
-        } else if opens && self.zones.max_open > 0 && state.open >= self.zones.max_open {
-            let open = state.open;
-            format!("{open} zones are open, and no more may be; finish or reset one")
-        } else {
-            self.inner.write(offset, buffers)?;
-            state.open += u32::from(opens);
-            state.written[nth] = within + length;
-            state.open -= u32::from(self.is_open(written) && within + length == zone_bytes);
-            return Ok(());
+        let mut model = self.model.lock();
+        let refused = |reason: ZoneRefusal| {
+            invalid(self, Operation::Write, offset, length, reason.to_string())
         };
-        Err(invalid(self, Operation::Write, offset, length, reason))
+        model.check(offset, length).map_err(refused)?;
+        // What the medium refuses has not moved the pointer.
+        self.inner.write(offset, buffers)?;
+        model.write(offset, length).map_err(refused)
     }
 
     fn flush(&self) -> Result<()> {
@@ -243,6 +195,7 @@ impl<D: Device> Device for ZonedDevice<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zones::ZoneState;
     use varve_device::MemoryDevice;
 
     const ZONE: u64 = 64 << 10;

@@ -1,16 +1,19 @@
 //! The allocation study by hand: what each policy does under each workload, and
 //! how many requests a second of host time are simulated.
 //!
-//! `cargo run --release -p varve-lab --example allocation [SCALE]`
+//! `cargo run --release -p varve-lab --example allocation [SCALE [SECONDS]]`; the
+//! seconds are those after which a throughput test ends that is not stable.
 
 use std::time::Instant;
 use varve_lab::simulator::allocation::{Assumptions, Load, PolicyKind, Test, fill, throughput};
 
 fn main() {
-    let scale = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    let number = |nth| std::env::args().nth(nth).and_then(|text| text.parse().ok());
+    let usual = Assumptions::default();
     let assumed = Assumptions {
-        scale: scale.unwrap_or(1),
-        ..Assumptions::default()
+        scale: number(1).unwrap_or(usual.scale),
+        limit_s: number(2).unwrap_or(usual.limit_s),
+        ..usual
     };
     let policies = [
         ("buddy", PolicyKind::Buddy),

@@ -40,14 +40,15 @@ pub struct Ended {
 
 /// Seconds of a core that an experiment takes at its usual size: says what to
 /// begin with, and how long it takes before anything is known. Those of R3b, R4,
-/// N1, L3 and A1 to A4 were measured on one machine; those of M1 to M7 are five
+/// N1, N2, L3 and A1 to A4 were measured on one machine; those of M1 to M7 are five
 /// times what one seed took on a busy one; the rest is a guess. Points of the tiny
 /// size count alike.
 fn usual_s(id: &str) -> f64 {
-    const KNOWN: [(&str, f64); 16] = [
+    const KNOWN: [(&str, f64); 17] = [
         ("R3b", 2700.0),
         ("R4", 300.0),
         ("N1", 180.0),
+        ("N2", 320.0),
         ("N5", 2400.0),
         ("L3", 540.0),
         ("A1", 50.0),

@@ -22,6 +22,7 @@ mod m6;
 mod m7;
 mod mounted;
 mod n1;
+mod n2;
 mod n3;
 mod n4;
 mod n5;
@@ -198,6 +199,7 @@ pub const ALL: &[Experiment] = &[
     w5::W5,
     w6::W6,
     n1::N1,
+    n2::N2,
     n3::N3,
     n4::N4,
     n5::N5,

@@ -7,12 +7,15 @@
 use super::{Context, Row};
 use std::sync::Arc;
 use std::time::Duration;
-use varve_device::{MemoryDevice, VirtualClock};
+use varve_device::{Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, Error, FileSystem, InodeNo, Options};
 use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
+use varve_prove::random::Random;
 
 const BLOCK: u64 = 4096;
+/// When every volume is made.
+pub(super) const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 /// Time that passes with each write.
 const WRITE: Duration = Duration::from_micros(100);
 /// Writes between two looks at what is due.
@@ -32,6 +35,19 @@ pub(super) struct Setting {
     pub holes: bool,
     /// If not a mount's usual number.
     pub checkpoint_bytes: Option<u64>,
+    /// The device is told which segments have become clean.
+    pub discard: bool,
+}
+
+impl Setting {
+    /// How the volume is made.
+    pub fn format_options(&self, context: &Context) -> FormatOptions {
+        FormatOptions {
+            segment_bytes: self.segment_bytes,
+            seed: Some(context.seed),
+            ..FormatOptions::default()
+        }
+    }
 }
 
 /// See the module's head.
@@ -56,6 +72,7 @@ pub(super) fn volume_bytes(context: &Context, blocks: u64, segment_bytes: u32) -
         heads: 0,
         holes: true,
         checkpoint_bytes: None,
+        discard: false,
     };
     loop {
         let room = Mounted::new(context, setting).room();
@@ -68,18 +85,22 @@ pub(super) fn volume_bytes(context: &Context, blocks: u64, segment_bytes: u32) -
 }
 
 impl Mounted {
-    /// An empty file on a new volume.
+    /// An empty file on a new volume in memory.
     ///
     /// # Panics
     /// If the real log fails, which is no result of an experiment.
     pub fn new(context: &Context, setting: Setting) -> Self {
         let device = Arc::new(MemoryDevice::new(setting.volume_bytes));
-        let clock = Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000));
-        let format = FormatOptions {
-            segment_bytes: setting.segment_bytes,
-            seed: Some(context.seed),
-            ..FormatOptions::default()
-        };
+        Self::on(context, setting, device)
+    }
+
+    /// The same on a device that has so many bytes.
+    ///
+    /// # Panics
+    /// If the real log fails, which is no result of an experiment.
+    pub fn on(context: &Context, setting: Setting, device: Arc<dyn Device>) -> Self {
+        let clock = Arc::new(VirtualClock::new(BEGIN_NS, 1000));
+        let format = setting.format_options(context);
         Lfs::format(&*device, &*clock, &format).expect("format");
         let usual = MountOptions::default();
         let options = MountOptions {
@@ -88,6 +109,7 @@ impl Mounted {
             heads: setting.heads,
             holes: setting.holes,
             checkpoint_bytes: setting.checkpoint_bytes.unwrap_or(usual.checkpoint_bytes),
+            discard: setting.discard,
             ..usual
         };
         let mount = || Lfs::mount(device.clone(), clock.clone(), options.clone()).expect("mount");
@@ -138,6 +160,36 @@ impl Mounted {
             self.fs.maintain().expect("maintenance");
         }
         true
+    }
+
+    /// Fills so much of what segments outside the reserve can hold; on a tiny
+    /// volume, which has little room beside its reserve, at most two fifths. How
+    /// many blocks that are.
+    ///
+    /// # Panics
+    /// If there is no room for them.
+    pub fn fill(&mut self, context: &Context, percent: u64) -> u64 {
+        let blocks = self.room() * percent.min(context.size(100, 40)) / 100;
+        for block in 0..blocks {
+            assert!(self.write(block), "block {block} of {blocks}");
+        }
+        blocks
+    }
+
+    /// Writes blocks again at random; `hot`, nine in ten of the writes go to a
+    /// tenth of them.
+    ///
+    /// # Panics
+    /// If there is no room for one.
+    pub fn overwrite(&mut self, random: &mut Random, blocks: u64, hot: bool, writes: u64) {
+        for _ in 0..writes {
+            let among = match hot && !random.once_in(10) {
+                true => blocks / 10,
+                false => blocks,
+            };
+            let block = random.below(among);
+            assert!(self.write(block), "block {block} of {blocks}");
+        }
     }
 
     /// Removes a block.

@@ -105,54 +105,26 @@ fn points(_: &Context) -> Vec<Point> {
     cases().into_iter().map(point).collect()
 }
 
-/// The volume, filled with one file of as many blocks as are to live.
-struct Volume {
-    log: Mounted,
-    blocks: u64,
-}
-
-impl Volume {
-    fn new(context: &Context, case: Case) -> Self {
-        let (volume_bytes, segment_bytes) =
-            context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
-        let setting = Setting {
-            volume_bytes,
-            segment_bytes,
-            policy: case.policy,
-            heads: case.heads,
-            holes: case.holes,
-            checkpoint_bytes: case.free.then_some(volume_bytes / 64),
-        };
-        let mut log = Mounted::new(context, setting);
-        // A tiny volume has little room beside its reserve.
-        let blocks = log.room() * case.percent.min(context.size(100, 40)) / 100;
-        for block in 0..blocks {
-            assert!(log.write(block), "block {block} of {blocks}");
-        }
-        Volume { log, blocks }
-    }
-
-    fn overwrite(&mut self, random: &mut Random, hot: bool, writes: u64) {
-        for _ in 0..writes {
-            let among = match hot && !random.once_in(10) {
-                true => self.blocks / 10,
-                false => self.blocks,
-            };
-            let block = random.below(among);
-            assert!(self.log.write(block), "block {block} of {}", self.blocks);
-        }
-    }
-}
-
 fn measure(context: &Context, case: Case) -> Row {
-    let mut volume = Volume::new(context, case);
-    let all = volume.log.volume_blocks();
+    let (volume_bytes, segment_bytes) = context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
+    let setting = Setting {
+        volume_bytes,
+        segment_bytes,
+        policy: case.policy,
+        heads: case.heads,
+        holes: case.holes,
+        checkpoint_bytes: case.free.then_some(volume_bytes / 64),
+        discard: false,
+    };
+    let mut log = Mounted::new(context, setting);
+    let blocks = log.fill(context, case.percent);
+    let all = log.volume_blocks();
     let mut random = Random::new(context.seed);
-    volume.overwrite(&mut random, case.hot, context.size(3, 1) * all);
-    let before = volume.log.statistics();
-    volume.overwrite(&mut random, case.hot, all);
+    log.overwrite(&mut random, blocks, case.hot, context.size(3, 1) * all);
+    let before = log.statistics();
+    log.overwrite(&mut random, blocks, case.hot, all);
     let row = Row::new(case.series(), case.percent as f64, context.seed);
-    counted(row, &before, &volume.log.statistics())
+    counted(row, &before, &log.statistics())
 }
 
 /// Amplification of the greedy cleaner on uniform writes: segments are cleaned

@@ -113,6 +113,7 @@ fn measure(
             heads: 0,
             holes: mount.1,
             checkpoint_bytes: None,
+            discard: false,
         },
     );
     let writes = trace.writes * u64::from(clients);

@@ -14,7 +14,7 @@
 use super::wolf::{SYNTHETIC, System, synthetic};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
-use crate::simulator::{Simulator, Transfer};
+use crate::simulator::{Motion, Simulator, Transfer};
 use crate::workload::{Op, gather};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -162,13 +162,19 @@ struct Timed<'a> {
 }
 
 impl Timed<'_> {
-    fn serve(&mut self, transfer: Transfer) -> u64 {
-        let access = match transfer.write {
-            true => Access::Write,
-            false => Access::Read,
+    /// When it is done; nothing is done where a segment has become clean.
+    fn serve(&mut self, transfer: Transfer) -> Option<u64> {
+        let access = match transfer.motion {
+            Motion::Write => Access::Write,
+            Motion::Read => Access::Read,
+            Motion::Clean | Motion::Death => return None,
         };
-        let sector = u64::from(transfer.slot) * BLOCK_SECTORS;
-        let sectors = u64::from(transfer.blocks) * BLOCK_SECTORS;
+        Some(self.move_blocks(access, (transfer.slot, transfer.blocks)))
+    }
+
+    fn move_blocks(&mut self, access: Access, (slot, blocks): (u32, u32)) -> u64 {
+        let sector = u64::from(slot) * BLOCK_SECTORS;
+        let sectors = u64::from(blocks) * BLOCK_SECTORS;
         self.disk.serve(self.now_ns, access, sector, sectors)
     }
 
@@ -178,7 +184,7 @@ impl Timed<'_> {
         let mut transfers = std::mem::take(&mut self.transfers);
         self.simulator.take_transfers(&mut transfers);
         for transfer in transfers.drain(..) {
-            end_ns = self.serve(transfer);
+            end_ns = self.serve(transfer).unwrap_or(end_ns);
         }
         self.transfers = transfers;
         end_ns
@@ -199,7 +205,7 @@ impl Timed<'_> {
     fn read(&mut self, ops: &[Op]) {
         self.simulator.run(ops);
         let mut end_ns = self.now_ns;
-        let mut run: Option<Transfer> = None;
+        let mut run: Option<(u32, u32)> = None;
         for op in ops {
             let Op::Read { block } = op else { continue };
             let slot = self.simulator.volume().block(*block).slot;
@@ -208,21 +214,17 @@ impl Timed<'_> {
                 continue;
             }
             match &mut run {
-                Some(run) if run.slot + run.blocks == slot => run.blocks += 1,
+                Some((first, blocks)) if *first + *blocks == slot => *blocks += 1,
                 _ => {
                     if let Some(run) = run {
-                        end_ns = self.serve(run);
+                        end_ns = self.move_blocks(Access::Read, run);
                     }
-                    run = Some(Transfer {
-                        write: false,
-                        slot,
-                        blocks: 1,
-                    });
+                    run = Some((slot, 1));
                 }
             }
         }
         if let Some(run) = run {
-            end_ns = self.serve(run);
+            end_ns = self.move_blocks(Access::Read, run);
         }
         self.reads.add(end_ns - self.now_ns);
         self.now_ns = end_ns;
@@ -301,7 +303,7 @@ fn measure(context: &Context, row: Row, drive: &str, load: &str, system: System)
     for _ in 0..warm {
         turn(&mut timed, live, false);
     }
-    timed.simulator.note_transfers();
+    timed.simulator.note_transfers(false);
     for _ in 0..measured {
         turn(&mut timed, live / share, true);
     }

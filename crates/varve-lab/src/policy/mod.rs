@@ -4,12 +4,14 @@
 mod adaptive;
 mod age_threshold;
 mod hole_plugging;
+mod limited;
 mod reorder;
 mod sepbit;
 
 pub use adaptive::Adaptive;
 pub use age_threshold::AgeThreshold;
 pub use hole_plugging::HolePlugging;
+pub use limited::Limited;
 pub use reorder::{Heat, Reordering, Waiting};
 pub use sepbit::SepBit;
 

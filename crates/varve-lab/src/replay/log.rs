@@ -3,7 +3,7 @@
 use super::devices::{Devices, Purpose, Run};
 use super::{Finding, Layout, System, Volume};
 use crate::policy::{Reordering, Simulated};
-use crate::simulator::{Age, Setup, Shape, Simulator, Transfer};
+use crate::simulator::{Age, Motion, Setup, Shape, Simulator, Transfer};
 use crate::workload::Op;
 
 /// See the module's head.
@@ -64,9 +64,10 @@ impl<'a> Log<'a> {
     fn serve_transfers(&mut self) {
         self.simulator.take_transfers(&mut self.transfers);
         for transfer in self.transfers.drain(..) {
-            let purpose = match transfer.write {
-                true => Purpose::Write,
-                false => Purpose::Clean,
+            let purpose = match transfer.motion {
+                Motion::Write => Purpose::Write,
+                Motion::Read => Purpose::Clean,
+                Motion::Clean | Motion::Death => continue,
             };
             self.devices
                 .serve(purpose, transfer.slot.into(), transfer.blocks.into());
@@ -99,7 +100,7 @@ impl System for Log<'_> {
 
     fn measure(&mut self) {
         self.simulator.reset();
-        self.simulator.note_transfers();
+        self.simulator.note_transfers(false);
         self.measured = true;
     }
 

@@ -144,7 +144,7 @@ pub fn policies() -> Vec<&'static str> {
 }
 
 /// A policy, and the reordering buffers before it.
-fn policy(name: &str) -> Option<(Box<dyn Simulated>, Option<Reordering>)> {
+pub(crate) fn policy(name: &str) -> Option<(Box<dyn Simulated>, Option<Reordering>)> {
     if name == "wolf" {
         let policy = Adaptive::new(TransferModel::ATLAS_10K, 2);
         return Some((Box::new(policy), Some(Reordering::new(2))));

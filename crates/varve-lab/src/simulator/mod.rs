@@ -18,7 +18,7 @@ mod volume;
 pub use buffer::{Buffer, FLUSH_AFTER_NS};
 pub use counters::{Counters, STEPS};
 pub use oracle::{Future, Oracle};
-pub use transfers::Transfer;
+pub use transfers::{Motion, Transfer};
 pub use volume::Volume;
 
 use crate::policy::{Reordering, Simulated};
@@ -80,7 +80,8 @@ impl Shape {
         }
     }
 
-    fn measures(&self, live: u32) -> Measures {
+    /// What placement is told of such a volume.
+    pub fn measures(&self, live: u32) -> Measures {
         let packed = live.div_ceil(self.segment_blocks);
         Measures {
             spare_segments: (self.segments - RESERVE).saturating_sub(packed),
@@ -149,7 +150,7 @@ pub struct Simulator<'a> {
     candidates: Vec<Candidate>,
     taken: Vec<Taken>,
     flushed: Vec<Buffered>,
-    /// What went to and from a disk, if somebody asks.
+    /// What went to and from a device, if somebody asks.
     transfers: Option<Transfers>,
 }
 
@@ -196,9 +197,10 @@ impl<'a> Simulator<'a> {
         self.witness = Some(witness);
     }
 
-    /// Notes from now on what goes to and from a disk.
-    pub fn note_transfers(&mut self) {
-        self.transfers = Some(Transfers::new(self.shape.segment_blocks));
+    /// Notes from now on what goes to and from a device, and with `deaths` every
+    /// copy of a block that dies.
+    pub fn note_transfers(&mut self, deaths: bool) {
+        self.transfers = Some(Transfers::new(self.shape.segment_blocks, deaths));
     }
 
     /// Moves what was noted since the last time to the end of `into`.
@@ -252,7 +254,15 @@ impl<'a> Simulator<'a> {
         if let Some(buffer) = &mut self.buffer {
             buffer.remove(block);
         }
-        self.volume.kill(block);
+        self.kill(block);
+    }
+
+    #[inline]
+    fn kill(&mut self, block: u32) {
+        let slot = self.volume.kill(block);
+        if let (Some(transfers), Some(slot)) = (&mut self.transfers, slot) {
+            transfers.death(slot, self.volume.head_of(slot));
+        }
     }
 
     #[inline]
@@ -284,7 +294,7 @@ impl<'a> Simulator<'a> {
         self.written();
     }
 
-    /// What was appended goes to the disk: a run for each head.
+    /// What was appended goes to the device: a run for each head.
     fn written(&mut self) {
         if let Some(transfers) = &mut self.transfers {
             transfers.write();
@@ -293,7 +303,8 @@ impl<'a> Simulator<'a> {
 
     fn note(&mut self, block: u32) {
         if let Some(transfers) = &mut self.transfers {
-            transfers.append(self.volume.block(block).slot);
+            let slot = self.volume.block(block).slot;
+            transfers.append(slot, self.volume.head_of(slot));
         }
     }
 
@@ -302,7 +313,7 @@ impl<'a> Simulator<'a> {
     fn log(&mut self, block: u32, arrival: u64, buffer: usize) {
         let before = self.volume.block(block);
         let life = (before.slot != volume::NONE).then(|| arrival - before.written);
-        self.volume.kill(block);
+        self.kill(block);
         let head = self.policy.place(&Write {
             block: u64::from(block),
             arrival,
@@ -367,7 +378,8 @@ impl<'a> Simulator<'a> {
                 _ => {
                     self.counters.cleaned += 1;
                     if let Some(transfers) = &mut self.transfers {
-                        transfers.read(candidate.segment);
+                        let first = candidate.segment * self.shape.segment_blocks;
+                        transfers.read(candidate.segment, self.volume.head_of(first));
                     }
                 }
             }
@@ -382,6 +394,15 @@ impl<'a> Simulator<'a> {
         self.written();
     }
 
+    /// Takes what lives out of a segment: it is clean.
+    fn empty(&mut self, segment: u32, taken: &mut Vec<Taken>) {
+        let cleaned = self.volume.empty(segment, self.clock, taken);
+        if let Some(transfers) = &mut self.transfers {
+            transfers.clean(segment, cleaned.head as u8);
+        }
+        self.policy.learn(&cleaned);
+    }
+
     /// Appends the survivors to the log, in batches that the policy wants
     /// sorted by age.
     fn copy(&mut self, segments: &[Candidate], taken: &mut Vec<Taken>) {
@@ -389,8 +410,7 @@ impl<'a> Simulator<'a> {
         let mut rest = segments.iter().peekable();
         self.volume.begin_write();
         while let Some(candidate) = rest.next() {
-            let cleaned = self.volume.empty(candidate.segment, self.clock, taken);
-            self.policy.learn(&cleaned);
+            self.empty(candidate.segment, taken);
             if taken.len() < sorted && rest.peek().is_some() {
                 continue;
             }
@@ -425,8 +445,7 @@ impl<'a> Simulator<'a> {
     /// Writes the survivors into holes of the fullest segments; what finds no
     /// hole is appended.
     fn plug(&mut self, victim: &Candidate, taken: &mut Vec<Taken>) {
-        let cleaned = self.volume.empty(victim.segment, self.clock, taken);
-        self.policy.learn(&cleaned);
+        self.empty(victim.segment, taken);
         let holes = |c: &Candidate| c.segment != victim.segment && c.live_bytes < c.segment_bytes;
         let mut enough = 0;
         let fullest = best(&self.candidates, taken.len().max(1), |c| {

@@ -1,12 +1,27 @@
-//! What a simulation moves to and from a disk, in order, for those who ask how
-//! long it takes.
+//! What a simulation moves to and from a device, in order, for those who ask
+//! how long it takes, or what the device makes of it.
+
+/// What is done with a run of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Motion {
+    /// Read by the cleaner.
+    Read,
+    /// Written.
+    Write,
+    /// Their segment has become clean: nothing of it is wanted any more.
+    Clean,
+    /// A block that was written again, or removed: this copy is not wanted.
+    Death,
+}
 
 /// Blocks moved by one request. A block's place is its slot: segment times
 /// blocks of a segment, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
-    /// To the disk, or from it.
-    pub write: bool,
+    /// What is done.
+    pub motion: Motion,
+    /// The head of the log that wrote the segment.
+    pub head: u8,
     /// The first.
     pub slot: u32,
     /// How many.
@@ -17,22 +32,28 @@ pub struct Transfer {
 #[derive(Debug)]
 pub(super) struct Transfers {
     segment_blocks: u32,
+    /// Whether single deaths are noted.
+    note_deaths: bool,
     done: Vec<Transfer>,
     /// Runs that grow: one for each segment that is being written.
     runs: Vec<Transfer>,
+    /// Copies that have died since: told when what displaces them is written.
+    deaths: Vec<Transfer>,
 }
 
 impl Transfers {
-    pub fn new(segment_blocks: u32) -> Self {
+    pub fn new(segment_blocks: u32, note_deaths: bool) -> Self {
         Transfers {
             segment_blocks,
+            note_deaths,
             done: Vec::new(),
             runs: Vec::new(),
+            deaths: Vec::new(),
         }
     }
 
     /// A block was given this slot.
-    pub fn append(&mut self, slot: u32) {
+    pub fn append(&mut self, slot: u32, head: u8) {
         let begins = slot.is_multiple_of(self.segment_blocks);
         let run = self.runs.iter_mut();
         let run = run
@@ -41,7 +62,8 @@ impl Transfers {
         match run {
             Some(run) => run.blocks += 1,
             None => self.runs.push(Transfer {
-                write: true,
+                motion: Motion::Write,
+                head,
                 slot,
                 blocks: 1,
             }),
@@ -51,13 +73,36 @@ impl Transfers {
     /// What was appended is written, run by run.
     pub fn write(&mut self) {
         self.done.append(&mut self.runs);
+        self.done.append(&mut self.deaths);
     }
 
     /// A whole segment is read, after what was appended before.
-    pub fn read(&mut self, segment: u32) {
+    pub fn read(&mut self, segment: u32, head: u8) {
+        self.whole(Motion::Read, segment, head);
+    }
+
+    /// A segment has become clean.
+    pub fn clean(&mut self, segment: u32, head: u8) {
+        self.whole(Motion::Clean, segment, head);
+    }
+
+    /// The copy at this slot has died.
+    pub fn death(&mut self, slot: u32, head: u8) {
+        if self.note_deaths {
+            self.deaths.push(Transfer {
+                motion: Motion::Death,
+                head,
+                slot,
+                blocks: 1,
+            });
+        }
+    }
+
+    fn whole(&mut self, motion: Motion, segment: u32, head: u8) {
         self.write();
         self.done.push(Transfer {
-            write: false,
+            motion,
+            head,
             slot: segment * self.segment_blocks,
             blocks: self.segment_blocks,
         });
@@ -73,26 +118,48 @@ impl Transfers {
 mod tests {
     use super::*;
 
-    #[test]
-    fn runs_end_with_their_segment() {
-        let mut transfers = Transfers::new(4);
-        // Two heads in turn, one of which goes on to the next segment.
-        for slot in [2, 9, 3, 10, 4] {
-            transfers.append(slot);
-        }
-        transfers.read(5);
-        let mut found = Vec::new();
-        transfers.take(&mut found);
-        let of = |write, slot, blocks| Transfer {
-            write,
+    const fn of(motion: Motion, head: u8, slot: u32, blocks: u32) -> Transfer {
+        Transfer {
+            motion,
+            head,
             slot,
             blocks,
-        };
+        }
+    }
+
+    #[test]
+    fn runs_end_with_their_segment() {
+        let mut transfers = Transfers::new(4, false);
+        // Two heads in turn, one of which goes on to the next segment.
+        for (slot, head) in [(2, 0), (9, 1), (3, 0), (10, 1), (4, 0)] {
+            transfers.append(slot, head);
+        }
+        transfers.read(5, 1);
+        transfers.death(2, 0);
+        let mut found = Vec::new();
+        transfers.take(&mut found);
         let expected = [
-            of(true, 2, 2),
-            of(true, 9, 2),
-            of(true, 4, 1),
-            of(false, 20, 4),
+            of(Motion::Write, 0, 2, 2),
+            of(Motion::Write, 1, 9, 2),
+            of(Motion::Write, 0, 4, 1),
+            of(Motion::Read, 1, 20, 4),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn deaths_and_clean_segments_follow_what_was_written_before() {
+        let mut transfers = Transfers::new(4, true);
+        transfers.append(8, 0);
+        transfers.death(2, 1);
+        transfers.append(9, 0);
+        transfers.clean(0, 1);
+        let mut found = Vec::new();
+        transfers.take(&mut found);
+        let expected = [
+            of(Motion::Write, 0, 8, 2),
+            of(Motion::Death, 1, 2, 1),
+            of(Motion::Clean, 1, 0, 4),
         ];
         assert_eq!(found, expected);
     }

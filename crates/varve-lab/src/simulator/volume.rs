@@ -118,15 +118,23 @@ impl Volume {
         (slot / self.shape.segment_blocks) as usize
     }
 
-    /// The block is written by a user, or removed: its present copy dies.
+    /// The head that wrote the segment of a slot.
+    pub fn head_of(&self, slot: u32) -> u8 {
+        self.segments[self.segment_of(slot)].head
+    }
+
+    /// The block is written by a user, or removed: its present copy dies. Where
+    /// that was, if there was one.
     #[inline]
-    pub fn kill(&mut self, block: u32) {
+    pub fn kill(&mut self, block: u32) -> Option<u32> {
         let slot = std::mem::replace(&mut self.logical[block as usize].slot, NONE);
-        if slot != NONE {
-            let segment = self.segment_of(slot);
-            self.segments[segment].live -= 1;
-            self.live -= 1;
+        if slot == NONE {
+            return None;
         }
+        let segment = self.segment_of(slot);
+        self.segments[segment].live -= 1;
+        self.live -= 1;
+        Some(slot)
     }
 
     /// What follows is another write: it begins partial segments of its own.
