@@ -221,9 +221,10 @@ impl Pool {
     /// share the flush of the log.
     fn write_victim(&self, leaving: Leaving, pin: &Pin<'_>) -> Result<()> {
         let in_place = self.layout.lock().in_place().is_some();
-        let next = match in_place {
-            true => self.queues.lock().behind(leaving, self.batch - 1),
-            false => Vec::new(),
+        let several = self.batching.try_lock().filter(|_| in_place);
+        let next = match &several {
+            Some(_) => self.queues.lock().behind(leaving, self.batch - 1),
+            None => Vec::new(),
         };
         let next: Vec<Pin<'_>> = next
             .into_iter()

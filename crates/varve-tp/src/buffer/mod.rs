@@ -10,8 +10,8 @@
 //!   it flushes the log first. In place it waits for the log (`docs/tp.md`).
 //!
 //! Order: a shard of the table before a latch that nobody else can want; no shard while
-//! waiting for a latch; the queues before a shard; a frame's writer before its latch; the
-//! layout's mutex last.
+//! waiting for a latch; the queues before a shard; `batching` before a frame's writer, and
+//! that before its latch; the layout's mutex last.
 //!
 //! Source: Seltzer 1992, §5.1.4.2 (pins); Yang and others 2023 (S3-FIFO).
 
@@ -65,6 +65,9 @@ pub(crate) struct Pool {
     log: Arc<Log>,
     /// Pages that are written together at most.
     batch: usize,
+    /// Held by the one who writes several: they are pinned meanwhile, and others need
+    /// frames, too.
+    batching: Mutex<()>,
     pub page_bytes: usize,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
@@ -85,6 +88,7 @@ impl Pool {
             file,
             log,
             batch: (frames / 4).clamp(1, BATCH),
+            batching: Mutex::default(),
             page_bytes,
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),

@@ -146,6 +146,7 @@ impl Pool {
         let lsn = lsn.min(self.log.end().0);
         let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
         for pages in self.pages_of(before).chunks(self.batch) {
+            let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
             // Those whose latches others had.
@@ -168,6 +169,7 @@ impl Pool {
         };
         pages.truncate(spare);
         for pages in pages.chunks(self.batch) {
+            let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
         }
