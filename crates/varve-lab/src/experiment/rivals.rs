@@ -337,15 +337,18 @@ mod tests {
         assert_eq!(failing_if_equal("B3"), (4, 5));
         assert_eq!(failing_if_equal("B8"), (16, 16));
         assert_eq!(failing_if_equal("N3"), (12, 12));
-        assert_eq!(failing_if_equal("B1"), (4, 9));
+        assert_eq!(failing_if_equal("B1"), (4, 10));
     }
 
     #[test]
     fn what_claims_that_systems_are_alike_fails_where_one_is_twice_as_fast() {
-        // The drive's own: then EFS is not as fast, nor is any other a reader.
-        assert_eq!(failing_if_twice("B1", "raw"), (6, 9));
-        assert_eq!(failing_if_equal("B4"), (0, 4));
-        assert_eq!(failing_if_twice("B4", "LFS"), (4, 4));
-        assert_eq!(failing_if_twice("B4", "EFS"), (4, 4));
+        // Four of B1's are of a difference, one of B4's.
+        assert_eq!(failing_if_twice("B1", "EFS"), (6, 10));
+        assert_eq!(failing_if_twice("B1", "LFS"), (6, 10));
+        assert_eq!(failing_if_twice("B1", "raw"), (10, 10));
+        assert_eq!(failing_if_equal("B4"), (1, 6));
+        assert_eq!(failing_if_twice("B4", "LFS"), (5, 6));
+        assert_eq!(failing_if_twice("B4", "EFS"), (5, 6));
+        assert_eq!(failing_if_twice("B4", "LFS, waiting"), (2, 6));
     }
 }

@@ -14,13 +14,13 @@
 //! Everywhere but in the last two rows, time is what the drive takes and what the host takes, one after the other:
 //! nothing overlaps unless a platform says so ([`Overlap`]). The host's own clock is never read.
 
-mod driver;
+pub mod driver;
 pub mod ffs;
 pub mod files;
 pub mod host;
 pub mod lfs;
 pub mod mounted;
-mod processor;
+pub mod processor;
 pub mod shared_drive;
 pub mod store;
 pub mod threads;
