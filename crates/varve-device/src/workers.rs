@@ -1,8 +1,8 @@
 //! Threads that serve a queue until it is dropped.
 
-use crate::sync::Mutex;
-use crate::sync::mpsc::{SyncSender, sync_channel};
 use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Condvar, Mutex, in_company};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A queue of work and the threads that serve it, as many as the host grants.
@@ -12,45 +12,98 @@ use std::sync::Arc;
 /// wait for memory to be freed (`PR_SET_IO_FLUSHER`, where they may have it).
 #[derive(Debug)]
 pub struct Workers<T> {
-    queue: Option<SyncSender<T>>,
+    queue: Arc<Queue<T>>,
     threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    state: Mutex<State<T>>,
+    /// So many pieces may wait.
+    most: usize,
+    /// There is work, or there will be no more.
+    given: Condvar,
+    /// There is a place in the queue, or a thread less.
+    taken: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
+    is_closed: bool,
+    /// Threads that take work.
+    threads: usize,
+}
+
+/// A thread that takes work.
+struct Worker<T>(Arc<Queue<T>>);
+
+impl<T> Drop for Worker<T> {
+    fn drop(&mut self) {
+        self.0.state.lock().threads -= 1;
+        self.0.taken.notify_all();
+    }
+}
+
+impl<T> Worker<T> {
+    /// The next piece of work; none if there will be no more.
+    fn next(&self) -> Option<T> {
+        let mut state = self.0.state.lock();
+        while state.waiting.is_empty() && !state.is_closed {
+            self.0.given.wait(&mut state);
+        }
+        let next = state.waiting.pop_front();
+        drop(state);
+        self.0.taken.notify_one();
+        next
+    }
 }
 
 impl<T: Send + 'static> Workers<T> {
     /// Up to `threads` threads named `name-0`, `name-1` and so on; `waiting`
-    /// pieces of work may wait for one.
+    /// pieces of work, at least one, may wait for one.
     pub fn new(
         name: &str,
         threads: usize,
         waiting: usize,
         serve: impl Fn(T) + Send + Sync + 'static,
     ) -> Self {
-        let (queue, receiver) = sync_channel(waiting);
-        let (serve, receiver) = (Arc::new(serve), Arc::new(Mutex::new(receiver)));
+        let queue = Arc::new(Queue {
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                is_closed: false,
+                threads: 0,
+            }),
+            most: waiting.max(1),
+            given: Condvar::default(),
+            taken: Condvar::default(),
+        });
+        let serve = Arc::new(serve);
         let spawn = |number| {
-            let (serve, receiver) = (Arc::clone(&serve), Arc::clone(&receiver));
+            queue.state.lock().threads += 1;
+            let worker = Worker(Arc::clone(&queue));
+            let serve = Arc::clone(&serve);
             let work = move || {
+                // Gone when what it serves with is.
+                let (worker, serve) = (worker, serve);
                 let _ = rustix::process::configure_io_flusher_behavior(true);
-                loop {
-                    let next = receiver.lock().recv();
-                    let Ok(next) = next else { return };
+                while let Some(next) = worker.next() {
                     serve(next);
                 }
             };
-            Builder::new().name(format!("{name}-{number}")).spawn(work)
+            Builder::new()
+                .name(format!("{name}-{number}"))
+                .spawn(in_company(work))
         };
         let threads: Vec<_> = (0..threads)
             .map_while(|number| spawn(number).ok())
             .collect();
-        Workers {
-            queue: (!threads.is_empty()).then_some(queue),
-            threads,
-        }
+        Workers { queue, threads }
     }
 
     /// True if there are no threads, and nothing can be given to them.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_none()
+        self.threads.is_empty()
     }
 
     /// Hands over a piece of work, and waits while too much waits already.
@@ -58,23 +111,41 @@ impl<T: Send + 'static> Workers<T> {
     /// # Errors
     /// The work, if there is nobody to do it.
     pub fn give(&self, work: T) -> std::result::Result<(), T> {
-        match &self.queue {
-            Some(queue) => queue.send(work).map_err(|refused| refused.0),
-            None => Err(work),
+        let mut state = self.queue.state.lock();
+        while state.threads > 0 && state.waiting.len() >= self.queue.most {
+            self.queue.taken.wait(&mut state);
         }
+        self.put(&mut state, work)
     }
 
     /// Hands over a piece of work if a place in the queue is free. If not, or
     /// if there is nobody to do it, it is dropped and the answer is false.
     pub fn offer(&self, work: T) -> bool {
-        let queue = self.queue.as_ref();
-        queue.is_some_and(|queue| queue.try_send(work).is_ok())
+        let mut state = self.queue.state.lock();
+        state.waiting.len() < self.queue.most && self.put(&mut state, work).is_ok()
+    }
+
+    fn put(&self, state: &mut State<T>, work: T) -> std::result::Result<(), T> {
+        if state.threads == 0 {
+            return Err(work);
+        }
+        state.waiting.push_back(work);
+        self.queue.given.notify_one();
+        Ok(())
     }
 }
 
 impl<T> Drop for Workers<T> {
     fn drop(&mut self) {
-        self.queue = None;
+        {
+            let mut state = self.queue.state.lock();
+            state.is_closed = true;
+            self.queue.given.notify_all();
+            // In a simulation, they need turns to come to their end.
+            while state.threads > 0 {
+                self.queue.taken.wait(&mut state);
+            }
+        }
         for thread in self.threads.drain(..) {
             let name = thread.thread().name().unwrap_or("unnamed").to_owned();
             if thread.join().is_err() {

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - Requests are served one at a time, in the order in which they come; the
-//!   clock is moved before the call returns, and by nothing else meanwhile.
+//!   clock is moved before the call returns, and by nothing else meanwhile
+//!   ([`SimulatedDisk::read_by`] and [`SimulatedDisk::write_by`] do not move it).
 //! - Writes go through to the medium: a flush has nothing left to do and costs
 //!   nothing, as hosts send none to such a disk. (The contract of [`Device`]
 //!   still holds for what keeps the bytes, and a flush is passed on to it.)
@@ -173,6 +174,38 @@ impl<D: Device> SimulatedDisk<D> {
 
     pub(crate) fn counters(&self) -> &DeviceCounters {
         &self.counters
+    }
+
+    /// Reads without moving the clock: answers when the disk will have done it, after
+    /// all that it was given before. The bytes are there at once.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn read_by(&self, offset: u64, buffer: &mut [u8]) -> Result<u64> {
+        let length = buffer.len() as u64;
+        check_request(self, Operation::Read, offset, length)?;
+        let end_ns = self.end_of(Request::read(offset / SECTOR, length / SECTOR));
+        self.inner.read(offset, buffer)?;
+        self.counters.count_read(length);
+        Ok(end_ns)
+    }
+
+    /// Writes without moving the clock: answers when the disk will have done it, after
+    /// all that it was given before. Who reads finds the bytes at once.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    pub fn write_by(&self, offset: u64, bytes: &[u8]) -> Result<u64> {
+        let length = bytes.len() as u64;
+        check_request(self, Operation::Write, offset, length)?;
+        let end_ns = self.end_of(Request::write(offset / SECTOR, length / SECTOR));
+        self.inner.write(offset, &[IoSlice::new(bytes)])?;
+        self.counters.count_write(length);
+        Ok(end_ns)
+    }
+
+    fn end_of(&self, request: Request) -> u64 {
+        self.serve_at(self.clock.monotonic_ns(), request).end_ns
     }
 
     /// Serves a request now and moves the clock to its end.

@@ -48,6 +48,10 @@ pub struct Options {
     /// 1 MiB is used.
     /// Default: 64 MiB.
     pub cache_bytes: u64,
+    /// Dirty bytes beyond which write-back starts: little where a device is to be busy
+    /// beside the processor, much where what is written together also lies together.
+    /// Default: an eighth of the cache, at most 16 MiB.
+    pub write_back_bytes: Option<u64>,
     /// Every group carries all data written before it, so that after a crash
     /// data, too, survives as a prefix of its order. Default: off.
     pub strict_order: bool,
@@ -67,6 +71,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             cache_bytes: 64 << 20,
+            write_back_bytes: None,
             strict_order: false,
             relatime: Atime::Relatime,
             keep_written: true,
@@ -110,14 +115,19 @@ impl Options {
     }
 
     /// Dirty bytes beyond which write-back starts: an eighth of the cache,
-    /// at most 16 MiB.
+    /// at most 16 MiB, if nothing else was chosen.
     pub fn start_write_bytes(&self) -> u64 {
+        let chosen = self.write_back_bytes;
+        chosen.unwrap_or_else(|| self.usual_start_bytes())
+    }
+
+    fn usual_start_bytes(&self) -> u64 {
         (self.cache() / 8).min(16 * MIB)
     }
 
     /// Dirty bytes beyond which writers write back themselves: four times the
-    /// start-write threshold, at most a quarter of the cache.
+    /// usual start-write threshold, at most a quarter of the cache.
     pub fn stop_access_bytes(&self) -> u64 {
-        (4 * self.start_write_bytes()).min(self.cache() / 4)
+        (4 * self.usual_start_bytes()).min(self.cache() / 4)
     }
 }

@@ -8,6 +8,11 @@ use std::time::Duration;
 pub use shuttle::sync::{atomic, mpsc};
 pub use shuttle::{thread, thread_local};
 
+/// What a thread that is started here is to do.
+pub fn in_company<W: FnOnce() + Send>(work: W) -> W {
+    work
+}
+
 fn taken<G>(result: Result<G, TryLockError<G>>) -> Option<G> {
     match result {
         Ok(guard) => Some(guard),

@@ -23,6 +23,16 @@ pub mod thread {
     }
 }
 
+/// What a thread that is started here is to do: if the calling one takes part in a
+/// simulation, it takes part as well.
+pub fn in_company(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    let seat = turns::here().map(|turns| turns.seat());
+    move || {
+        let _part = seat.map(|begin| begin());
+        work();
+    }
+}
+
 /// See [`parking_lot::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);

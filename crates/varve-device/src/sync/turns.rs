@@ -13,6 +13,7 @@
 //! - Who holds a lock may give up the turn; who wants it is asked again when
 //!   others have run.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,6 +24,13 @@ pub trait Turns: Send + Sync {
     /// Gives up the turn until `ready`, which is asked after others have run,
     /// or until so much time has passed on the simulation's clock.
     fn wait(&self, timeout: Option<Duration>, ready: &dyn Fn() -> bool);
+
+    /// A place for a thread that the calling one is going to start. That thread calls
+    /// the answer first, and drops what it is given last. The default is none: the
+    /// thread takes no part.
+    fn seat(&self) -> Box<dyn FnOnce() -> Box<dyn Any> + Send> {
+        Box::new(|| Box::new(()))
+    }
 }
 
 thread_local! {

@@ -213,6 +213,10 @@ pub(super) const CLAIMS: &[Claim] = &[
              reads: EFS and LFS within 3 %, FFS about 25 %",
             "within 7 points",
         ],
+    )
+    .because(
+        "below a cluster LFS is ahead of EFS: it writes data and inode by one request, where \
+         EFS goes to two places",
     ),
     Claim::new(
         "B2",

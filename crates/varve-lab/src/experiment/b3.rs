@@ -43,42 +43,69 @@ fn file_bytes(file: u32) -> u32 {
     (2 + 2 * (file % 10)) << 10
 }
 
-/// One pass: seconds of each phase.
-fn pass(system: &mut dyn System, nth: u32) -> Result<[f64; 5], LabError> {
-    let directory = |file: u32| 1 + nth * DIRECTORIES + file % DIRECTORIES;
+/// Steps of each phase.
+const STEPS: [u32; 5] = [DIRECTORIES, FILES, FILES, FILES, OBJECTS + 1];
+
+/// One pass: seconds of each phase. What the processor is charged is charged at the end
+/// of a phase, or after each step, and then of so much of it the program computes, and
+/// waits for the rest.
+pub(super) fn pass(
+    system: &mut dyn System,
+    nth: u32,
+    computes: Option<f64>,
+) -> Result<[f64; 5], LabError> {
     let mut seconds = [0.0; 5];
-    for (phase, charged) in CHARGED_S.into_iter().enumerate() {
+    for (phase, charged_s) in CHARGED_S.into_iter().enumerate() {
         let before = system.now_ns();
-        match phase {
-            0 => (0..DIRECTORIES).try_for_each(|file| system.enter(directory(file)))?,
-            1 => (0..FILES).try_for_each(|file| {
-                system.enter(directory(file))?;
-                system.create(file)?;
-                system.write(file, 0, file_bytes(file), false)
-            })?,
-            // Looking at attributes takes the processor alone.
-            2 => {}
-            3 => (0..FILES).try_for_each(|file| system.read(file, 0, file_bytes(file)))?,
-            _ => compile(system, directory(0))?,
+        for at in 0..STEPS[phase] {
+            step(system, nth, phase, at)?;
+            if let Some(share) = computes {
+                let (store, each_s) = (system.store(), charged_s / f64::from(STEPS[phase]));
+                store.cpu().compute(share * each_s);
+                store.wait(store.now_ns() + ((1.0 - share) * each_s * 1e9) as u64);
+            }
         }
-        let hz = HP_380.hz() as f64;
-        system.store().cpu().work((charged * hz) as u64);
+        if computes.is_none() {
+            let hz = HP_380.hz() as f64;
+            system.store().cpu().work((charged_s * hz) as u64);
+        }
         seconds[phase] = (system.now_ns() - before) as f64 / 1e9;
     }
     (0..=FILES + OBJECTS).try_for_each(|file| system.delete(file))?;
     Ok(seconds)
 }
 
-fn compile(system: &mut dyn System, directory: u32) -> Result<(), LabError> {
-    system.enter(directory)?;
-    for nth in 0..OBJECTS {
-        system.read(nth, 0, file_bytes(nth))?;
-        system.create(FILES + nth)?;
-        system.write(FILES + nth, 0, OBJECT_BYTES, false)?;
+fn step(system: &mut dyn System, pass: u32, phase: usize, at: u32) -> Result<(), LabError> {
+    let directory = |file: u32| 1 + pass * DIRECTORIES + file % DIRECTORIES;
+    match phase {
+        0 => system.enter(directory(at)),
+        1 => {
+            system.enter(directory(at))?;
+            system.create(at)?;
+            system.write(at, 0, file_bytes(at), false)
+        }
+        // Looking at attributes takes the processor alone.
+        2 => Ok(()),
+        3 => system.read(at, 0, file_bytes(at)),
+        _ => {
+            system.enter(directory(0))?;
+            compile(system, at)
+        }
     }
-    let linked = FILES + OBJECTS;
-    system.create(linked)?;
-    system.write(linked, 0, LINKED_BYTES, false)
+}
+
+/// A file is compiled, or, at the end, all objects are linked.
+fn compile(system: &mut dyn System, nth: u32) -> Result<(), LabError> {
+    if nth < OBJECTS {
+        system.read(nth, 0, file_bytes(nth))?;
+    }
+    let bytes = if nth < OBJECTS {
+        OBJECT_BYTES
+    } else {
+        LINKED_BYTES
+    };
+    system.create(FILES + nth)?;
+    system.write(FILES + nth, 0, bytes, false)
 }
 
 /// The mean of the later half of so many passes.
@@ -91,7 +118,7 @@ fn passes(
     let mut sums = [0.0; 5];
     let measured = passes.div_ceil(2);
     for nth in 0..passes {
-        let seconds = pass(system, nth)?;
+        let seconds = pass(system, nth, None)?;
         if nth >= passes - measured {
             sums.iter_mut().zip(seconds).for_each(|(sum, s)| *sum += s);
         }

@@ -12,7 +12,7 @@ use super::{Context, Experiment, Point, Row};
 use crate::ageing::{self, Aged, Make, Profile};
 use crate::error::LabError;
 use crate::platform::Disk;
-use crate::platform::host::Host;
+use crate::platform::host::{CALL, Host};
 use crate::platform::store::{Places, Store};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
@@ -228,7 +228,7 @@ fn create(
         let mut at = 0;
         while at < bytes {
             let here = (bytes - at).min(data.len() as u64);
-            store.cpu().transfer(here);
+            store.cpu().transfer(CALL, here);
             let written = fs.write(&root, ino, at, &data[..here as usize]);
             written.map_err(LabError::system)?;
             at += here;
@@ -249,7 +249,7 @@ fn read(
     for &ino in files {
         store.cpu().name();
         for at in (0..bytes).step_by(into.len()) {
-            store.cpu().transfer(into.len() as u64);
+            store.cpu().transfer(CALL, into.len() as u64);
             let got = fs.read(ino, at, &mut into).map_err(LabError::system)?;
             if got != into.len() || into.iter().any(|&byte| byte != 0x5a) {
                 return Err(LabError::System(format!("inode {ino} reads otherwise")));

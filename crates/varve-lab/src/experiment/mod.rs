@@ -7,8 +7,10 @@ mod a3;
 mod a4;
 mod all;
 mod allocation;
+mod b1;
 mod b2;
 mod b3;
+mod b4;
 mod b8;
 mod l1;
 mod l3;
@@ -203,8 +205,10 @@ pub const ALL: &[Experiment] = &[
     n3::N3,
     n4::N4,
     n5::N5,
+    b1::B1,
     b2::B2,
     b3::B3,
+    b4::B4,
     b8::B8,
     l1::L1,
     l3::L3,

@@ -6,6 +6,7 @@
 //! at 50 MHz, and 33,000 on a virtual log disk, whose simulated firmware ran on
 //! the host. V7 says what half and twice as much would change.
 
+use super::processor::Processor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -66,6 +67,7 @@ pub const PROTECTION_CHECK: u64 = 100;
 pub struct Cpu {
     host: Host,
     clock: Arc<VirtualClock>,
+    shared: Option<Processor>,
     spent_ns: AtomicU64,
 }
 
@@ -75,7 +77,17 @@ impl Cpu {
         Cpu {
             host,
             clock,
+            shared: None,
             spent_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The same, which threads share.
+    #[must_use]
+    pub fn shared(self, quantum_ns: u64) -> Self {
+        Cpu {
+            shared: Some(Processor::new(Arc::clone(&self.clock), quantum_ns)),
+            ..self
         }
     }
 
@@ -84,13 +96,27 @@ impl Cpu {
         let cycles = (cycles as f64 * self.host.effort) as u64;
         let ns = cycles * 1_000_000_000 / self.host.hz;
         self.spent_ns.fetch_add(ns, Relaxed);
-        self.clock.advance(Duration::from_nanos(ns));
+        match &self.shared {
+            Some(processor) => processor.kernel(ns),
+            None => self.clock.advance(Duration::from_nanos(ns)),
+        }
     }
 
-    /// A call that reads or writes `bytes` of a file, in blocks.
-    pub fn transfer(&self, bytes: u64) {
+    /// A program computes for so long, whatever the host.
+    pub fn compute(&self, seconds: f64) {
+        let ns = (seconds * 1e9) as u64;
+        self.spent_ns.fetch_add(ns, Relaxed);
+        match &self.shared {
+            Some(processor) => processor.program(ns),
+            None => self.clock.advance(Duration::from_nanos(ns)),
+        }
+    }
+
+    /// Reading or writing `bytes` of a file, in blocks, and `call` cycles for being
+    /// asked to.
+    pub fn transfer(&self, call: u64, bytes: u64) {
         let blocks = bytes.div_ceil(super::BLOCK);
-        self.work(CALL + blocks * FILE_BLOCK + bytes * COPY_BYTE);
+        self.work(call + blocks * FILE_BLOCK + bytes * COPY_BYTE);
     }
 
     /// A call about a name.

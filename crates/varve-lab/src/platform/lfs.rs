@@ -37,6 +37,9 @@ pub fn log_structured(
     let mount = || {
         let options = MountOptions {
             seed: Some(seed),
+            read_threads: store
+                .overlap()
+                .map_or(0, |overlap| overlap.read_ahead_threads),
             // Only when no segment is left, as in the paper.
             pace: Pace {
                 running: false,

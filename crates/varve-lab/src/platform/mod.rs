@@ -9,15 +9,18 @@
 //! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
 //! | [`files`] | the benchmark of many files |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
+//! | [`processor`], [`driver`] | a processor that threads share, and a drive with a driver's queue before it |
 //!
-//! Everywhere but in the last row, time is what the drive takes and what the host takes, one after the other:
-//! nothing overlaps. The host's own clock is never read.
+//! Everywhere but in the last two rows, time is what the drive takes and what the host takes, one after the other:
+//! nothing overlaps unless a platform says so ([`Overlap`]). The host's own clock is never read.
 
+pub mod driver;
 pub mod ffs;
 pub mod files;
 pub mod host;
 pub mod lfs;
 pub mod mounted;
+pub mod processor;
 pub mod shared_drive;
 pub mod store;
 pub mod threads;
@@ -64,6 +67,14 @@ pub trait System {
     /// # Errors
     /// As [`System::enter`].
     fn scan(&mut self, file: u32) -> Result<(), LabError>;
+
+    /// Looks a file up, and at its attributes. A system without names has nothing to do.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
+    fn open(&mut self, _file: u32) -> Result<(), LabError> {
+        Ok(())
+    }
 
     /// Removes a file.
     ///
@@ -134,6 +145,22 @@ pub enum Disk {
     VirtualLog,
 }
 
+/// How the processor and a regular disk work at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// Bytes of writes that may wait for the drive.
+    pub queue_bytes: u64,
+    /// Most bytes of a command; what is more becomes several.
+    pub command_bytes: usize,
+    /// A program computes for so long before others do, if they want to.
+    pub quantum_ns: u64,
+    /// Dirty bytes beyond which a writer has them written, without waiting. If none,
+    /// that is done when a quarter of the cache is dirty.
+    pub write_back_bytes: Option<u64>,
+    /// Threads of the file system that read ahead.
+    pub read_ahead_threads: usize,
+}
+
 /// A platform.
 #[derive(Debug, Clone)]
 pub struct Platform {
@@ -151,6 +178,8 @@ pub struct Platform {
     pub segment_bytes: u32,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
+    /// If host and drive do not take turns.
+    pub overlap: Option<Overlap>,
 }
 
 impl Platform {
@@ -164,6 +193,7 @@ impl Platform {
             nvram_bytes: NVRAM_BYTES,
             segment_bytes: lfs::SEGMENT_BYTES,
             places: Places::default(),
+            overlap: None,
         }
     }
 
@@ -188,24 +218,64 @@ impl Platform {
     /// # Errors
     /// It cannot be made on such a drive.
     pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
+        self.mount(self.store(seed)?, seed)
+    }
+
+    /// [`Platform::build`], on its store.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn mount(&self, store: Arc<Store>, seed: u64) -> Result<Box<dyn System>, LabError> {
+        let nvram_bytes = self.nvram_bytes;
+        Ok(match self.layout {
+            Layout::Ffs(shape) => Box::new(ffs::update_in_place(store, shape, nvram_bytes, seed)?),
+            Layout::Lfs => {
+                let sizes = (self.segment_bytes, nvram_bytes);
+                Box::new(lfs::log_structured(store, sizes, seed)?)
+            }
+            Layout::Vlfs => Box::new(vlfs::on_virtual_log(store, nvram_bytes, seed)?),
+        })
+    }
+
+    /// So many users of one file system, which is empty, on its store. Each has a
+    /// directory of his own for a root.
+    ///
+    /// # Errors
+    /// As [`Platform::build`].
+    pub fn users(
+        &self,
+        store: Arc<Store>,
+        count: u32,
+        seed: u64,
+    ) -> Result<Vec<Box<dyn System + Send>>, LabError> {
+        let nvram_bytes = self.nvram_bytes;
+        match self.layout {
+            Layout::Ffs(shape) => {
+                ffs::update_in_place(store, shape, nvram_bytes, seed)?.users(count)
+            }
+            Layout::Lfs => {
+                let sizes = (self.segment_bytes, nvram_bytes);
+                lfs::log_structured(store, sizes, seed)?.users(count)
+            }
+            Layout::Vlfs => vlfs::on_virtual_log(store, nvram_bytes, seed)?.users(count),
+        }
+    }
+
+    /// The drive, with nothing on it.
+    ///
+    /// # Errors
+    /// As [`Platform::build`].
+    pub fn store(&self, seed: u64) -> Result<Arc<Store>, LabError> {
         let drive = match self.layout {
             // As the virtual log disk does.
             Layout::Vlfs => self.drive.clone().with_read_ahead(ReadAhead::WholeTrack),
             _ => self.drive.clone(),
         };
         let store = Store::new(drive, self.disk, self.places, self.host, seed)?;
-        let nvram_bytes = self.nvram_bytes;
-        Ok(match self.layout {
-            Layout::Ffs(shape) => {
-                let store = Arc::new(store);
-                Box::new(ffs::update_in_place(store, shape, nvram_bytes, seed)?)
-            }
-            Layout::Lfs => {
-                let sizes = (self.segment_bytes, nvram_bytes);
-                Box::new(lfs::log_structured(Arc::new(store), sizes, seed)?)
-            }
-            Layout::Vlfs => Box::new(vlfs::on_virtual_log(Arc::new(store), nvram_bytes, seed)?),
-        })
+        Ok(Arc::new(match self.overlap {
+            Some(overlap) => store.overlapping(overlap),
+            None => store,
+        }))
     }
 }
 

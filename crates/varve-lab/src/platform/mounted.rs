@@ -4,12 +4,13 @@
 //! that is taken for non-volatile, and is written back when that is full, or
 //! when somebody waits for it.
 
-use super::host::Cpu;
+use super::host::{CALL, Cpu};
 use super::store::Store;
 use super::{BLOCK, System};
 use crate::error::LabError;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::Clock;
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
@@ -35,6 +36,8 @@ pub struct Mounted<L: Layout> {
     /// Where each file's name is, and the file.
     files: HashMap<u32, (InodeNo, InodeNo)>,
     directories: HashMap<u32, InodeNo>,
+    /// Too much is dirty.
+    woken: Arc<AtomicBool>,
     /// Where files are made.
     here: InodeNo,
     bytes: Vec<u8>,
@@ -47,21 +50,74 @@ impl<L: Volume> Mounted<L> {
     /// # Errors
     /// There is no tree on it.
     pub fn new(layout: L, store: Arc<Store>, nvram_bytes: u64) -> Result<Self, LabError> {
+        let overlap = store.overlap();
         let options = Options {
             // A writer writes back when a quarter of the cache is dirty.
             cache_bytes: 4 * nvram_bytes,
+            write_back_bytes: overlap.and_then(|overlap| overlap.write_back_bytes),
+            read_ahead_threads: overlap.map_or(0, |overlap| overlap.read_ahead_threads),
             ..Options::default()
         };
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
         let fs = FileSystem::mount(layout, clock, options);
-        Ok(Mounted {
-            fs: Arc::new(fs.map_err(LabError::system)?),
+        let (fs, woken) = (fs.map_err(LabError::system)?, Arc::<AtomicBool>::default());
+        if overlap.is_some_and(|overlap| overlap.write_back_bytes.is_some()) {
+            let woken = Arc::clone(&woken);
+            fs.set_waker(Box::new(move || woken.store(true, Relaxed)));
+        }
+        Ok(Mounted::at(Arc::new(fs), store, woken, InodeNo::ROOT))
+    }
+
+    fn at(
+        fs: Arc<FileSystem<L>>,
+        store: Arc<Store>,
+        woken: Arc<AtomicBool>,
+        home: InodeNo,
+    ) -> Self {
+        Mounted {
+            fs,
             store,
             files: HashMap::new(),
-            directories: HashMap::from([(0, InodeNo::ROOT)]),
-            here: InodeNo::ROOT,
+            directories: HashMap::from([(0, home)]),
+            woken,
+            here: home,
             bytes: vec![0x5a; 4 << 20],
-        })
+        }
+    }
+
+    /// So many users of it, each with a directory of his own for a root.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn users(&self, count: u32) -> Result<Vec<Box<dyn System + Send>>, LabError> {
+        let user = |nth: u32| {
+            let name = format!("u{nth}");
+            let made = self
+                .fs
+                .mkdir(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o755);
+            let home = made.map_err(LabError::system)?.ino;
+            let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
+            let user = Mounted::at(fs, store, Arc::clone(&self.woken), home);
+            Ok(Box::new(user) as Box<dyn System + Send>)
+        };
+        (0..count).map(user).collect()
+    }
+
+    /// Bytes of a file that the file system is asked for at once: all that the user
+    /// asks for, or, where the drive can be at work meanwhile, a block.
+    fn piece_bytes(&self) -> usize {
+        match self.store.overlap() {
+            None => usize::MAX,
+            Some(_) => BLOCK as usize,
+        }
+    }
+
+    /// If too much is dirty, has it written.
+    fn write_behind(&self) -> Result<(), LabError> {
+        if self.woken.swap(false, Relaxed) {
+            while self.fs.write_back().map_err(LabError::system)? {}
+        }
+        Ok(())
     }
 
     /// The file system, for its counters and its layout's.
@@ -89,7 +145,8 @@ impl<L: Volume> System for Mounted<L> {
         if !self.directories.contains_key(&directory) {
             self.cpu().name();
             let (root, name) = (Caller::root(), format!("d{directory}"));
-            let made = self.fs.mkdir(&root, InodeNo::ROOT, name.as_bytes(), 0o755);
+            let home = self.directories[&0];
+            let made = self.fs.mkdir(&root, home, name.as_bytes(), 0o755);
             let ino = made.map_err(LabError::system)?.ino;
             self.directories.insert(directory, ino);
         }
@@ -108,11 +165,15 @@ impl<L: Volume> System for Mounted<L> {
     }
 
     fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError> {
-        self.cpu().transfer(u64::from(bytes));
         let (root, (_, ino)) = (Caller::root(), self.file(file)?);
-        let data = &self.bytes[..bytes as usize];
-        let written = self.fs.write(&root, ino, offset, data);
-        written.map_err(LabError::system)?;
+        let (mut at, mut call) = (offset, CALL);
+        for piece in self.bytes[..bytes as usize].chunks(self.piece_bytes()) {
+            self.cpu()
+                .transfer(std::mem::take(&mut call), piece.len() as u64);
+            let written = self.fs.write(&root, ino, at, piece);
+            at += written.map_err(LabError::system)? as u64;
+            self.write_behind()?;
+        }
         if sync {
             let durable = self.fs.fsync(ino, true);
             durable.map_err(LabError::system)?;
@@ -121,18 +182,27 @@ impl<L: Volume> System for Mounted<L> {
     }
 
     fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError> {
-        self.cpu().transfer(u64::from(bytes));
         let root = Caller::root();
         let (parent, _) = self.file(file)?;
-        let found = self.fs.lookup(&root, parent, name(file).as_bytes());
-        let ino = found.map_err(LabError::system)?.ino;
-        let into = &mut self.bytes[..bytes as usize];
-        let read = self.fs.read(ino, offset, into);
-        let read = read.map_err(LabError::system)?;
-        match read as u32 == bytes && into.iter().all(|&byte| byte == 0x5a) {
-            true => Ok(()),
-            false => Err(LabError::System(format!("file {file} reads otherwise"))),
+        let (mut at, mut call, mut ino) = (offset, CALL, None);
+        let pieces = self.piece_bytes();
+        for into in self.bytes[..bytes as usize].chunks_mut(pieces) {
+            let cpu = self.store.cpu();
+            cpu.transfer(std::mem::take(&mut call), into.len() as u64);
+            let ino = match ino {
+                Some(ino) => ino,
+                None => {
+                    let found = self.fs.lookup(&root, parent, name(file).as_bytes());
+                    *ino.insert(found.map_err(LabError::system)?.ino)
+                }
+            };
+            let read = self.fs.read(ino, at, into).map_err(LabError::system)?;
+            if read < into.len() || into.iter().any(|&byte| byte != 0x5a) {
+                return Err(LabError::System(format!("file {file} reads otherwise")));
+            }
+            at += read as u64;
         }
+        Ok(())
     }
 
     fn scan(&mut self, file: u32) -> Result<(), LabError> {
@@ -147,6 +217,16 @@ impl<L: Volume> System for Mounted<L> {
             }
         }
         Ok(())
+    }
+
+    fn open(&mut self, file: u32) -> Result<(), LabError> {
+        self.cpu().name();
+        let (parent, ino) = self.file(file)?;
+        let found = self
+            .fs
+            .lookup(&Caller::root(), parent, name(file).as_bytes());
+        found.map_err(LabError::system)?;
+        self.fs.getattr(ino).map(drop).map_err(LabError::system)
     }
 
     fn delete(&mut self, file: u32) -> Result<(), LabError> {

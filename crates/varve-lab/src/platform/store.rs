@@ -1,12 +1,13 @@
 //! A drive as the host sees it: as it is, or behind a virtual log. Each
 //! command costs the host its driver.
 
-use super::Disk;
+use super::driver::Driver;
 use super::host::{COMMAND, Cpu, EAGER_BLOCK, Host};
+use super::processor::pass_until;
+use super::{Disk, Overlap};
 use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::time::Duration;
 use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
 use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
 use varve_vlog::{FormatOptions, Granularity, InDrive, LeaveEarly, Options, Policy, Recovery, Vld};
@@ -21,6 +22,7 @@ pub struct Store {
     disk: Arc<SimulatedDisk>,
     vld: Option<Arc<EagerDisk>>,
     cpu: Cpu,
+    overlapping: Option<(Overlap, Driver)>,
 }
 
 /// Where a virtual log disk puts single blocks. By default as in the paper: where
@@ -74,7 +76,30 @@ impl Store {
             disk,
             vld,
             cpu,
+            overlapping: None,
         })
+    }
+
+    /// The same, with host and drive at work at the same time.
+    ///
+    /// # Panics
+    /// If it is a virtual log disk, whose firmware is the host's.
+    #[must_use]
+    pub fn overlapping(self, overlap: Overlap) -> Self {
+        assert!(
+            self.vld.is_none(),
+            "a virtual log disk takes turns with its host"
+        );
+        Store {
+            cpu: self.cpu.shared(overlap.quantum_ns),
+            overlapping: Some((overlap, Driver::new(overlap.queue_bytes))),
+            ..self
+        }
+    }
+
+    /// How host and drive overlap, if they do.
+    pub fn overlap(&self) -> Option<Overlap> {
+        self.overlapping.as_ref().map(|(overlap, _)| *overlap)
     }
 
     /// The clock of everything here.
@@ -132,8 +157,7 @@ impl Store {
 
     /// Time passes until `until_ns`, if that is not past.
     pub fn wait(&self, until_ns: u64) {
-        let rest = until_ns.saturating_sub(self.now_ns());
-        self.clock.advance(Duration::from_nanos(rest));
+        pass_until(&self.clock, until_ns);
     }
 
     fn inner(&self) -> &dyn Device {
@@ -204,11 +228,37 @@ impl Device for Store {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.cpu.work(COMMAND);
-        self.inner().read(offset, buffer)
+        let Some((overlap, _)) = &self.overlapping else {
+            self.cpu.work(COMMAND);
+            return self.inner().read(offset, buffer);
+        };
+        let mut end_ns = 0;
+        for (at, piece) in (offset..)
+            .step_by(overlap.command_bytes)
+            .zip(buffer.chunks_mut(overlap.command_bytes))
+        {
+            self.cpu.work(COMMAND);
+            end_ns = self.disk.read_by(at, piece)?;
+        }
+        pass_until(&self.clock, end_ns);
+        Ok(())
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        if let Some((overlap, driver)) = &self.overlapping {
+            let bytes: Vec<u8> = buffers
+                .iter()
+                .flat_map(|buffer| buffer.iter().copied())
+                .collect();
+            for (at, piece) in (offset..)
+                .step_by(overlap.command_bytes)
+                .zip(bytes.chunks(overlap.command_bytes))
+            {
+                self.cpu.work(COMMAND);
+                driver.write(&self.disk, at, piece)?;
+            }
+            return Ok(());
+        }
         let blocks = total_length(buffers).div_ceil(super::BLOCK);
         let eager = if self.vld.is_some() { EAGER_BLOCK } else { 0 };
         self.cpu.work(COMMAND + blocks * eager);
@@ -216,6 +266,9 @@ impl Device for Store {
     }
 
     fn flush(&self) -> Result<()> {
+        if let Some((_, driver)) = &self.overlapping {
+            driver.flush(&self.disk);
+        }
         self.inner().flush()
     }
 

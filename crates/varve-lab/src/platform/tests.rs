@@ -1,6 +1,8 @@
 //! The platforms: what they do, and the same to the nanosecond.
 
 use super::*;
+use std::io::IoSlice;
+use varve_device::Device;
 
 fn platforms() -> [Platform; 6] {
     [
@@ -79,4 +81,73 @@ fn a_host_s_cycles_take_its_time() {
     assert!((slow as f64 / fast as f64 - 167.0 / 50.0).abs() < 0.01);
     let twice = spent(Host::SPARCSTATION_10.with_effort(2.0));
     assert_eq!(twice, 2 * slow);
+}
+
+/// Host and drive at work at the same time, and so many bytes of writes between them.
+fn overlapping(layout: Layout, queue_bytes: u64) -> Platform {
+    Platform {
+        overlap: Some(Overlap {
+            queue_bytes,
+            command_bytes: 64 << 10,
+            quantum_ns: 100_000_000,
+            write_back_bytes: Some(64 << 10),
+            read_ahead_threads: 1,
+        }),
+        ..Platform::new(layout, Disk::Regular)
+    }
+}
+
+#[test]
+fn writes_go_on_while_the_host_computes_and_a_flush_waits_for_them() {
+    // What writing, computing and flushing take.
+    let times = |queue_bytes: u64, compute_s: f64| {
+        let platform = overlapping(Layout::Lfs, queue_bytes);
+        let store = platform.store(1).unwrap();
+        let now = || store.now_ns();
+        store.write(0, &[IoSlice::new(&[1; 256 << 10])]).unwrap();
+        let written = now();
+        store.cpu().compute(compute_s);
+        let computed = now();
+        store.flush().unwrap();
+        [written, computed - written, now() - computed]
+    };
+    let all = times(1 << 20, 0.0);
+    let commands = 4 * store_command_ns();
+    assert_eq!(all[0], commands, "it waits for its commands alone");
+    assert!(all[2] > 10_000_000, "{all:?}");
+    let beside = times(1 << 20, 0.005);
+    assert_eq!(beside[2], all[2] - 5_000_000, "they went on meanwhile");
+    assert_eq!(times(1 << 20, 1.0)[2], 0, "they were done");
+    let narrow = times(64 << 10, 0.0);
+    assert!(
+        narrow[0] > all[0] + 10_000_000,
+        "there was room for one: {narrow:?}"
+    );
+}
+
+fn store_command_ns() -> u64 {
+    host::COMMAND * 1_000_000_000 / Host::SPARCSTATION_10.hz
+}
+
+#[test]
+fn overlapping_platforms_read_what_was_written_and_give_the_same_instants() {
+    for layout in [Layout::UFS, Layout::Lfs] {
+        let story = |seed| {
+            let platform = overlapping(layout, 1 << 20);
+            let store = platform.store(seed).unwrap();
+            let (_threads, _part) = threads::Threads::new(Arc::clone(store.clock()));
+            let mut system = platform.mount(Arc::clone(&store), seed).unwrap();
+            for file in 0..4 {
+                system.create(file).unwrap();
+                system.write(file, 0, 1 << 20, false).unwrap();
+            }
+            system.sync().unwrap();
+            system.forget();
+            (0..4).for_each(|file| system.read(file, 0, 1 << 20).unwrap());
+            system.now_ns()
+        };
+        let first = story(3);
+        assert_eq!(first, story(3));
+        assert_ne!(first, story(4), "the platter stands elsewhere");
+    }
 }

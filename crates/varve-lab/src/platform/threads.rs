@@ -5,8 +5,11 @@
 //! come about, because somebody else has run since he last looked, or when his
 //! time is up. If nobody can go on, the clock moves to the earliest such time.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::any::Any;
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use varve_device::sync::turns::{TakesPart, Turns, take_part};
 use varve_device::{Clock, VirtualClock};
@@ -16,7 +19,8 @@ use varve_device::{Clock, VirtualClock};
 pub struct Threads {
     clock: Arc<VirtualClock>,
     state: Mutex<State>,
-    passed: Condvar,
+    /// Members that have not ended.
+    present: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ struct State {
     /// Who has the turn.
     turn: usize,
     members: Vec<Member>,
+    /// Each is told when he has it.
+    passed: Vec<Arc<Condvar>>,
     /// Counts each time that somebody goes on.
     epoch: u64,
 }
@@ -32,10 +38,22 @@ struct State {
 enum Member {
     /// Has the turn, or will go on when he gets it.
     Runs,
-    /// Until this time; has looked when so many had gone on.
+    /// Until this time; has looked when so many had gone on, or does not look
+    /// ([`NEVER`]).
     Waits { until_ns: u64, looked: u64 },
     /// Has ended.
     Gone,
+}
+
+const NEVER: u64 = u64::MAX;
+
+thread_local! {
+    static HERE: RefCell<Option<Seat>> = const { RefCell::new(None) };
+}
+
+/// The calling thread's seat, if it takes part in a simulation.
+pub(super) fn here() -> Option<Seat> {
+    HERE.with(|here| here.borrow().clone())
 }
 
 /// A thread's part in a simulation, which ends when this is dropped.
@@ -45,8 +63,9 @@ pub struct Part {
     _here: TakesPart,
 }
 
-/// The calling thread's number among the threads.
-struct Seat {
+/// A thread's number among the threads.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
     threads: Arc<Threads>,
     who: usize,
 }
@@ -57,7 +76,7 @@ impl Threads {
         let threads = Arc::new(Threads {
             clock,
             state: Mutex::default(),
-            passed: Condvar::new(),
+            present: AtomicUsize::new(0),
         });
         let who = threads.seat();
         let part = threads.part(who);
@@ -69,17 +88,24 @@ impl Threads {
     pub fn seat(&self) -> usize {
         let mut state = self.state.lock();
         state.members.push(Member::Runs);
+        state.passed.push(Arc::default());
+        self.present.fetch_add(1, Relaxed);
         state.members.len() - 1
     }
 
     /// The calling thread begins its part, once it has the turn.
     pub fn begin(self: &Arc<Self>, who: usize) -> Part {
         let mut state = self.state.lock();
-        while state.turn != who {
-            self.passed.wait(&mut state);
-        }
+        self.await_turn(&mut state, who);
         drop(state);
         self.part(who)
+    }
+
+    fn await_turn(&self, state: &mut MutexGuard<'_, State>, who: usize) {
+        let passed = Arc::clone(&state.passed[who]);
+        while state.turn != who {
+            passed.wait(state);
+        }
     }
 
     fn part(self: &Arc<Self>, who: usize) -> Part {
@@ -87,6 +113,7 @@ impl Threads {
             threads: Arc::clone(self),
             who,
         };
+        HERE.with(|here| *here.borrow_mut() = Some(seat.clone()));
         Part {
             threads: Arc::clone(self),
             who,
@@ -110,7 +137,7 @@ impl Threads {
             let after = (1..=count).map(|step| (state.turn + step) % count);
             if let Some(next) = after.into_iter().find(|&who| can(state.members[who])) {
                 state.turn = next;
-                self.passed.notify_all();
+                state.passed[next].notify_one();
                 return true;
             }
             let times = state.members.iter().filter_map(|member| match member {
@@ -138,15 +165,42 @@ impl Turns for Seat {
             let looked = state.epoch;
             state.members[self.who] = Member::Waits { until_ns, looked };
             threads.pass(&mut state);
-            while state.turn != self.who {
-                threads.passed.wait(&mut state);
-            }
+            threads.await_turn(&mut state, self.who);
             if threads.clock.monotonic_ns() >= until_ns || ready() {
                 break;
             }
         }
         state.members[self.who] = Member::Runs;
         state.epoch += 1;
+    }
+
+    fn seat(&self) -> Box<dyn FnOnce() -> Box<dyn Any> + Send> {
+        let (threads, who) = (Arc::clone(&self.threads), self.threads.seat());
+        Box::new(move || Box::new(threads.begin(who)))
+    }
+}
+
+impl Seat {
+    /// Its number.
+    pub fn who(&self) -> usize {
+        self.who
+    }
+
+    /// Gives up the turn until this time, or until somebody wakes it.
+    pub fn hold(&self, until_ns: u64) {
+        let threads = &*self.threads;
+        let mut state = threads.state.lock();
+        let looked = NEVER;
+        state.members[self.who] = Member::Waits { until_ns, looked };
+        threads.pass(&mut state);
+        threads.await_turn(&mut state, self.who);
+        state.members[self.who] = Member::Runs;
+        state.epoch += 1;
+    }
+
+    /// Another one goes on when it gets the turn: what it holds for has come about.
+    pub fn wake(&self, other: usize) {
+        self.threads.state.lock().members[other] = Member::Runs;
     }
 }
 
@@ -159,23 +213,16 @@ impl Part {
 
     /// Lets the others run until all of them have ended.
     pub fn see_off(&self) {
-        let gone = || {
-            let state = self.threads.state.lock();
-            let others = state.members.iter().enumerate();
-            others
-                .filter(|(who, _)| *who != self.who)
-                .all(|(_, member)| matches!(member, Member::Gone))
-        };
-        while !gone() {
-            self.wait(Some(Duration::from_millis(1)), &|| false);
-        }
+        self.wait(None, &|| self.threads.present.load(Relaxed) == 1);
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
+        HERE.with(|here| here.borrow_mut().take());
         let mut state = self.threads.state.lock();
         state.members[self.who] = Member::Gone;
+        self.threads.present.fetch_sub(1, Relaxed);
         state.epoch += 1;
         self.threads.pass(&mut state);
     }

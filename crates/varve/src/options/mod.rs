@@ -309,6 +309,7 @@ impl VolumeOptions {
     pub(crate) fn tree(&self) -> varve_fs::Options {
         varve_fs::Options {
             cache_bytes: self.cache_shares().0,
+            write_back_bytes: None,
             strict_order: self.strict_order,
             keep_written: self.tuning.keep_written,
             relatime: self.atime,

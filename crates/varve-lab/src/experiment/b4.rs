@@ -1,0 +1,210 @@
+//! B4: Andrew with one to eight users at once (Seltzer 1992, §7.5.2, figures 7-6 and
+//! 7-7): each makes, reads and removes a tree of his own.
+//!
+//! What a user does is a pass of B3, but the processor is charged after each step and
+//! not at a phase's end, so that one computes while the drive works for another. All
+//! share one processor, one drive and one cache (`docs/rivals.md`). As in the paper, the
+//! time of a pass is divided by the number of users.
+
+use super::b3::pass;
+use super::rivals::{EFS, FFS, HP_380, LFS, WRITE_BEHIND};
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::threads::Threads;
+use crate::platform::{Platform, System};
+use crate::report::{Curve, Picture, Verdict, mean};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use varve_prove::random::Random;
+
+/// See the module's head.
+pub const B4: Experiment = Experiment {
+    id: "B4",
+    about: "Andrew, one to eight users",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const USERS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// Within so much time all have begun.
+const APART_NS: u64 = 10_000_000_000;
+/// In the paper the processor worked for 60 % of the time when one user was on LFS, which
+/// had little else to wait for. Here it is charged all of it; beside that stands what
+/// eight users take who wait for the rest, whatever it was that they waited for.
+const COMPUTES: f64 = 0.6;
+const WAITING: [&str; 2] = ["EFS, waiting", "LFS, waiting"];
+const MANY: u32 = 8;
+/// Passes of each user; the first is not measured. Who has done his goes on until all
+/// have, so that there are always as many users.
+const PASSES: u32 = 3;
+
+fn points(context: &Context) -> Vec<Point> {
+    let mut points = Vec::new();
+    let mut add = |name, (layout, write_back_bytes), users, computes| {
+        let label = format!("{name}, {users} users");
+        points.push(Point::new(label, move |context: &Context| {
+            let platform = HP_380.overlapping(layout, write_back_bytes);
+            let row = |seed| {
+                let row = Row::new(name, f64::from(users), seed);
+                measure(&platform, row, users, computes)
+            };
+            context.seeds().map(row).collect()
+        }));
+    };
+    for ((name, layout), write_back_bytes) in WRITE_BEHIND {
+        for &users in context.size(&USERS[..], &USERS[..2]) {
+            add(name, (layout, write_back_bytes), users, 1.0);
+        }
+    }
+    let [_, efs, lfs] = WRITE_BEHIND;
+    for (name, ((_, layout), write_back_bytes)) in WAITING.into_iter().zip([efs, lfs]) {
+        add(
+            name,
+            (layout, write_back_bytes),
+            context.size(MANY, 2),
+            COMPUTES,
+        );
+    }
+    points
+}
+
+/// All users at once.
+fn measure(platform: &Platform, row: Row, users: u32, computes: f64) -> Result<Row, LabError> {
+    let store = platform.store(row.seed)?;
+    let (threads, part) = Threads::new(Arc::clone(store.clock()));
+    let systems = platform.users(Arc::clone(&store), users, row.seed)?;
+    let before = store.spent();
+    let mut seconds = Vec::new();
+    let left = AtomicU32::new(users);
+    std::thread::scope(|scope| {
+        let (threads, left) = (&threads, &left);
+        let mut random = Random::new(row.seed);
+        let user = |system: Box<dyn System + Send>| {
+            let (seat, later_ns) = (threads.seat(), random.below(APART_NS));
+            scope.spawn(move || {
+                let _part = threads.begin(seat);
+                let mut system = system;
+                system.store().wait(system.now_ns() + later_ns);
+                passes(&mut *system, left, computes)
+            })
+        };
+        let users: Vec<_> = systems.into_iter().map(user).collect();
+        part.see_off();
+        for user in users {
+            let lost = |_| LabError::System("a user's thread panicked".into());
+            seconds.extend(user.join().map_err(lost)??);
+        }
+        Ok::<_, LabError>(())
+    })?;
+    let spent = store.spent() - before;
+    let share = |ns: u64| 100.0 * ns as f64 / spent.total_ns as f64;
+    let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+    Ok(row
+        .with("s", mean / f64::from(users))
+        .with("processor_percent", share(spent.host_ns))
+        .with("drive_percent", share(spent.drive.total_ns())))
+}
+
+/// Seconds of each pass that is measured. `left` counts the users who have not done
+/// theirs.
+fn passes(system: &mut dyn System, left: &AtomicU32, computes: f64) -> Result<Vec<f64>, LabError> {
+    let measured = measured_passes(system, computes);
+    left.fetch_sub(1, Relaxed);
+    let mut nth = PASSES;
+    while measured.is_ok() && left.load(Relaxed) > 0 {
+        pass(system, nth, Some(computes))?;
+        nth += 1;
+    }
+    measured
+}
+
+fn measured_passes(system: &mut dyn System, computes: f64) -> Result<Vec<f64>, LabError> {
+    let mut seconds = Vec::new();
+    for nth in 0..PASSES {
+        let phases = pass(system, nth, Some(computes))?;
+        if nth > 0 {
+            seconds.push(phases.iter().sum());
+        }
+    }
+    Ok(seconds)
+}
+
+/// The claim is of more users than these.
+const FEW: u32 = 4;
+/// Points.
+const PAPER_POINTS: f64 = 2.0;
+/// Of EFS.
+const WITHIN: f64 = 0.1;
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let of = |series: &str, users: u32, what: &str| mean(rows, series, f64::from(users), what);
+    let mut verdicts = Vec::new();
+    let mut alike = |users: u32, [efs, lfs]: [&str; 2], what: &str| {
+        let [efs_s, lfs_s] = [efs, lfs].map(|name| of(name, users, "s"));
+        let busy = |name| {
+            let [processor, drive] =
+                ["processor_percent", "drive_percent"].map(|what| of(name, users, what));
+            format!("{processor:.0} and {drive:.0} %")
+        };
+        let difference = lfs_s / efs_s - 1.0;
+        verdicts.push(Verdict::of(
+            format!("{users} users{what}: LFS against EFS"),
+            "within 10 %",
+            format!(
+                "{lfs_s:.1} and {efs_s:.1} s: {:+.1} %; processor and drive busy {}, with EFS {}",
+                100.0 * difference,
+                busy(lfs),
+                busy(efs)
+            ),
+            difference.abs() <= WITHIN,
+        ));
+    };
+    let more = || USERS.into_iter().filter(|&users| users > FEW);
+    more().for_each(|users| alike(users, [EFS.0, LFS.0], ""));
+    alike(MANY, WAITING, " who wait for 40 % of the time");
+    // What the paper says of the others: EFS gains more by company.
+    let gain = |name: &str| {
+        let best = USERS
+            .map(|users| of(name, users, "s"))
+            .into_iter()
+            .fold(f64::INFINITY, f64::min);
+        100.0 * (1.0 - best / of(name, 1, "s"))
+    };
+    let gains = [FFS, EFS, LFS].map(|(name, _)| gain(name));
+    verdicts.push(Verdict::of(
+        "what a pass gains by company: FFS, EFS and LFS",
+        "about 9 % at most, LFS least",
+        gains.map(|gain| format!("{gain:.1}")).join(", ") + " %",
+        gains.iter().all(|&gain| gain <= 9.0 + PAPER_POINTS) && gains[2] < gains[0].min(gains[1]),
+    ));
+    let few = verdicts.len() - 2;
+    let beside = |(at, verdict): (usize, Verdict)| verdict.beside_the_claim(at >= few);
+    verdicts.into_iter().enumerate().map(beside).collect()
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "Andrew, users at once".into(),
+        x: "users".into(),
+        y: "seconds of a pass, by the number of users".into(),
+        y_max: None,
+        curves: Curve::all(rows, "s"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_at_once_give_the_same_row_every_time() {
+        for ((name, layout), write_back_bytes) in WRITE_BEHIND {
+            let platform = HP_380.overlapping(layout, write_back_bytes);
+            let row = |seed| measure(&platform, Row::new(name, 2.0, seed), 2, 1.0).unwrap();
+            assert_eq!(row(5), row(5));
+        }
+    }
+}
