@@ -9,7 +9,10 @@ mod all;
 mod allocation;
 mod b2;
 mod b3;
+mod b5;
+mod b6;
 mod b8;
+mod database;
 mod l1;
 mod l3;
 mod l4;
@@ -203,6 +206,8 @@ pub const ALL: &[Experiment] = &[
     n5::N5,
     b2::B2,
     b3::B3,
+    b5::B5,
+    b6::B6,
     b8::B8,
     l1::L1,
     l3::L3,

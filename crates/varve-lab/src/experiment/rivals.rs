@@ -258,9 +258,8 @@ mod tests {
     use super::super::named;
     use super::*;
 
-    /// How many verdicts fail if all systems are equally fast, and how many there are.
-    fn failing_if_equal(id: &str) -> (usize, usize) {
-        let experiment = named(id).unwrap();
+    /// The curves of an experiment.
+    fn series_of(id: &str) -> Vec<String> {
         let context = Context {
             seed: 1,
             traces: None,
@@ -268,30 +267,39 @@ mod tests {
             seeds: None,
             segments: None,
         };
-        let mut rows = Vec::new();
-        for point in (experiment.points)(&context) {
-            rows.extend((point.run)(&context).unwrap());
+        let mut series = Vec::new();
+        for point in (named(id).unwrap().points)(&context) {
+            let rows = (point.run)(&context).unwrap();
+            series.extend(rows.into_iter().map(|row| row.series));
         }
+        series
+    }
+
+    /// How many verdicts fail if this is measured of each curve, and how many there are.
+    fn failing(id: &str, series: &[String], value: impl Fn(&str) -> f64) -> (usize, usize) {
         // Every place of a curve that verdicts ask for.
-        let all: Vec<String> = rows.iter().map(|row| row.series.clone()).collect();
-        let steps = (0..20).map(f64::from);
+        let steps = (0..33).map(f64::from);
         let places: Vec<f64> = steps
             .chain((5..16).map(|step| f64::from(1 << step)))
             .collect();
-        let mut equal = Vec::new();
-        for series in all {
+        let mut rows = Vec::new();
+        for series in series {
             for &x in &places {
                 let row = Row::new(series.as_str(), x, 1);
-                equal.push(
+                rows.push(
                     ["files_per_s", "kb_per_s", "read_kb_s", "write_kb_s", "s"]
                         .iter()
-                        .fold(row, |row, what| row.with(what, 100.0)),
+                        .fold(row, |row, what| row.with(what, value(series))),
                 );
             }
         }
-        let verdicts = (experiment.verdicts)(&equal);
+        let verdicts = (named(id).unwrap().verdicts)(&rows);
         let failing = verdicts.iter().filter(|verdict| !verdict.pass).count();
         (failing, verdicts.len())
+    }
+
+    fn failing_if_equal(id: &str) -> (usize, usize) {
+        failing(id, &series_of(id), |_| 100.0)
     }
 
     #[test]
@@ -304,5 +312,18 @@ mod tests {
         assert_eq!(failing_if_equal("B3"), (4, 5));
         assert_eq!(failing_if_equal("B8"), (16, 16));
         assert_eq!(failing_if_equal("N3"), (12, 12));
+    }
+
+    #[test]
+    fn what_claims_that_all_are_equal_fails_where_one_is_twice_as_fast() {
+        let twice = |series: &str| if series == LFS.0 { 50.0 } else { 100.0 };
+        let series = series_of("B5");
+        assert_eq!(failing("B5", &series, |_| 100.0), (0, 4));
+        assert_eq!(failing("B5", &series, twice), (4, 4));
+        let series = series_of("B6");
+        // Seven queries in which the log is ahead, and two in which read-ahead is ruinous.
+        assert_eq!(failing("B6", &series, |_| 100.0), (9, 14));
+        // It is ahead in those seven, and in all the others, too.
+        assert_eq!(failing("B6", &series, twice), (7, 14));
     }
 }
