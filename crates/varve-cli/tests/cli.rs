@@ -374,7 +374,15 @@ fn bench_prints_one_json_object_per_phase_and_a_table() {
         "256K",
     ];
     let mut lines = String::new();
-    for workload in ["smallfile", "sizes", "metadata", "tpcb", "fsyncupdate"] {
+    for workload in [
+        "smallfile",
+        "sizes",
+        "metadata",
+        "tpcb",
+        "fsyncupdate",
+        "oo1",
+        "wisconsin",
+    ] {
         let size = ["--size", "64M", "--image", &image, "--file-size", "1M"];
         let size = if workload == "fsyncupdate" {
             &size[..]

@@ -35,7 +35,7 @@ use crate::memory::vnode::{Ground, Vnode};
 use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
-use crate::options::{Atime, GroupCommit, Options};
+use crate::options::{Atime, GroupCommit, Options, ReadAheadWindow};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
@@ -245,6 +245,12 @@ impl<L: Layout> FileSystem<L> {
             reaping: AtomicU64::new(0),
             settings: parts.settings,
         }
+    }
+
+    /// How much is read ahead from now on, in this tree and those that stand on it.
+    /// Default: adaptive windows.
+    pub fn set_read_ahead_window(&self, window: ReadAheadWindow) {
+        self.store.set_read_ahead_window(window);
     }
 
     /// The layout below.

@@ -41,6 +41,20 @@ pub struct GroupCommit {
     pub bytes: u64,
 }
 
+/// How much is read behind blocks that were asked for and are not in memory.
+///
+/// Source: Seltzer 1992, §7.7.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadAheadWindow {
+    /// A window for each file, which grows while it is read in order and shrinks where
+    /// it is not.
+    #[default]
+    Adaptive,
+    /// The largest window as soon as two blocks in a row are wanted. Where pages of
+    /// several blocks are read at random, each begins such a row: for experiments.
+    Maximal,
+}
+
 /// Choices made at mount.
 #[derive(Clone, Debug)]
 pub struct Options {

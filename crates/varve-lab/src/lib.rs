@@ -8,6 +8,7 @@
 //! | [`simulator`] | the write-cost simulator and the oracle; those of allocation and of transactions |
 //! | [`policy`] | cleaning policies beside those of a mount |
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
+//! | [`database`] | the databases of the thesis, on the record store |
 //! | [`experiment`] | one file per study, and what runs them |
 //! | [`claims`] | what the papers claim, and what shows it |
 //! | [`report`] | statistics, verdicts, data files, pictures |
@@ -18,6 +19,7 @@
 
 pub mod ageing;
 pub mod claims;
+pub mod database;
 mod error;
 pub mod experiment;
 pub mod page;

@@ -17,7 +17,7 @@ use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
 use crate::newest::Newest;
 use crate::policy::PolicyKind;
-use crate::reader::Reader;
+use crate::reader::{LogWindows, Reader};
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
@@ -207,6 +207,12 @@ impl Lfs {
             reader: &self.reader,
             geometry: &self.geometry,
         }
+    }
+
+    /// Which misses bring a window of the log with them from now on. Default: those near
+    /// others.
+    pub fn set_log_windows(&self, rule: LogWindows) {
+        self.reader.set_log_windows(rule);
     }
 
     /// Forgets everything that could be read from the device again.

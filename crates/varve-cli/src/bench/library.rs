@@ -3,7 +3,9 @@
 use super::target::{Fault, How, Outcome, Room, Target, TargetFile, drop_host_caches};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use varve::{File, OpenOptions, Volume, admin};
+use std::sync::Arc;
+use varve::{File, OpenOptions, Volume, VolumeStorage, admin};
+use varve_tp::storage::Storage;
 
 /// A volume opened by this process.
 pub struct Library {
@@ -94,6 +96,11 @@ impl Target for Library {
         admin::tree(&self.volume).drop_caches();
         drop_host_caches();
         Ok(())
+    }
+
+    fn storage(&self, path: &str) -> Outcome<Arc<dyn Storage>> {
+        let storage = VolumeStorage::new(&self.volume, path).map_err(fault)?;
+        Ok(Arc::new(storage))
     }
 
     fn room(&self) -> Outcome<Room> {

@@ -19,11 +19,15 @@ pub enum Workload {
     Cached,
     /// Fill to a share, then overwrite at random until it is old.
     Fillaging,
+    /// Parts and connections on the record store: look up, insert, follow.
+    Oo1,
+    /// 32 queries on four relations of the record store.
+    Wisconsin,
 }
 
 impl Workload {
     /// Every single workload.
-    pub const EACH: [Workload; 8] = [
+    pub const EACH: [Workload; 10] = [
         Workload::Smallfile,
         Workload::Sizes,
         Workload::Largefile,
@@ -32,6 +36,8 @@ impl Workload {
         Workload::Metadata,
         Workload::Cached,
         Workload::Fillaging,
+        Workload::Oo1,
+        Workload::Wisconsin,
     ];
 
     /// Its name in the output.
@@ -45,6 +51,8 @@ impl Workload {
             Workload::Metadata => "metadata",
             Workload::Cached => "cached",
             Workload::Fillaging => "fillaging",
+            Workload::Oo1 => "oo1",
+            Workload::Wisconsin => "wisconsin",
         }
     }
 }
@@ -72,7 +80,7 @@ impl std::str::FromStr for Selection {
 /// Sizes and limits; `None` takes the workload's default.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many: files, accounts.
+    /// How many: files, accounts, parts, tuples.
     pub n: Option<u64>,
     /// Bytes of a file.
     pub file_bytes: Option<u64>,

@@ -6,6 +6,8 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use varve_tp::storage::{HostStorage, Storage};
 
 /// A mounted directory. Paths are absolute.
 pub struct System {
@@ -126,6 +128,12 @@ impl Target for System {
             Ok(status) if status.success() => Ok(()),
             other => Err(Fault::System(format!("--cold-cmd failed: {other:?}"))),
         }
+    }
+
+    fn storage(&self, path: &str) -> Outcome<Arc<dyn Storage>> {
+        let storage = HostStorage::new(std::path::Path::new(path));
+        let storage = storage.map_err(|error| Fault::System(format!("open {path}: {error}")))?;
+        Ok(Arc::new(storage))
     }
 
     fn room(&self) -> Outcome<Room> {

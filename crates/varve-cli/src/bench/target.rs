@@ -2,6 +2,8 @@
 //! calls on any mounted directory.
 
 use std::fmt;
+use std::sync::Arc;
+use varve_tp::storage::Storage;
 
 /// The result of every call on a target.
 pub type Outcome<T> = Result<T, Fault>;
@@ -85,6 +87,8 @@ pub trait Target: Sync {
     fn sync(&self) -> Outcome<()>;
     /// Forgets everything that could be read again; a sync came before.
     fn forget(&self) -> Outcome<()>;
+    /// A directory as the files of a record store.
+    fn storage(&self, path: &str) -> Outcome<Arc<dyn Storage>>;
     /// Room on the file system.
     fn room(&self) -> Outcome<Room>;
 }

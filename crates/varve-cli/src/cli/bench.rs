@@ -17,7 +17,7 @@ use varve::{IoMode, Preallocation, VolumeOptions};
 #[derive(clap::Args)]
 pub struct BenchCommand {
     /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, cached,
-    /// fillaging or all.
+    /// fillaging, oo1, wisconsin or all.
     #[arg(default_value = "all")]
     workload: Selection,
     /// Image file for a fresh volume; whatever volume it holds is lost.
@@ -51,7 +51,7 @@ pub struct BenchCommand {
     /// How the image is read and written.
     #[arg(long, value_parser = super::io_mode, default_value = "direct")]
     io: IoMode,
-    /// How many files, or accounts.
+    /// How many files, accounts, parts or tuples.
     #[arg(long, value_parser = size::parse)]
     n: Option<u64>,
     /// Bytes of a file.

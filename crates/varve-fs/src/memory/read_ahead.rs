@@ -2,7 +2,9 @@
 //!
 //! A window per file starts at a few blocks, doubles whenever a miss comes
 //! where the last fetch ended, up to 256 blocks, and halves when it does not
-//! (thesis, section 7.7). It is no more than a thirty-second of the cache either, or
+//! (thesis, section 7.7). For experiments there is what the thesis had before that:
+//! the largest window as soon as two blocks in a row are wanted
+//! ([`ReadAheadWindow::Maximal`]). A window is no more than a thirty-second of the cache either, or
 //! blocks would be gone before the reader comes to them. What lies beyond the request is fetched only as far
 //! as it lies behind it on the device. With threads, the next window is
 //! fetched while the reader is in the last half of the present one, and of
@@ -13,6 +15,7 @@
 use crate::layout::{BlockPointer, Layout, Mapping};
 use crate::memory::store::Store;
 use crate::memory::vnode::{State, Vnode};
+use crate::options::ReadAheadWindow;
 use crate::statistics::count;
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,11 +56,12 @@ impl Default for Window {
 impl Window {
     /// A miss at `block` by a request that goes on for `wanted` blocks: how
     /// many to look at. A window has `most` blocks.
-    fn on_miss(&mut self, block: u64, wanted: u64, most: u64) -> u64 {
-        self.blocks = if block == self.next {
-            (self.blocks * 2).min(most)
-        } else {
-            (self.blocks / 2).max(1)
+    fn on_miss(&mut self, block: u64, wanted: u64, most: u64, window: ReadAheadWindow) -> u64 {
+        self.blocks = match window {
+            ReadAheadWindow::Maximal if block == self.next || wanted > 1 => most,
+            ReadAheadWindow::Maximal => 1,
+            ReadAheadWindow::Adaptive if block == self.next => (self.blocks * 2).min(most),
+            ReadAheadWindow::Adaptive => (self.blocks / 2).max(1),
         };
         let look = wanted.min(WINDOW_MAX).max(self.blocks);
         self.next = block + look;
@@ -131,8 +135,10 @@ impl<L: Layout> Store<L> {
         wanted: u64,
         file_blocks: u64,
     ) -> crate::Result<Plan<L::Pointer>> {
-        let most = self.window_max();
-        let look = vnode.ahead.window.lock().on_miss(block, wanted, most);
+        let (most, kind) = (self.window_max(), self.read_ahead_window());
+        let mut window = vnode.ahead.window.lock();
+        let look = window.on_miss(block, wanted, most, kind);
+        drop(window);
         let look = look.min(file_blocks - block);
         self.plan_range(vnode, state, block, wanted, look)
     }
@@ -282,6 +288,7 @@ impl ReadAhead {
 
 #[cfg(test)]
 mod tests {
+    use super::ReadAheadWindow::{Adaptive, Maximal};
     use super::*;
 
     #[test]
@@ -289,18 +296,30 @@ mod tests {
         let mut window = Window::default();
         let mut at = 0;
         for expected in [4, 8, 16, 32, 64, 128, 256, 256] {
-            let look = window.on_miss(at, 1, WINDOW_MAX);
+            let look = window.on_miss(at, 1, WINDOW_MAX, Adaptive);
             assert_eq!(look, expected);
             at += look;
         }
-        assert_eq!(window.on_miss(5, 1, WINDOW_MAX), 128);
-        assert_eq!(window.on_miss(9_999, 1, WINDOW_MAX), 64);
+        assert_eq!(window.on_miss(5, 1, WINDOW_MAX, Adaptive), 128);
+        assert_eq!(window.on_miss(9_999, 1, WINDOW_MAX, Adaptive), 64);
+    }
+
+    /// Pages of two blocks anywhere: each looks like the beginning of a sequence.
+    #[test]
+    fn the_maximal_window_is_read_for_two_blocks_in_a_row() {
+        let (mut maximal, mut adaptive) = (Window::default(), Window::default());
+        for at in [0, 40, 22, 90, 60] {
+            assert_eq!(maximal.on_miss(at, 2, 32, Maximal), 32);
+            assert!(adaptive.on_miss(at, 2, 32, Adaptive) <= 4);
+        }
+        assert_eq!(maximal.on_miss(500, 1, 32, Maximal), 1, "one block alone");
+        assert_eq!(maximal.on_miss(501, 1, 32, Maximal), 32);
     }
 
     #[test]
     fn the_next_window_is_due_in_the_last_half() {
         let mut window = Window::default();
-        window.on_miss(0, 8, WINDOW_MAX);
+        window.on_miss(0, 8, WINDOW_MAX, Adaptive);
         assert_eq!(window.on_progress(5, WINDOW_MAX), None);
         assert_eq!(window.on_progress(6, WINDOW_MAX), Some((8, 8)));
         assert_eq!(window.on_progress(7, WINDOW_MAX), None);
@@ -310,7 +329,7 @@ mod tests {
     #[test]
     fn several_large_windows_are_on_their_way() {
         let mut window = Window::default();
-        window.on_miss(0, 256, WINDOW_MAX);
+        window.on_miss(0, 256, WINDOW_MAX, Adaptive);
         window.blocks = 256;
         for first in [256, 512, 768, 1024] {
             assert_eq!(window.on_progress(255, WINDOW_MAX), Some((first, 256)));

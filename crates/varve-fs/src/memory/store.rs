@@ -7,10 +7,11 @@ use crate::layout::{BlockPointer, Layout, LayoutGeometry, Mapping};
 use crate::memory::cache::BlockCache;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Ground, SECTOR_BYTES, State, Vnode, sectors_of};
+use crate::options::ReadAheadWindow;
 use crate::statistics::{Counters, count};
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::{Block, Lanes};
 
 /// How often a block that moved while it was read is looked up again.
@@ -25,6 +26,8 @@ pub(crate) struct Store<L: Layout> {
     pub block_bytes: usize,
     pub block_shift: u32,
     births: AtomicU64,
+    /// Read-ahead windows are maximal.
+    maximal: AtomicBool,
 }
 
 /// A block that exists besides the dirty ones.
@@ -91,8 +94,21 @@ impl<L: Layout> Store<L> {
             block_bytes: geometry.block_bytes as usize,
             block_shift: geometry.block_bytes.trailing_zeros(),
             births: AtomicU64::new(1),
+            maximal: AtomicBool::new(false),
             geometry,
         }
+    }
+
+    pub fn read_ahead_window(&self) -> ReadAheadWindow {
+        match self.maximal.load(Relaxed) {
+            true => ReadAheadWindow::Maximal,
+            false => ReadAheadWindow::Adaptive,
+        }
+    }
+
+    pub fn set_read_ahead_window(&self, window: ReadAheadWindow) {
+        let is_maximal = window == ReadAheadWindow::Maximal;
+        self.maximal.store(is_maximal, Relaxed);
     }
 
     /// A number no vnode and no cache generation of any tree has had.

@@ -11,7 +11,10 @@ mod b1;
 mod b2;
 mod b3;
 mod b4;
+mod b5;
+mod b6;
 mod b8;
+mod database;
 mod l1;
 mod l3;
 mod l4;
@@ -209,6 +212,8 @@ pub const ALL: &[Experiment] = &[
     b2::B2,
     b3::B3,
     b4::B4,
+    b5::B5,
+    b6::B6,
     b8::B8,
     l1::L1,
     l3::L3,

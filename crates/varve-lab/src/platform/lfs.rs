@@ -8,10 +8,10 @@ use super::store::Store;
 use crate::error::LabError;
 use std::sync::Arc;
 use varve_device::Clock;
-use varve_fs::{FileSystem, Layout};
+use varve_fs::{FileSystem, Layout, ReadAheadWindow};
 use varve_lfs::cleaner::Pace;
 use varve_lfs::policy::Candidate;
-use varve_lfs::{FormatOptions, Lfs, MountOptions};
+use varve_lfs::{FormatOptions, Lfs, LogWindows, MountOptions};
 
 /// Bytes of a segment: half of the paper's (§4.4), because on a disk of 23 MB
 /// the reserve of 512 KB segments would not leave 80 %.
@@ -74,6 +74,14 @@ fn clean_one(volume: &Lfs) -> Result<bool, LabError> {
 impl Volume for Lfs {
     fn forget(&self) {
         self.drop_caches();
+    }
+
+    /// By the thesis's rule its windows grow; largest at once is what it usually does.
+    fn read_ahead(&self, window: ReadAheadWindow) {
+        self.set_log_windows(match window {
+            ReadAheadWindow::Adaptive => LogWindows::Growing,
+            ReadAheadWindow::Maximal => LogWindows::Near,
+        });
     }
 
     fn tidy(&self, store: &Store, until_ns: u64) -> Result<(), LabError> {

@@ -8,6 +8,7 @@
 //! | [`mounted`] | the real file system on a real layout |
 //! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
 //! | [`files`] | the benchmark of many files |
+//! | [`records`] | the record store in it |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //! | [`processor`], [`driver`] | a processor that threads share, and a drive with a driver's queue before it |
 //!
@@ -21,6 +22,7 @@ pub mod host;
 pub mod lfs;
 pub mod mounted;
 pub mod processor;
+pub mod records;
 pub mod shared_drive;
 pub mod store;
 pub mod threads;
@@ -32,6 +34,7 @@ use host::Host;
 use std::sync::Arc;
 use store::{Places, Store};
 use varve_disk::{Drive, ReadAhead, drives};
+use varve_fs::ReadAheadWindow;
 
 /// What an experiment does to a file system. Files and directories have numbers.
 /// Every call ends when the file system would have answered.
@@ -103,6 +106,12 @@ pub trait System {
     /// # Errors
     /// As [`System::enter`].
     fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
+
+    /// Reads ahead like this from now on.
+    fn read_ahead(&mut self, window: ReadAheadWindow);
+
+    /// Files for a record store.
+    fn records(&self) -> Arc<dyn varve_tp::storage::Storage>;
 
     /// What it stands on, with clock and counters.
     fn store(&self) -> &Store;

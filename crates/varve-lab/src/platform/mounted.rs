@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::Clock;
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, ReadAheadWindow};
 
 /// Bytes that a scan reads by one call.
 const SCANNED_AT_ONCE: u64 = 64 << 10;
@@ -21,6 +21,9 @@ const SCANNED_AT_ONCE: u64 = 64 << 10;
 pub trait Volume: Layout {
     /// Forgets what can be read again.
     fn forget(&self);
+
+    /// Reads ahead like this from now on, where it does so beside the file system.
+    fn read_ahead(&self, _: ReadAheadWindow) {}
 
     /// Tidies up until `until_ns` or until it is tidy, and may overrun that.
     ///
@@ -262,6 +265,16 @@ impl<L: Volume> System for Mounted<L> {
         }
         self.store.wait(until_ns);
         Ok(())
+    }
+
+    fn read_ahead(&mut self, window: ReadAheadWindow) {
+        self.fs.set_read_ahead_window(window);
+        self.fs.layout().read_ahead(window);
+    }
+
+    fn records(&self) -> Arc<dyn varve_tp::storage::Storage> {
+        let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
+        Arc::new(super::records::Records::new(fs, store))
     }
 
     fn store(&self) -> &Store {

@@ -35,6 +35,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
 use varve_fs::caches::{Cache, MOSTLY_HOT, cache};
 use varve_fs::planted::{self, Planted};
+pub use windows::LogWindows;
 use windows::Windows;
 
 /// Reads stored blocks of one volume.
@@ -244,6 +245,11 @@ impl Reader {
         let text = format!("checksum {first:#010x}, want {want:#010x}");
         let log = &self.counters.failures;
         log.note(FailureKind::Checksum, outcome, place, segment, text);
+    }
+
+    /// Which misses bring a window of the log from now on.
+    pub fn set_log_windows(&self, rule: LogWindows) {
+        self.windows.set_rule(rule);
     }
 
     /// Drops everything that could be read again.

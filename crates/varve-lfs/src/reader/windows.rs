@@ -4,6 +4,11 @@
 //! other, threads fetch the next ones ([`super::ahead`]), and who arrives where
 //! one is on its way waits for it.
 //!
+//! A window takes a drive of 1992 eight times as long as a page, and in a database of
+//! a few megabytes that is read at random most misses are neighbours. So there is the
+//! thesis's rule, too (section 7.7): a window only for a miss right behind the last one,
+//! small at first, and larger for each that follows on ([`LogWindows::Growing`]).
+//!
 //! Invariant: a window is kept only if its segment has not been entered anew,
 //! and the caches not been dropped, since its fetch began.
 
@@ -22,6 +27,10 @@ use varve_device::sync::{Condvar, Mutex};
 /// Bytes fetched at once when misses are neighbours in the log.
 pub(super) const WINDOW_BYTES: u64 = 256 << 10;
 const WINDOW_SECTORS: u64 = WINDOW_BYTES / SECTOR;
+/// Bytes of the first window, where they grow; the next has four times as many.
+const FIRST_BYTES: u64 = 16 << 10;
+/// Windows of a stream before one of the largest.
+const GROWING: u32 = (WINDOW_BYTES / FIRST_BYTES).ilog2() / 2;
 /// Windows kept.
 const WINDOWS: usize = 16;
 /// Windows fetched ahead of a stream.
@@ -29,6 +38,17 @@ const AHEAD: u64 = 2;
 /// Streams of misses told apart: a file's inode and its data may lie in
 /// different places of the log, each read in order.
 const STREAMS: usize = 8;
+
+/// Which misses bring a window of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogWindows {
+    /// Every miss near another one, and 256 KiB: where seeks cost more than bytes.
+    #[default]
+    Near,
+    /// One right behind another, and 16 KiB at first, up to 256 KiB where windows follow
+    /// each other.
+    Growing,
+}
 
 struct Window {
     sectors: Range<u64>,
@@ -45,6 +65,29 @@ struct Stream {
     windows: u32,
 }
 
+impl Stream {
+    /// Whether a miss goes on with it.
+    fn continues(self, sector: u64, rule: LogWindows) -> bool {
+        match rule {
+            LogWindows::Near => sector.abs_diff(self.end) <= WINDOW_SECTORS,
+            LogWindows::Growing => {
+                let behind = self.end..=self.end + rule.sectors(self.windows);
+                behind.contains(&sector)
+            }
+        }
+    }
+}
+
+impl LogWindows {
+    /// Sectors of a window that follows on so many.
+    fn sectors(self, windows: u32) -> u64 {
+        match self {
+            LogWindows::Near => WINDOW_SECTORS,
+            LogWindows::Growing => (FIRST_BYTES / SECTOR) << (2 * windows.min(GROWING)),
+        }
+    }
+}
+
 /// A window that a thread is fetching.
 struct UnderWay {
     sectors: Range<u64>,
@@ -53,6 +96,7 @@ struct UnderWay {
 
 #[derive(Default)]
 struct State {
+    rule: LogWindows,
     /// Newest last.
     kept: VecDeque<Window>,
     /// One for each stream, the newest last.
@@ -74,16 +118,8 @@ impl State {
     /// Notes a miss of `sectors` sectors; if it continues a stream, how many
     /// windows that had in a row.
     fn note(&mut self, sector: u64, sectors: u64) -> Option<u32> {
-        let near = |stream: &Stream| sector.abs_diff(stream.end) <= WINDOW_SECTORS;
-        let stream = self.streams.iter().rposition(near);
-        let stream = match stream {
-            Some(stream) => self.streams.remove(stream),
-            None if self.streams.len() == STREAMS => {
-                self.streams.pop_front();
-                None
-            }
-            None => None,
-        };
+        let rule = self.rule;
+        let stream = self.take_stream(|stream| stream.continues(sector, rule));
         let windows = stream.map(|stream| {
             if sector < stream.end {
                 0
@@ -98,9 +134,29 @@ impl State {
         windows
     }
 
+    /// The newest stream of this kind, taken out; otherwise there is room for one.
+    fn take_stream(&mut self, kind: impl Fn(&Stream) -> bool) -> Option<Stream> {
+        if let Some(at) = self.streams.iter().rposition(kind) {
+            return self.streams.remove(at);
+        }
+        if self.streams.len() == STREAMS {
+            self.streams.pop_front();
+        }
+        None
+    }
+
     fn keep(&mut self, window: Window) {
         let Range { start, end } = window.sectors;
-        let windows = self.note(start, end - start).unwrap_or(0);
+        let windows = match self.rule {
+            LogWindows::Near => self.note(start, end - start).unwrap_or(0),
+            LogWindows::Growing => {
+                // The stream ended in the window, or right before it.
+                let stream = self.take_stream(|stream| (start..=end).contains(&stream.end));
+                let windows = stream.map_or(0, |stream| stream.windows);
+                self.streams.push_back(Stream { end, windows });
+                windows
+            }
+        };
         if let Some(stream) = self.streams.back_mut() {
             stream.windows = windows + 1;
         }
@@ -136,6 +192,13 @@ impl State {
 }
 
 impl Windows {
+    /// Which misses bring a window from now on.
+    pub fn set_rule(&self, rule: LogWindows) {
+        let state = &mut *self.state.lock();
+        state.rule = rule;
+        state.streams.clear();
+    }
+
     /// Drops what was fetched.
     pub fn clear(&self) {
         self.forget(|_| true);
@@ -260,15 +323,15 @@ impl Reader {
     /// the last miss was a neighbour.
     pub(super) fn miss(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
-        let (before, forgettings) = {
+        let (before, rule, forgettings) = {
             let mut state = self.windows.state.lock();
-            (state.note(sector, sectors), state.forgettings)
+            (state.note(sector, sectors), state.rule, state.forgettings)
         };
         let end = self.log_end();
         let Some(before) = before.filter(|_| sectors < WINDOW_SECTORS && sector < end) else {
             return self.read_for(cause, sector, bytes);
         };
-        let count = WINDOW_SECTORS.min(end - sector).max(sectors);
+        let count = rule.sectors(before).min(end - sector).max(sectors);
         let Ok((buffer, range)) = self.source.read_aligned(cause, sector, count) else {
             // A neighbour may be unreadable; what was asked for may not.
             return self.read_for(cause, sector, bytes);
@@ -286,9 +349,11 @@ impl Reader {
             bytes: Arc::new(buffer),
             untouched: false,
         });
-        let lacking = match before {
-            0 => Vec::new(),
-            _ => state.lacking(behind, end),
+        // Threads fetch windows of the largest size.
+        let is_large = before > 0 && rule.sectors(before) == WINDOW_SECTORS;
+        let lacking = match is_large {
+            true => state.lacking(behind, end),
+            false => Vec::new(),
         };
         drop(state);
         self.fetch_ahead(lacking);
@@ -301,5 +366,64 @@ impl Reader {
         let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
         let over = |sectors: &Range<u64>| sectors.start < end && first < sectors.end;
         self.windows.forget(over);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(sectors: Range<u64>) -> Window {
+        let pool = varve_device::BufferPool::new(4096, 1);
+        Window {
+            sectors,
+            bytes: Arc::new(pool.take(4096)),
+            untouched: false,
+        }
+    }
+
+    fn growing() -> State {
+        State {
+            rule: LogWindows::Growing,
+            ..State::default()
+        }
+    }
+
+    #[test]
+    fn windows_grow_while_misses_follow_each_other() {
+        let mut state = growing();
+        assert_eq!(state.note(1000, 8), None);
+        let mut at = 1008;
+        for kib in [16, 64, 256, 256] {
+            let before = state.note(at, 8).unwrap();
+            let sectors = LogWindows::Growing.sectors(before);
+            assert_eq!(sectors * SECTOR, kib << 10);
+            state.keep(window(at..at + sectors));
+            // What lies between two partial segments is no break.
+            at += sectors + 3;
+        }
+        assert_eq!(state.streams.len(), 1);
+    }
+
+    /// How many of a thousand pages of 8 KB, of a database of 4 MB, bring a window
+    /// with them if they are read at random.
+    fn windows_of_random_pages(mut state: State) -> u32 {
+        let (mut page, mut windows) = (1u64, 0);
+        for _ in 0..1000 {
+            page = (page * 293 + 131) % 521;
+            windows += u32::from(state.note(page * 16, 16).is_some());
+        }
+        windows
+    }
+
+    #[test]
+    fn pages_read_at_random_follow_no_page_though_they_are_near_one() {
+        assert!(windows_of_random_pages(growing()) < 100);
+        assert!(windows_of_random_pages(State::default()) > 500);
+        let mut state = growing();
+        assert_eq!(state.note(5000, 16), None);
+        assert_eq!(state.note(4984, 16), None, "the page before");
+        assert_eq!(state.note(5400, 16), None, "100 KB further on");
+        assert_eq!(state.note(5000, 16), Some(0), "right behind");
     }
 }

@@ -1,13 +1,16 @@
 //! The workloads, one per file.
 
 mod cached;
+mod database;
 mod fillaging;
 mod fsyncupdate;
 mod largefile;
 mod metadata;
+mod oo1;
 mod sizes;
 mod smallfile;
 mod tpcb;
+mod wisconsin;
 
 use super::target::{Outcome, Target};
 use super::{Bench, Workload};
@@ -23,5 +26,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>, workload: Workload) -> Outcome<()> {
         Workload::Metadata => metadata::run(bench),
         Workload::Cached => cached::run(bench),
         Workload::Fillaging => fillaging::run(bench),
+        Workload::Oo1 => oo1::run(bench),
+        Workload::Wisconsin => wisconsin::run(bench),
     }
 }

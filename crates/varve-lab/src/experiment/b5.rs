@@ -1,0 +1,147 @@
+//! B5: OO1 (Seltzer 1992, §7.6, tables 7-4 and 7-5): 1,000 parts are looked up, 100
+//! inserted, connections followed from a part forth and back, each with empty caches.
+//!
+//! A test ends when its transaction is committed; what it wrote may wait, as in the
+//! thesis 97 % of the writes were asynchronous. The database is made anew for each of
+//! ten rounds.
+
+use super::database::{Files, Took, Writes, failed, timed};
+use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::database::Work;
+use crate::database::oo1::{HOPS, INSERTS, LOOKUPS, PARTS, Part, Parts, Way};
+use crate::platform::System;
+use crate::report::{Curve, Picture, Verdict, mean};
+use varve_fs::ReadAheadWindow;
+use varve_prove::random::Random;
+
+/// See the module's head.
+pub const B5: Experiment = Experiment {
+    id: "B5",
+    about: "OO1: lookup, insert, traverse forth and back",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const RIVALS: &[Rival] = &[FFS, EFS, LFS];
+const PAGE_BYTES: u32 = 4096;
+/// Rounds of each seed: ten with the usual five.
+const ROUNDS: u64 = 2;
+/// The tests, and seconds of FFS, EFS and LFS in table 7-5.
+const TESTS: [(&str, [f64; 3]); 4] = [
+    ("lookup", [16.3, 16.4, 16.3]),
+    ("insert", [4.4, 4.2, 4.3]),
+    ("traverse forward", [28.1, 28.4, 28.3]),
+    ("traverse backward", [28.6, 28.8, 29.0]),
+];
+const EQUAL: f64 = 0.05;
+
+/// How FFS and EFS write in the thesis; the log waits for whole segments.
+fn writes_of(series: &str) -> Writes {
+    match series == LFS.0 {
+        true => Writes::Wait,
+        false => Writes::AtOnce,
+    }
+}
+
+fn points(_: &Context) -> Vec<Point> {
+    let each = RIVALS.iter().map(|&(name, layout)| {
+        Point::new(name, move |context: &Context| {
+            let mut rows = Vec::new();
+            for seed in context.seeds() {
+                for round in 0..context.size(ROUNDS, 1) {
+                    let chance = seed.wrapping_mul(ROUNDS).wrapping_add(round);
+                    let mut system = HP_380.with(layout).build(chance)?;
+                    system.read_ahead(ReadAheadWindow::Adaptive);
+                    let took = run(context, &mut *system, writes_of(name), chance)?;
+                    rows.extend((1..).zip(took).map(|(test, took): (u32, Took)| {
+                        Row::new(name, f64::from(test), chance)
+                            .with("s", took.seconds)
+                            .with("reads", took.reads as f64)
+                            .with("writes", took.writes as f64)
+                    }));
+                }
+            }
+            Ok(rows)
+        })
+    });
+    each.collect()
+}
+
+/// What each test takes.
+fn run(
+    context: &Context,
+    system: &mut dyn System,
+    writes: Writes,
+    seed: u64,
+) -> Result<Vec<Took>, LabError> {
+    let (count, hops) = context.size((PARTS, HOPS), (500, 4));
+    let files = Files::on(system);
+    let loading = files.open_to_load(PAGE_BYTES, |options| options)?;
+    let loaded = Parts::load(&loading, count, &mut Random::new(seed));
+    drop(loaded.map_err(failed)?);
+    loading.close().map_err(failed)?;
+    let files = files.written(writes);
+    let mut all = Vec::new();
+    for test in 0..TESTS.len() {
+        let environment = files.open_cold(system, PAGE_BYTES, |options| options)?;
+        // The second test has inserted some.
+        let count = if test > 1 { count + INSERTS } else { count };
+        let mut parts = Parts::open(&environment, count);
+        let mut random = Random::new(seed ^ ((test as u64 + 1) << 32));
+        let mut seen = 0u64;
+        let mut see = |part: Part| seen += u64::from(part.x ^ part.y);
+        let took = timed(system, HP_380.hz(), || {
+            let from = parts.draw(&mut random);
+            let work: varve_tp::Result<Work> = match test {
+                0 => parts.lookup(context.size(LOOKUPS, 50), &mut random, &mut see),
+                1 => parts.insert(INSERTS, &mut random),
+                2 => parts.traverse(from, Way::Forward, hops, &mut see),
+                _ => parts.traverse(from, Way::Backward, hops, &mut see),
+            };
+            work.map_err(failed)
+        })?;
+        all.push(took);
+        drop(parts);
+        environment.close().map_err(failed)?;
+    }
+    Ok(all)
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let each = (1..).zip(TESTS).map(|(test, (name, _))| {
+        let found = RIVALS.iter();
+        let found: Vec<f64> = found
+            .map(|(series, _)| mean(rows, series, f64::from(test), "s"))
+            .collect();
+        let least = found.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = found.iter().copied().fold(0.0, f64::max);
+        let told: Vec<String> = found.iter().map(|s| format!("{s:.2}")).collect();
+        let apart = most / least - 1.0;
+        Verdict::of(
+            format!("{name}: FFS, EFS and LFS"),
+            "equal, within 5 %",
+            format!("{} s: {:.1} % apart", told.join(", "), 100.0 * apart),
+            found.iter().all(|s| s.is_finite()) && apart <= EQUAL,
+        )
+    });
+    each.collect()
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    let paper = |at: usize, name: &str| {
+        let points = (1..).zip(TESTS).map(|(x, (_, s))| (f64::from(x), s[at]));
+        Curve::named(format!("paper, {name}"), points.collect())
+    };
+    Picture {
+        title: "OO1: 1 lookup, 2 insert, 3 traverse forward, 4 traverse backward".into(),
+        x: "test".into(),
+        y: "seconds".into(),
+        y_max: None,
+        curves: Curve::all(rows, "s"),
+        references: vec![paper(0, FFS.0), paper(2, LFS.0)],
+    }
+    .with_room_for_names()
+}
