@@ -9,8 +9,12 @@ mod all;
 mod allocation;
 mod b2;
 mod b3;
+mod b7;
 mod b8;
+mod bank;
+mod embedded;
 mod l1;
+mod l2;
 mod l3;
 mod l4;
 mod m1;
@@ -48,7 +52,9 @@ mod vlog;
 mod w5;
 mod w6;
 mod wolf;
+mod x1;
 mod x2;
+mod x3;
 mod x4;
 
 pub use all::{Ended, Progress, run_all};
@@ -203,8 +209,10 @@ pub const ALL: &[Experiment] = &[
     n5::N5,
     b2::B2,
     b3::B3,
+    b7::B7,
     b8::B8,
     l1::L1,
+    l2::L2,
     l3::L3,
     l4::L4,
     vlog::V1,
@@ -217,7 +225,9 @@ pub const ALL: &[Experiment] = &[
     v8::V8,
     v9::V9,
     v10::V10,
+    x1::X1,
     x2::X2,
+    x3::X3,
     x4::X4,
     a1::A1,
     a2::A2,

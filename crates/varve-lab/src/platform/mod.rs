@@ -8,6 +8,7 @@
 //! | [`mounted`] | the real file system on a real layout |
 //! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
 //! | [`files`] | the benchmark of many files |
+//! | [`records`] | files for a record store |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //!
 //! Everywhere but in the last row, time is what the drive takes and what the host takes, one after the other:
@@ -18,6 +19,7 @@ pub mod files;
 pub mod host;
 pub mod lfs;
 pub mod mounted;
+pub mod records;
 pub mod shared_drive;
 pub mod store;
 pub mod threads;
@@ -26,9 +28,13 @@ pub mod vlfs;
 use crate::error::LabError;
 use ffs::Ffs;
 use host::Host;
+use records::Habits;
 use std::sync::Arc;
 use store::{Places, Store};
 use varve_disk::{Drive, ReadAhead, drives};
+use varve_lfs::Statistics;
+use varve_lfs::policy::PolicyKind;
+use varve_tp::storage::{MemoryStorage, Storage};
 
 /// What an experiment does to a file system. Files and directories have numbers.
 /// Every call ends when the file system would have answered.
@@ -93,6 +99,19 @@ pub trait System {
     /// As [`System::enter`].
     fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
 
+    /// Files for a record store, in its root directory; its log is in `apart`, if habits
+    /// say so.
+    fn records(&self, habits: Habits, apart: &MemoryStorage) -> Arc<dyn Storage>;
+
+    /// Puts files that lie in pieces in order, where blocks have no place of their own.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
+    fn coalesce(&mut self) -> Result<(), LabError>;
+
+    /// What a log has counted, if it is one.
+    fn log(&self) -> Option<Statistics>;
+
     /// What it stands on, with clock and counters.
     fn store(&self) -> &Store;
 
@@ -134,6 +153,24 @@ pub enum Disk {
     VirtualLog,
 }
 
+/// How a log makes room, when no segment is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Which segments are cleaned.
+    pub policy: PolicyKind,
+    /// Blocks are written into holes, too.
+    pub holes: bool,
+}
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Cleaning {
+            policy: PolicyKind::GREEDY,
+            holes: true,
+        }
+    }
+}
+
 /// A platform.
 #[derive(Debug, Clone)]
 pub struct Platform {
@@ -149,6 +186,8 @@ pub struct Platform {
     pub nvram_bytes: u64,
     /// Bytes of a log-structured system's segment.
     pub segment_bytes: u32,
+    /// How it makes room.
+    pub cleaning: Cleaning,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
 }
@@ -163,6 +202,7 @@ impl Platform {
             host: Host::SPARCSTATION_10,
             nvram_bytes: NVRAM_BYTES,
             segment_bytes: lfs::SEGMENT_BYTES,
+            cleaning: Cleaning::default(),
             places: Places::default(),
         }
     }
@@ -183,17 +223,25 @@ impl Platform {
         Platform { places, ..self }
     }
 
-    /// Makes the file system, empty.
+    /// Its drive and host, with nothing on it.
     ///
     /// # Errors
-    /// It cannot be made on such a drive.
-    pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
+    /// A virtual log disk cannot be made on it.
+    pub fn store(&self, seed: u64) -> Result<Store, LabError> {
         let drive = match self.layout {
             // As the virtual log disk does.
             Layout::Vlfs => self.drive.clone().with_read_ahead(ReadAhead::WholeTrack),
             _ => self.drive.clone(),
         };
-        let store = Store::new(drive, self.disk, self.places, self.host, seed)?;
+        Store::new(drive, self.disk, self.places, self.host, seed)
+    }
+
+    /// Makes the file system, empty.
+    ///
+    /// # Errors
+    /// It cannot be made on such a drive.
+    pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
+        let store = self.store(seed)?;
         let nvram_bytes = self.nvram_bytes;
         Ok(match self.layout {
             Layout::Ffs(shape) => {
@@ -202,7 +250,8 @@ impl Platform {
             }
             Layout::Lfs => {
                 let sizes = (self.segment_bytes, nvram_bytes);
-                Box::new(lfs::log_structured(Arc::new(store), sizes, seed)?)
+                let store = Arc::new(store);
+                Box::new(lfs::log_structured(store, sizes, self.cleaning, seed)?)
             }
             Layout::Vlfs => Box::new(vlfs::on_virtual_log(Arc::new(store), nvram_bytes, seed)?),
         })
