@@ -68,6 +68,12 @@ impl Drive {
         self
     }
 
+    /// Only so many of its surfaces: what takes less room is as far apart for the arm.
+    pub fn with_heads(mut self, heads: u32) -> Self {
+        self.geometry = self.geometry.with_heads(heads);
+        self
+    }
+
     /// Another use of the buffer.
     pub fn with_read_ahead(mut self, read_ahead: ReadAhead) -> Self {
         self.read_ahead = read_ahead;

@@ -171,6 +171,18 @@ impl DiskGeometry {
         part
     }
 
+    /// With so many heads only (all, if it has no more): a smaller disk on which the
+    /// arm has as far to go.
+    pub fn with_heads(&self, heads: u32) -> Self {
+        let (outermost, zones) = (&self.bands[0], self.zones().collect::<Vec<_>>());
+        let skew = Skew {
+            track: outermost.track_skew,
+            cylinder: outermost.cylinder_skew,
+        };
+        let heads = heads.clamp(1, self.heads);
+        DiskGeometry::new(self.cylinders, heads, &zones, skew)
+    }
+
     /// Cylinders.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
@@ -279,6 +291,19 @@ mod tests {
             cylinder: 13,
         };
         DiskGeometry::new(20, 3, &zones, skew)
+    }
+
+    #[test]
+    fn with_fewer_heads_cylinders_are_smaller_and_as_many() {
+        let (whole, part) = (zoned().outermost(16), zoned().outermost(16).with_heads(1));
+        assert_eq!((part.cylinders(), part.heads()), (16, 1));
+        assert_eq!(3 * part.total_sectors(), whole.total_sectors());
+        for cylinder in 0..16 {
+            let id = TrackId { cylinder, head: 0 };
+            assert_eq!(part.track(id).sectors, whole.track(id).sectors);
+            assert_eq!(part.skews(cylinder), whole.skews(cylinder));
+        }
+        assert_eq!(whole.with_heads(9), whole);
     }
 
     #[test]

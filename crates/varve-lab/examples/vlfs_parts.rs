@@ -16,7 +16,7 @@ use varve_lab::platform::files::{Files, Phase};
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
 use varve_lab::platform::store::{Places, Spent, Store};
-use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, ffs, lfs, seagate, vlfs};
+use varve_lab::platform::{BLOCK, Cleaning, Disk, NVRAM_BYTES, System, ffs, lfs, seagate, vlfs};
 use varve_prove::random::Random;
 use varve_vlfs::{Vlfs, VlfsStatistics};
 
@@ -56,7 +56,8 @@ impl Subject {
             }
             "lfs" => {
                 let sizes = (lfs::SEGMENT_BYTES, NVRAM_BYTES);
-                let system = lfs::log_structured(Arc::new(store), sizes, SEED)?;
+                let system =
+                    lfs::log_structured(Arc::new(store), sizes, Cleaning::default(), SEED)?;
                 Subject::Lfs(Box::new(system))
             }
             _ => {

@@ -382,6 +382,7 @@ pub(crate) fn engine(
     let log = Arc::new(Log::open(storage.clone(), shape, options.group)?);
     let file = Named::open(&**storage, "pages", true)?;
     let frames = (options.memory / found.page_bytes as usize).max(16);
+    let frames = (frames, options.together);
     let pool = Pool::new(file, log.clone(), found.page_bytes as usize, frames);
     let locks = LockTable::new(Arc::new(HostClock::default()));
     let versions = Versions::new(options.versions);

@@ -86,6 +86,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) page: u32,
     pub(crate) placement: Placement,
+    pub(crate) together: usize,
     pub(crate) memory: usize,
     pub(crate) segment: u32,
     pub(crate) log: u64,
@@ -107,6 +108,7 @@ impl Default for Options {
             create: true,
             page: 4096,
             placement: Placement::Shadow,
+            together: 32,
             memory: 64 << 20,
             segment: 16 << 20,
             log: 1 << 30,
@@ -228,6 +230,14 @@ impl Options {
     /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld). Default: 64 MiB.
     pub fn versions(&mut self, bytes: usize) -> &mut Self {
         self.versions = bytes;
+        self
+    }
+
+    /// Pages that are written at most where one must leave the memory and pages have their
+    /// place: those that leave next go with it, in the order of the file, behind one
+    /// flush of the log. One is as data managers of old do it. Default: 32.
+    pub fn written_together(&mut self, pages: usize) -> &mut Self {
+        self.together = pages;
         self
     }
 

@@ -38,6 +38,11 @@ impl Transfer {
     /// One of a bank with so many accounts. `random` is changed.
     pub fn draw(random: &mut u64, accounts: u32) -> Self {
         let account = (next(random) % u64::from(accounts)) as u32;
+        Transfer::of(account, random)
+    }
+
+    /// One of this account's. `random` is changed.
+    pub fn of(account: u32, random: &mut u64) -> Self {
         let teller = (next(random) % u64::from(TELLERS)) as u32;
         Transfer {
             keys: [account, teller, teller % BRANCHES],

@@ -4,7 +4,7 @@ use crate::common::{small, wherever_pages_lie};
 use std::sync::Arc;
 use std::time::Duration;
 use varve_tp::storage::MemoryStorage;
-use varve_tp::{Environment, Error, TableDefinition};
+use varve_tp::{Environment, Error, Options, Placement, TableDefinition, TornPages};
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
 const OTHER: TableDefinition<u32, &[u8]> = TableDefinition::new("other");
@@ -360,4 +360,35 @@ fn a_pool_of_dirty_pages_makes_room() {
             20_000
         );
     });
+}
+
+#[test]
+fn pages_in_place_go_out_together_as_many_as_are_asked_for() {
+    const TABLE: TableDefinition<u32, [u8; 100]> = TableDefinition::new("numbers");
+    let first_out = |together| {
+        let mut options = Options::new();
+        options
+            .background(false)
+            .memory(64 * 4096)
+            .placement(Placement::InPlace(TornPages::Never))
+            .written_together(together);
+        let storage = Arc::new(MemoryStorage::new());
+        let environment = options.open_storage(storage).unwrap();
+        let before = environment.statistics().page_writes;
+        let mut number = 0;
+        loop {
+            let transaction = environment.begin_write();
+            let table = transaction.open_table(TABLE).unwrap();
+            table.insert(number, &[7; 100]).unwrap();
+            transaction.commit().unwrap();
+            number += 1;
+            match environment.statistics().page_writes - before {
+                0 => {}
+                written => return written,
+            }
+        }
+    };
+    assert_eq!((first_out(1), first_out(0)), (1, 1));
+    let together = first_out(4);
+    assert!((2..=4).contains(&together), "{together}");
 }

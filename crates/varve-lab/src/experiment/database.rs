@@ -10,6 +10,7 @@
 use super::LabError;
 use crate::database::Work;
 use crate::platform::System;
+use crate::platform::records::Habits;
 use std::io;
 use std::sync::Arc;
 use varve_tp::storage::{MemoryStorage, Storage, StoredFile};
@@ -29,6 +30,12 @@ pub(super) enum Writes {
     /// At once, as whole blocks did in the FFS and EFS of the thesis (§7.7).
     AtOnce,
 }
+
+/// What is not pages is put aside here, and pages are written as [`Writes`] says.
+const IN_PLAIN_FILES: Habits = Habits {
+    log_apart: false,
+    at_once: false,
+};
 
 /// What the store said.
 pub(super) fn failed(error: varve_tp::Error) -> LabError {
@@ -50,7 +57,7 @@ impl Files {
     /// On this system, empty.
     pub fn on(system: &dyn System) -> Self {
         Files {
-            pages: system.records(),
+            pages: system.records(IN_PLAIN_FILES, &MemoryStorage::new()),
             aside: MemoryStorage::new(),
             writes: Writes::Wait,
         }

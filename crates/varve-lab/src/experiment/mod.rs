@@ -13,9 +13,13 @@ mod b3;
 mod b4;
 mod b5;
 mod b6;
+mod b7;
 mod b8;
+mod bank;
 mod database;
+mod embedded;
 mod l1;
+mod l2;
 mod l3;
 mod l4;
 mod m1;
@@ -54,7 +58,9 @@ mod vlog;
 mod w5;
 mod w6;
 mod wolf;
+mod x1;
 mod x2;
+mod x3;
 mod x4;
 
 pub use all::{Ended, Progress, run_all};
@@ -214,8 +220,10 @@ pub const ALL: &[Experiment] = &[
     b4::B4,
     b5::B5,
     b6::B6,
+    b7::B7,
     b8::B8,
     l1::L1,
+    l2::L2,
     l3::L3,
     l4::L4,
     vlog::V1,
@@ -228,7 +236,9 @@ pub const ALL: &[Experiment] = &[
     v8::V8,
     v9::V9,
     v10::V10,
+    x1::X1,
     x2::X2,
+    x3::X3,
     x4::X4,
     a1::A1,
     a2::A2,

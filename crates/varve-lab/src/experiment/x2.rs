@@ -21,7 +21,7 @@ use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::{Host, PROTECTION_CHECK};
 use crate::platform::lfs::{SEGMENT_BYTES, log_structured};
 use crate::platform::store::{Places, Store};
-use crate::platform::{BLOCK, Disk, NVRAM_BYTES, System};
+use crate::platform::{BLOCK, Cleaning, Disk, NVRAM_BYTES, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use varve_disk::drives;
@@ -132,7 +132,12 @@ fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<R
         host,
         seed,
     )?);
-    let mut system = log_structured(Arc::clone(&store), (SEGMENT_BYTES, NVRAM_BYTES), seed)?;
+    let mut system = log_structured(
+        Arc::clone(&store),
+        (SEGMENT_BYTES, NVRAM_BYTES),
+        Cleaning::default(),
+        seed,
+    )?;
     let mut open = match series {
         WITHOUT => Vec::new(),
         _ => transactions(system.file_system())?,

@@ -3,19 +3,23 @@
 //! The cleaner works when no segment is left, and in idle time, segment by
 //! segment: it cannot stop within one.
 
+use super::Cleaning;
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
 use crate::error::LabError;
 use std::sync::Arc;
 use varve_device::Clock;
-use varve_fs::{FileSystem, Layout, ReadAheadWindow};
+use varve_fs::{FileSystem, InodeNo, Layout, ReadAheadWindow};
 use varve_lfs::cleaner::Pace;
-use varve_lfs::policy::Candidate;
-use varve_lfs::{FormatOptions, Lfs, LogWindows, MountOptions};
+use varve_lfs::policy::{Candidate, Coalescing};
+use varve_lfs::{FormatOptions, Lfs, LogWindows, MountOptions, Statistics};
 
 /// Bytes of a segment: half of the paper's (§4.4), because on a disk of 23 MB
 /// the reserve of 512 KB segments would not leave 80 %.
 pub const SEGMENT_BYTES: u32 = 256 << 10;
+
+/// Bytes that are put in order by one call.
+const AT_ONCE: u64 = 8 << 20;
 
 /// A fresh volume on all of `store`, with segments of `segment_bytes` and
 /// `nvram_bytes` for what waits.
@@ -25,6 +29,7 @@ pub const SEGMENT_BYTES: u32 = 256 << 10;
 pub fn log_structured(
     store: Arc<Store>,
     (segment_bytes, nvram_bytes): (u32, u64),
+    cleaning: Cleaning,
     seed: u64,
 ) -> Result<Mounted<Lfs>, LabError> {
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
@@ -40,6 +45,8 @@ pub fn log_structured(
             read_threads: store
                 .overlap()
                 .map_or(0, |overlap| overlap.read_ahead_threads),
+            policy: cleaning.policy,
+            holes: cleaning.holes,
             // Only when no segment is left, as in the paper.
             pace: Pace {
                 running: false,
@@ -82,6 +89,27 @@ impl Volume for Lfs {
             ReadAheadWindow::Adaptive => LogWindows::Growing,
             ReadAheadWindow::Maximal => LogWindows::Near,
         });
+    }
+
+    fn log(&self) -> Option<Statistics> {
+        Some(self.statistics())
+    }
+
+    fn coalesce(&self, file: InodeNo) -> Result<(), LabError> {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let done = Lfs::coalesce(self, &Coalescing::thorough(), file, at, AT_ONCE);
+            let done = done.map_err(LabError::system)?;
+            if done.short_of_room {
+                let cleaned = self.clean_batch().map_err(LabError::system)?;
+                self.checkpoint().map_err(LabError::system)?;
+                if cleaned == 0 {
+                    break;
+                }
+            }
+            from = done.next;
+        }
+        Ok(())
     }
 
     fn tidy(&self, store: &Store, until_ns: u64) -> Result<(), LabError> {

@@ -8,7 +8,7 @@
 //! | [`mounted`] | the real file system on a real layout |
 //! | [`ffs`], [`lfs`], [`vlfs`] | the layouts: update in place, log-structured, and on the virtual log |
 //! | [`files`] | the benchmark of many files |
-//! | [`records`] | the record store in it |
+//! | [`records`] | files for a record store |
 //! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //! | [`processor`], [`driver`] | a processor that threads share, and a drive with a driver's queue before it |
 //!
@@ -31,10 +31,14 @@ pub mod vlfs;
 use crate::error::LabError;
 use ffs::Ffs;
 use host::Host;
+use records::Habits;
 use std::sync::Arc;
 use store::{Places, Store};
 use varve_disk::{Drive, ReadAhead, drives};
 use varve_fs::ReadAheadWindow;
+use varve_lfs::Statistics;
+use varve_lfs::policy::PolicyKind;
+use varve_tp::storage::{MemoryStorage, Storage};
 
 /// What an experiment does to a file system. Files and directories have numbers.
 /// Every call ends when the file system would have answered.
@@ -110,8 +114,18 @@ pub trait System {
     /// Reads ahead like this from now on.
     fn read_ahead(&mut self, window: ReadAheadWindow);
 
-    /// Files for a record store.
-    fn records(&self) -> Arc<dyn varve_tp::storage::Storage>;
+    /// Files for a record store, in its root directory; its log is in `apart`, if habits
+    /// say so.
+    fn records(&self, habits: Habits, apart: &MemoryStorage) -> Arc<dyn Storage>;
+
+    /// Puts files that lie in pieces in order, where blocks have no place of their own.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
+    fn coalesce(&mut self) -> Result<(), LabError>;
+
+    /// What a log has counted, if it is one.
+    fn log(&self) -> Option<Statistics>;
 
     /// What it stands on, with clock and counters.
     fn store(&self) -> &Store;
@@ -170,6 +184,24 @@ pub struct Overlap {
     pub read_ahead_threads: usize,
 }
 
+/// How a log makes room, when no segment is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Which segments are cleaned.
+    pub policy: PolicyKind,
+    /// Blocks are written into holes, too.
+    pub holes: bool,
+}
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Cleaning {
+            policy: PolicyKind::GREEDY,
+            holes: true,
+        }
+    }
+}
+
 /// A platform.
 #[derive(Debug, Clone)]
 pub struct Platform {
@@ -185,6 +217,8 @@ pub struct Platform {
     pub nvram_bytes: u64,
     /// Bytes of a log-structured system's segment.
     pub segment_bytes: u32,
+    /// How it makes room.
+    pub cleaning: Cleaning,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
     /// If host and drive do not take turns.
@@ -201,6 +235,7 @@ impl Platform {
             host: Host::SPARCSTATION_10,
             nvram_bytes: NVRAM_BYTES,
             segment_bytes: lfs::SEGMENT_BYTES,
+            cleaning: Cleaning::default(),
             places: Places::default(),
             overlap: None,
         }
@@ -222,7 +257,7 @@ impl Platform {
         Platform { places, ..self }
     }
 
-    /// Makes the file system, empty.
+    /// Its drive and host, with nothing on it.
     ///
     /// # Errors
     /// It cannot be made on such a drive.
@@ -240,7 +275,7 @@ impl Platform {
             Layout::Ffs(shape) => Box::new(ffs::update_in_place(store, shape, nvram_bytes, seed)?),
             Layout::Lfs => {
                 let sizes = (self.segment_bytes, nvram_bytes);
-                Box::new(lfs::log_structured(store, sizes, seed)?)
+                Box::new(lfs::log_structured(store, sizes, self.cleaning, seed)?)
             }
             Layout::Vlfs => Box::new(vlfs::on_virtual_log(store, nvram_bytes, seed)?),
         })
@@ -264,7 +299,7 @@ impl Platform {
             }
             Layout::Lfs => {
                 let sizes = (self.segment_bytes, nvram_bytes);
-                lfs::log_structured(store, sizes, seed)?.users(count)
+                lfs::log_structured(store, sizes, self.cleaning, seed)?.users(count)
             }
             Layout::Vlfs => vlfs::on_virtual_log(store, nvram_bytes, seed)?.users(count),
         }

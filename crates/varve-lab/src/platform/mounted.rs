@@ -5,6 +5,7 @@
 //! when somebody waits for it.
 
 use super::host::{CALL, Cpu};
+use super::records::{Habits, Records};
 use super::store::Store;
 use super::{BLOCK, System};
 use crate::error::LabError;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::Clock;
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, ReadAheadWindow};
+use varve_lfs::Statistics;
+use varve_tp::storage::{MemoryStorage, Storage};
 
 /// Bytes that a scan reads by one call.
 const SCANNED_AT_ONCE: u64 = 64 << 10;
@@ -30,6 +33,19 @@ pub trait Volume: Layout {
     /// # Errors
     /// The device fails.
     fn tidy(&self, store: &Store, until_ns: u64) -> Result<(), LabError>;
+
+    /// What a log has counted, if it is one.
+    fn log(&self) -> Option<Statistics> {
+        None
+    }
+
+    /// Puts a file in order, if its blocks have no place of their own.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn coalesce(&self, _file: InodeNo) -> Result<(), LabError> {
+        Ok(())
+    }
 }
 
 /// See the module's head.
@@ -272,9 +288,26 @@ impl<L: Volume> System for Mounted<L> {
         self.fs.layout().read_ahead(window);
     }
 
-    fn records(&self) -> Arc<dyn varve_tp::storage::Storage> {
+    fn records(&self, habits: Habits, apart: &MemoryStorage) -> Arc<dyn Storage> {
         let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
-        Arc::new(super::records::Records::new(fs, store))
+        Arc::new(Records::new(fs, store, habits, apart.clone()))
+    }
+
+    fn coalesce(&mut self) -> Result<(), LabError> {
+        let mut files = Vec::new();
+        let read = self.fs.readdir(InodeNo::ROOT, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                files.push(entry.ino);
+            }
+            true
+        });
+        read.map_err(LabError::system)?;
+        let layout = self.fs.layout();
+        files.into_iter().try_for_each(|file| layout.coalesce(file))
+    }
+
+    fn log(&self) -> Option<Statistics> {
+        self.fs.layout().log()
     }
 
     fn store(&self) -> &Store {

@@ -1,25 +1,57 @@
-//! The record store in the file system of a platform, and its log on a drive of its
-//! own, which takes no time.
+//! A record store's files in the file system of a platform, in its root directory.
 //!
-//! The files lie in the root directory. The processor pays for each call and for the
-//! bytes that it copies, as everywhere here.
+//! The processor pays for each call and for the bytes that it copies, as everywhere
+//! here; for what the store does between two calls the experiment pays.
 
-use super::host::CALL;
+use super::host::{CALL, COPY_BYTE};
 use super::store::Store;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Rename};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Rename, SetAttr};
 use varve_tp::storage::{MemoryStorage, Storage, StoredFile};
 
 /// What the names of the store's log begin with.
 const LOG: &str = "wal-";
 
+/// How files are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Habits {
+    /// The store's log is on a drive of its own, for which nobody waits (Seltzer et al.
+    /// 1995, §4). If not, it lies beside the pages.
+    pub log_apart: bool,
+    /// A page goes to the medium when it is written, and does not wait for others: a
+    /// whole block in the FFS of 4.4BSD.
+    pub at_once: bool,
+}
+
 /// See the module's head.
 pub struct Records<L: Layout> {
     fs: Arc<FileSystem<L>>,
     store: Arc<Store>,
-    log: MemoryStorage,
+    habits: Habits,
+    apart: MemoryStorage,
+}
+
+impl<L: Layout> Records<L> {
+    /// In this file system; `apart` is the other drive.
+    pub fn new(
+        fs: Arc<FileSystem<L>>,
+        store: Arc<Store>,
+        habits: Habits,
+        apart: MemoryStorage,
+    ) -> Self {
+        Records {
+            fs,
+            store,
+            habits,
+            apart,
+        }
+    }
+
+    fn is_apart(&self, name: &str) -> bool {
+        self.habits.log_apart && name.starts_with(LOG)
+    }
 }
 
 /// A file of it.
@@ -27,17 +59,14 @@ struct Stored<L: Layout> {
     fs: Arc<FileSystem<L>>,
     store: Arc<Store>,
     ino: InodeNo,
+    at_once: bool,
 }
 
-impl<L: Layout> Records<L> {
-    /// In this file system, with an empty log.
-    pub fn new(fs: Arc<FileSystem<L>>, store: Arc<Store>) -> Self {
-        Records {
-            fs,
-            store,
-            log: MemoryStorage::new(),
-        }
-    }
+/// A file on the other drive.
+#[derive(Debug)]
+struct Apart {
+    store: Arc<Store>,
+    file: Arc<dyn StoredFile>,
 }
 
 fn told(error: Error) -> io::Error {
@@ -51,8 +80,11 @@ fn told(error: Error) -> io::Error {
 
 impl<L: Layout> Storage for Records<L> {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
-        if name.starts_with(LOG) {
-            return self.log.open(name, create);
+        if self.is_apart(name) {
+            return Ok(Arc::new(Apart {
+                store: Arc::clone(&self.store),
+                file: self.apart.open(name, create)?,
+            }));
         }
         self.store.cpu().name();
         let (root, parent) = (Caller::root(), InodeNo::ROOT);
@@ -66,11 +98,12 @@ impl<L: Layout> Storage for Records<L> {
             fs: Arc::clone(&self.fs),
             store: Arc::clone(&self.store),
             ino: found.map_err(told)?.ino,
+            at_once: self.habits.at_once && !name.starts_with(LOG),
         }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = self.log.list()?;
+        let mut names = self.apart.list()?;
         let read = self.fs.readdir(InodeNo::ROOT, 0, &mut |entry| {
             if !matches!(entry.name, b"." | b"..") {
                 names.push(String::from_utf8_lossy(entry.name).into_owned());
@@ -81,8 +114,8 @@ impl<L: Layout> Storage for Records<L> {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        if from.starts_with(LOG) {
-            return self.log.rename(from, to);
+        if self.is_apart(from) {
+            return self.apart.rename(from, to);
         }
         self.store.cpu().name();
         let (root, parent) = (Caller::root(), InodeNo::ROOT);
@@ -115,17 +148,21 @@ impl<L: Layout> StoredFile for Stored<L> {
             let written = self.fs.write(&Caller::root(), self.ino, at, rest);
             done += written.map_err(told)?;
         }
-        Ok(())
+        match self.at_once {
+            true => self.sync(),
+            false => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.store.cpu().work(CALL);
         self.fs.fsync(self.ino, true).map_err(told)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let set = varve_fs::SetAttr {
+        let set = SetAttr {
             size: Some(bytes),
-            ..varve_fs::SetAttr::default()
+            ..SetAttr::default()
         };
         let cut = self.fs.setattr(&Caller::root(), self.ino, &set);
         cut.map(drop).map_err(told)
@@ -136,9 +173,35 @@ impl<L: Layout> StoredFile for Stored<L> {
     }
 }
 
+impl StoredFile for Apart {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.store.cpu().work(CALL + bytes.len() as u64 * COPY_BYTE);
+        self.file.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.store.cpu().work(CALL);
+        self.file.sync()
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+}
+
 impl<L: Layout> fmt::Debug for Records<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records").finish_non_exhaustive()
+        f.debug_struct("Records")
+            .field("habits", &self.habits)
+            .finish_non_exhaustive()
     }
 }
 

@@ -47,8 +47,6 @@ use varve_device::sync::atomic::{AtomicU64, Ordering::*};
 /// A clean frame's `first`.
 const CLEAN: u64 = u64::MAX;
 const SHARDS: usize = 64;
-/// Pages that are written behind one flush of the log at most.
-const BATCH: usize = 32;
 
 /// CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
@@ -76,8 +74,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many frames, empty, over no pages.
-    pub(crate) fn new(file: Named, log: Arc<Log>, page_bytes: usize, frames: usize) -> Self {
+    /// A pool of so many frames, empty, over no pages, that writes `together` at most.
+    pub(crate) fn new(
+        file: Named,
+        log: Arc<Log>,
+        page_bytes: usize,
+        (frames, together): (usize, usize),
+    ) -> Self {
         let mut table = Vec::new();
         table.resize_with(SHARDS, Shard::default);
         Pool {
@@ -87,7 +90,7 @@ impl Pool {
             layout: Mutex::new(Layout::Shadow(Slots::new(page_bytes))),
             file,
             log,
-            batch: (frames / 4).clamp(1, BATCH),
+            batch: together.min(frames / 4).max(1),
             batching: Mutex::default(),
             page_bytes,
             reads: AtomicU64::new(0),

@@ -1,0 +1,137 @@
+//! X3: SCAN: all accounts are read in the order of their numbers, after many transactions
+//! (Seltzer 1992, §5.3.3, figures 5-8 and 5-9), on the systems of X1.
+//!
+//! What transactions gain on the log a scan loses there. They are even after
+//! `(scan on the log - scan in place) / (transaction in place - transaction on the log)`
+//! transactions, seconds each; that grows with the bank, so it is given for the paper's
+//! 160 MB. And as the paper hopes for, the file is put in order again before a scan.
+
+use super::bank::{Setting, When, some};
+use super::rivals::EFS;
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::Layout;
+use crate::report::{Curve, Picture, Verdict, mean};
+
+/// See the module's head.
+pub const X3: Experiment = Experiment {
+    id: "X3",
+    about: "SCAN: reading in order of key after 100,000 transactions",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const IN_PLACE: &str = "in place";
+const LFS: &str = "LFS";
+const COALESCED: &str = "LFS, coalesced";
+/// Before any transaction, and after all of them.
+const BEFORE: f64 = 0.0;
+const AFTER: f64 = 100_000.0;
+/// Of the paper's account file.
+const PAPER_BYTES: f64 = 160e6;
+
+fn measure(context: &Context, layout: Layout, seed: u64) -> Result<Vec<Row>, LabError> {
+    let series = match layout {
+        Layout::Lfs => LFS,
+        _ => IN_PLACE,
+    };
+    let mut running = Setting::of_chapter_5(layout).load(context, seed)?;
+    let row = |series: &str, x: f64, s: f64| Row::new(series, x, seed).with("scan_s", s);
+    let mut rows = vec![row(series, BEFORE, running.scan()?)];
+    // As many for each account as in the paper.
+    let transactions = (AFTER * running.bytes as f64 / PAPER_BYTES) as u64;
+    running.tidy_up()?;
+    running.run(some(context, When::FRESH.warm))?;
+    let fresh = running.run(some(context, When::FRESH.measured))?;
+    let found = running.run(some(context, transactions))?;
+    running.rest()?;
+    let row_after = row(series, AFTER, running.scan()?);
+    rows.push(
+        row_after
+            .with("tps", found.tps)
+            .with("fresh_tps", fresh.tps)
+            .with("bytes", running.bytes as f64),
+    );
+    if layout == Layout::Lfs {
+        running.rest()?;
+        let before = running.system.now_ns();
+        running.system.coalesce()?;
+        running.rest()?;
+        let spent_s = (running.system.now_ns() - before) as f64 / 1e9;
+        let coalesced = row(COALESCED, AFTER, running.scan()?);
+        rows.push(coalesced.with("coalescing_s", spent_s));
+    }
+    Ok(rows)
+}
+
+fn points(_: &Context) -> Vec<Point> {
+    let layouts = [(IN_PLACE, EFS.1), (LFS, Layout::Lfs)];
+    let point = |(name, layout)| {
+        Point::new(name, move |context: &Context| {
+            let rows = context.seeds().map(|seed| measure(context, layout, seed));
+            Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
+        })
+    };
+    layouts.into_iter().map(point).collect()
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let of = |series: &str, what: &str| mean(rows, series, AFTER, what);
+    let scan = |series: &str| of(series, "scan_s");
+    let more = |series: &str| 100.0 * (scan(series) / scan(IN_PLACE) - 1.0);
+    let lost_s = (scan(LFS) - scan(IN_PLACE)) * PAPER_BYTES / of(LFS, "bytes");
+    let even = |tps: &str, when: &str| {
+        let won_s = 1.0 / of(IN_PLACE, tps) - 1.0 / of(LFS, tps);
+        let (even, won_ms) = (lost_s / won_s, won_s * 1e3);
+        Verdict::of(
+            format!("transactions after which both are even (134,300), {when}"),
+            "60,000 to 300,000",
+            match won_s > 0.0 {
+                true => format!("{even:.0}: {lost_s:.0} s lost by 160 MB, {won_ms:.1} ms won"),
+                false => format!(
+                    "never: {lost_s:.0} s lost by 160 MB, {:.1} ms by each",
+                    -won_ms
+                ),
+            },
+            (60e3..=300e3).contains(&even),
+        )
+    };
+    vec![
+        Verdict::of(
+            "a scan takes longer on LFS than in place by",
+            "25 to 75 %",
+            format!(
+                "{:.0} % ({:.0} and {:.0} s)",
+                more(LFS),
+                scan(LFS),
+                scan(IN_PLACE)
+            ),
+            (25.0..=75.0).contains(&more(LFS)),
+        ),
+        even("tps", "with the cleaner"),
+        even("fresh_tps", "before any cleaning").beside_the_claim(true),
+        Verdict::of(
+            "the same scan, once the file is in order again, takes longer by",
+            "at most 10 %",
+            format!(
+                "{:.0} %, after {:.0} s of coalescing",
+                more(COALESCED),
+                of(COALESCED, "coalescing_s")
+            ),
+            more(COALESCED) <= 10.0,
+        ),
+    ]
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "SCAN: reading in order of key".into(),
+        x: "transactions before it, for each 160 MB".into(),
+        y: "seconds".into(),
+        y_max: None,
+        curves: Curve::all(rows, "scan_s"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}
