@@ -1,7 +1,7 @@
 //! The bytes of a block.
 //!
 //! Blocks of the usual sizes, when they are full, lie in memory that devices can read
-//! into and write from as it is, and that is used again ([`crate::slabs`]); others
+//! into and write from as it is, and that is used again (`slabs.rs`); others
 //! have memory of their own.
 
 use crate::slabs::{Piece, Slabs};
