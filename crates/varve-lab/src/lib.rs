@@ -22,6 +22,7 @@ pub mod claims;
 pub mod database;
 mod error;
 pub mod experiment;
+mod jobs;
 pub mod page;
 pub mod platform;
 pub mod policy;

@@ -12,10 +12,10 @@
 //! what lives in the failed partial, gives it up, and lets recovery start
 //! behind the hole ([`crate::checkpoint`]).
 
+use crate::bytes::partial::PartialBytes;
 use crate::error::{Error, Result};
 use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::SECTOR;
-use crate::log::partial_bytes::PartialBytes;
 use crate::statistics::Counters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -13,6 +13,7 @@ mod admission;
 mod allowance;
 mod apply;
 mod base;
+mod bytes;
 mod chain;
 mod checkpoint;
 pub mod cleaner;

@@ -147,7 +147,8 @@ impl Environment {
             None => return Err(nothing_here()),
         };
         let mut engine = engine(&options, &storage, &found)?;
-        engine.pool.adopt(&found)?;
+        let map = (&found.blocks[..], found.pages);
+        engine.pool.adopt(found.placement, found.redo, map)?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
         // What a restart gives back is to be archived first.
         let kept = options.archive.as_ref().map(|_| engine.log.hold(Lsn(0)));

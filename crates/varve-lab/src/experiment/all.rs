@@ -6,8 +6,9 @@
 //! thread waits at the end for one that has only begun. An experiment reports as
 //! soon as its last point is there, and one that fails stops nobody else.
 
-use super::run::{Job, on_threads};
+use super::run::Job;
 use super::{Context, Experiment, LabError, Outcome, Shard};
+use crate::jobs::on_threads;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -64,7 +64,6 @@ mod x3;
 mod x4;
 
 pub use all::{Ended, Progress, run_all};
-pub(crate) use run::on_threads;
 pub use run::{Outcome, Report, Shard, run};
 pub use study::Study;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! shards need nothing but a common directory, or their files put into one.
 
 use super::{Context, Experiment, LabError, Point, Row, SEEDS, SEGMENTS};
+use crate::jobs::on_threads;
 use crate::report::{Verdict, write_csv, write_json};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -294,24 +295,6 @@ pub fn run(
         Some(error) => Err(error),
         None => job.finish(),
     }
-}
-
-/// Does the tasks in order on so many threads. After one that returns false
-/// none is begun.
-pub(crate) fn on_threads<T: Sync>(jobs: usize, tasks: &[T], run: impl Fn(&T) -> bool + Sync) {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
-            if !run(task) {
-                next.store(tasks.len(), Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
-            scope.spawn(work);
-        }
-    });
 }
 
 /// Where results go, below the output directory.

@@ -29,7 +29,7 @@ mod waiting;
 pub use advice::advice;
 pub use devices::Spent;
 
-use crate::experiment::on_threads;
+use crate::jobs::on_threads;
 use crate::policy::{self, Adaptive, Reordering, Simulated};
 use crate::simulator::segment_blocks;
 use crate::trace::{Source, Survey, TraceError};

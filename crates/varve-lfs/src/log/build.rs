@@ -4,11 +4,11 @@
 //! any lock that readers need. The second, under the lock of the committed
 //! state, writes entries and inodes while applying them, in arrival order.
 
-use super::content::Content;
 use super::item::LogItem;
-use super::partial_bytes::PartialBytes;
 use super::plan::PartialPlan;
 use crate::apply::Record;
+use crate::bytes::content::Content;
+use crate::bytes::partial::PartialBytes;
 use crate::format::ifile::InodePlace;
 use crate::format::summary::{
     BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, PlacedEntry, RecordEntry, SummaryHeader,

@@ -1,7 +1,7 @@
 //! What a group is made of, and what became of each item.
 
-use super::content::Content;
 use crate::apply::Record;
+use crate::bytes::content::Content;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};

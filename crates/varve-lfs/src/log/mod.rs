@@ -2,18 +2,16 @@
 //! takes what, and the threads that write. `writer` appends with these.
 
 pub(crate) mod build;
-pub(crate) mod content;
 pub(crate) mod holes;
 pub(crate) mod image;
 pub(crate) mod item;
 pub(crate) mod lives;
 pub(crate) mod output;
-pub(crate) mod partial_bytes;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod state;
 
-pub use content::Content;
+pub use crate::bytes::content::Content;
 pub use holes::goes_into_holes;
 pub use item::{GroupKind, LogItem, Placed, Stamp};
 pub use output::{Output, write_patiently};

@@ -28,7 +28,6 @@ pub(crate) use frame::{ReadPage, WritePage};
 pub(crate) use map::map_block;
 pub(crate) use slots::{MapBlock, SlotHold, entries};
 
-use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
 use crate::log::{Log, Lsn};
 use crate::options::Placement;
@@ -99,22 +98,25 @@ impl Pool {
         }
     }
 
-    /// Pages are as a durable checkpoint says.
-    pub(crate) fn adopt(&self, found: &Checkpoint) -> Result<()> {
-        let layout = match found.placement {
-            Placement::Shadow => self.adopt_map(found)?,
-            Placement::InPlace(_) => {
-                let images = found.placement.has_images();
-                Layout::InPlace(InPlace::new(images, found.redo.0))
-            }
+    /// Pages are as a durable checkpoint says, which has this `redo` and the blocks of
+    /// the map of so many pages.
+    pub(crate) fn adopt(
+        &self,
+        placement: Placement,
+        redo: Lsn,
+        (blocks, pages): (&[MapBlock], u32),
+    ) -> Result<()> {
+        let layout = match placement {
+            Placement::Shadow => self.adopt_map(blocks, pages)?,
+            Placement::InPlace(_) => Layout::InPlace(InPlace::new(placement.has_images(), redo.0)),
         };
         *self.layout.lock() = layout;
         Ok(())
     }
 
-    fn adopt_map(&self, found: &Checkpoint) -> Result<Layout> {
-        let map = self.read_map(&found.blocks, found.pages as usize)?;
-        let slots = Slots::adopt(map, found.blocks.clone(), self.page_bytes);
+    fn adopt_map(&self, blocks: &[MapBlock], pages: u32) -> Result<Layout> {
+        let map = self.read_map(blocks, pages as usize)?;
+        let slots = Slots::adopt(map, blocks.to_vec(), self.page_bytes);
         let slots = slots.map_err(|slot| {
             let what = format!("the map names slot {slot} twice");
             Error::damaged("pages", slot * self.page_bytes as u64, what)

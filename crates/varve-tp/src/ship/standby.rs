@@ -116,7 +116,8 @@ impl Standby {
             });
         }
         let engine = engine(options, &storage, &found)?;
-        engine.pool.adopt(&found)?;
+        let map = (&found.blocks[..], found.pages);
+        engine.pool.adopt(found.placement, found.redo, map)?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
         let (actives, next, end) = recovery::follow(&engine, &found)?;
         recovery::is_whole(end.end, made.whole)?;

@@ -2,6 +2,7 @@
 //! said to cost.
 
 use super::{BLOCK, PUNCH, Volume, found_in, settled_file};
+use crate::bytes::partial::PartialBytes;
 use crate::chain::ChainItem;
 use crate::cleaner::Found;
 use crate::cleaner::liveness::Life;
@@ -11,7 +12,6 @@ use crate::durability::InFlight;
 use crate::format::Pointer;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
-use crate::log::partial_bytes::PartialBytes;
 use crate::price::FoldPrice;
 use crate::reader::Tree;
 use crate::segments::{Segment, SegmentState};
