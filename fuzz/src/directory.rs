@@ -67,7 +67,7 @@ fn parse(data: &[u8]) -> (Key, Blocks) {
         if flags & SEALED != 0 && bytes.len() >= 32 {
             seal(&mut bytes, block);
         }
-        blocks.0.insert(block, Arc::new(bytes));
+        blocks.0.insert(block, Arc::new(bytes.into()));
     }
     (key, blocks)
 }
