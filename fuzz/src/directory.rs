@@ -3,9 +3,9 @@
 use crate::input::Input;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Error, FileKind, InodeNo, Result};
-use varve_device::Block;
 
 const KEY: Key = Key {
     hash_seed: 0x5eed,

@@ -3,10 +3,10 @@
 use crate::sample::Mounted;
 use std::collections::HashSet;
 use std::sync::Arc;
+use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Caller, FileKind, InodeNo, Layout, Rename, Result, SetAttr, View, Whence};
 use varve_lfs::Lfs;
-use varve_device::Block;
 
 const LIVE: View = View::Live;
 /// Names seen before a walk gives up: crafted directories share children.
