@@ -60,7 +60,10 @@ mod tune;
 mod views;
 mod writer;
 
-/// For the model checker, which runs it alone.
+/// For the model checker, which runs the account of what is durable alone.
+#[cfg(feature = "shuttle")]
+#[doc(hidden)]
+pub use bytes::partial::PartialBytes;
 #[cfg(feature = "shuttle")]
 #[doc(hidden)]
 pub use durability::{Durability, InFlight};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use varve_device::sync::atomic::AtomicU64 as CheckedU64;
 use varve_device::sync::thread;
 use varve_device::{BufferPool, Device, Geometry, MemoryDevice, Result};
-use varve_lfs::{Durability, InFlight};
+use varve_lfs::{Durability, InFlight, PartialBytes};
 
 /// Partials on their way.
 const PARTIALS: u64 = 4;
@@ -64,7 +64,7 @@ pub fn story() {
         durability.announce(Arc::new(InFlight {
             serial,
             sector: serial,
-            bytes: pool.take(512),
+            bytes: PartialBytes::new(pool.take(512), 512),
             plugs: Vec::new(),
         }));
     };
