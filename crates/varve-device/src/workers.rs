@@ -40,8 +40,16 @@ struct Worker<T>(Arc<Queue<T>>);
 
 impl<T> Drop for Worker<T> {
     fn drop(&mut self) {
-        self.0.state.lock().threads -= 1;
+        let mut state = self.0.state.lock();
+        state.threads -= 1;
+        // Others wait for what nobody will do.
+        let left = match state.threads {
+            0 => std::mem::take(&mut state.waiting),
+            _ => VecDeque::new(),
+        };
+        drop(state);
         self.0.taken.notify_all();
+        drop(left);
     }
 }
 
@@ -122,7 +130,12 @@ impl<T: Send + 'static> Workers<T> {
     /// if there is nobody to do it, it is dropped and the answer is false.
     pub fn offer(&self, work: T) -> bool {
         let mut state = self.queue.state.lock();
-        state.waiting.len() < self.queue.most && self.put(&mut state, work).is_ok()
+        let refused = match state.waiting.len() < self.queue.most {
+            true => self.put(&mut state, work).err(),
+            false => Some(work),
+        };
+        drop(state);
+        refused.is_none()
     }
 
     fn put(&self, state: &mut State<T>, work: T) -> std::result::Result<(), T> {
@@ -159,7 +172,7 @@ impl<T> Drop for Workers<T> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    use std::sync::mpsc::{channel, sync_channel};
+    use std::sync::mpsc::{Sender, channel, sync_channel};
 
     #[test]
     fn all_that_waits_is_done_before_they_are_gone() {
@@ -196,5 +209,25 @@ mod tests {
         go.send(()).unwrap();
         go.send(()).unwrap();
         assert_eq!(begins.recv(), Ok(2));
+    }
+
+    #[test]
+    fn what_waits_when_the_last_thread_panics_is_dropped_at_once() {
+        let (go, may) = channel::<()>();
+        let may = Mutex::new(may);
+        let workers = Workers::new("one", 1, 2, move |_: Sender<()>| {
+            may.lock().recv().unwrap();
+            panic!("as it is told");
+        });
+        let (held, gone) = channel();
+        (0..3).for_each(|_| workers.give(held.clone()).unwrap());
+        drop(held);
+        go.send(()).unwrap();
+        assert!(
+            gone.recv().is_err(),
+            "nobody sends, and nobody holds it any longer"
+        );
+        let (more, _) = channel();
+        assert!(workers.give(more.clone()).is_err() && !workers.offer(more));
     }
 }
