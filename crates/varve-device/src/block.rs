@@ -68,16 +68,23 @@ impl Block {
         }
     }
 
-    /// Cuts off what is beyond `bytes`.
+    /// Cuts off what is beyond `bytes`. What is less than half of a block's memory
+    /// moves to memory of its own, so that it takes about what its length says.
     pub fn truncate(&mut self, bytes: usize) {
-        if bytes < self.len() {
-            self.resize(bytes);
+        if bytes >= self.len() {
+            return;
+        }
+        match &self.0 {
+            Memory::Piece(piece, _) if bytes < piece.bytes().len() / 2 => {
+                *self = self[..bytes].to_vec().into();
+            }
+            _ => self.resize(bytes),
         }
     }
 
-    /// Cuts off everything.
+    /// Cuts off everything, for other bytes.
     pub fn clear(&mut self) {
-        self.truncate(0);
+        self.resize(0);
     }
 
     /// Adds `bytes` at the end.

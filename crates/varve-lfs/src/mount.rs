@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::Mutex;
-use varve_device::{BufferPool, Clock, Device};
+use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_fs::caches::cache_of;
 use varve_fs::planted::{self, Planted};
@@ -91,7 +91,7 @@ impl Lfs {
             Arc::clone(&counters),
         )
         .follow_openings()
-        .reading_ahead(options.read_threads);
+        .reading_ahead(options.read_threads, options.log_windows);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &found, &recovered.report.damage);
         if read_only.is_none() {
@@ -206,7 +206,6 @@ impl Lfs {
                     placement: Placement::default(),
                     mount_id,
                     incarnation: end.incarnation().wrapping_add(1),
-                    pool: partial_pool(&geometry),
                     holes: Vec::new(),
                 },
             ),
@@ -307,10 +306,4 @@ fn allocator_after(committed: &crate::committed::Committed) -> InodeAllocator {
     }
     freed.sort_unstable();
     InodeAllocator::new(&committed.base, committed.live.next_ino, taken, freed)
-}
-
-/// Buffers for the partial segments of one group.
-fn partial_pool(geometry: &Geometry) -> Arc<BufferPool> {
-    let partial = geometry.max_partial() as usize;
-    BufferPool::new(partial, geometry.group_bytes() as usize / partial + 1)
 }

@@ -5,14 +5,13 @@
 //! here. What else there is has a buffer.
 
 use super::content::Content;
-use std::io::IoSlice;
-use varve_device::{ALIGNMENT, Block, PooledBuffer};
+use varve_device::{ALIGNMENT, AlignedBuffer, Block};
 
 /// See the module's head. The blocks' lengths are all the same.
 #[derive(Debug)]
 pub struct PartialBytes {
     /// What stands before the blocks, and then the padding behind them.
-    buffer: PooledBuffer,
+    buffer: AlignedBuffer,
     front: usize,
     blocks: Vec<Content>,
 }
@@ -20,7 +19,7 @@ pub struct PartialBytes {
 impl PartialBytes {
     /// With what stands in front of the blocks, `front` bytes of `buffer`, and behind
     /// them; no blocks yet.
-    pub fn new(buffer: PooledBuffer, front: usize) -> Self {
+    pub fn new(buffer: AlignedBuffer, front: usize) -> Self {
         PartialBytes {
             buffer,
             front,
@@ -66,10 +65,5 @@ impl PartialBytes {
         let blocks = self.blocks.iter().map(|block| &block[..]);
         let all = std::iter::once(front).chain(blocks);
         all.chain(std::iter::once(behind).filter(|behind| !behind.is_empty()))
-    }
-
-    /// The same, as a device takes them.
-    pub fn io_slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
-        self.slices().map(IoSlice::new)
     }
 }

@@ -1,12 +1,14 @@
+//! What a partial on its way serves and covers.
+
 use super::*;
-use varve_device::{Block, BufferPool};
+use varve_device::Block;
 
 const BLOCK: usize = 4096;
 
 /// A partial of two sectors and four blocks, padding of two sectors and a plug, and what
 /// each of its sectors has.
 fn partial() -> (InFlight, Vec<(u64, u8)>) {
-    let mut buffer = BufferPool::new(4 * 512, 0).take(4 * 512);
+    let mut buffer = AlignedBuffer::zeroed(4 * 512);
     for (nth, sector) in buffer.chunks_mut(512).enumerate() {
         sector.fill(1 + nth as u8);
     }

@@ -1,6 +1,6 @@
 //! Filling the buffers of planned partial segments.
 //!
-//! Two passes. The first copies blocks and computes their checksums, without
+//! Two passes. The first places blocks and computes their checksums, without
 //! any lock that readers need. The second, under the lock of the committed
 //! state, writes entries and inodes while applying them, in arrival order.
 
@@ -16,8 +16,7 @@ use crate::format::summary::{
 };
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::{Geometry, inode_place};
-use std::sync::Arc;
-use varve_device::{ALIGNMENT, AlignedBuffer, BufferPool};
+use varve_device::AlignedBuffer;
 use varve_fs::{InodeNo, Version};
 use zerocopy::IntoBytes;
 
@@ -42,10 +41,8 @@ pub struct PartialBuffer {
     /// Where each of these must end.
     full_end: usize,
     short_end: usize,
-    /// Full blocks stand apart.
+    /// Full blocks stand apart, and are written from where they lie.
     aligned: bool,
-    /// They are written from where they lie.
-    gathers: bool,
     block_bytes: usize,
     /// Where the inodes begin, and how many there are so far.
     inode_start: usize,
@@ -59,13 +56,7 @@ pub struct PartialBuffer {
 
 impl PartialBuffer {
     /// An empty buffer for `plan`.
-    pub fn new(
-        geometry: &Geometry,
-        pool: &Arc<BufferPool>,
-        plan: &PartialPlan,
-        serial: u64,
-        incarnation: u32,
-    ) -> Self {
+    pub fn new(geometry: &Geometry, plan: &PartialPlan, serial: u64, incarnation: u32) -> Self {
         let sector = geometry.byte(plan.segment, plan.offset) / SECTOR;
         let at = |sector: u64| (sector * SECTOR) as usize;
         let shape = plan.size.shape(geometry);
@@ -83,27 +74,17 @@ impl PartialBuffer {
             plan.bytes
         };
         let stored = stored as usize;
-        // Where full blocks stand, which are written over or lie elsewhere.
-        let full = match plan.items.is_empty() || full_at == full_end {
-            true => stored..stored,
-            false => full_at..full_end,
+        // Where full blocks stand that lie elsewhere.
+        let full = match geometry.aligned && !plan.items.is_empty() && full_at < full_end {
+            true => full_at..full_end,
+            false => stored..stored,
         };
-        let gathers = geometry.aligned && geometry.block_bytes as usize >= ALIGNMENT;
-        let bytes = if gathers {
-            let mut buffer = pool.take(stored - full.len());
-            buffer.fill(0);
-            PartialBytes::new(buffer, full.start)
-        } else {
-            let mut buffer = pool.take(stored);
-            buffer[..full.start].fill(0);
-            buffer[full.end..].fill(0);
-            PartialBytes::new(buffer, stored)
-        };
+        let buffer = AlignedBuffer::zeroed(stored - full.len());
         PartialBuffer {
             sector,
             serial,
             incarnation,
-            bytes,
+            bytes: PartialBytes::new(buffer, full.start),
             entry_at: HEADER_BYTES,
             entry_end: HEADER_BYTES + plan.size.entry_bytes as usize,
             entries: 0,
@@ -112,7 +93,6 @@ impl PartialBuffer {
             full_end,
             short_end,
             aligned: geometry.aligned,
-            gathers,
             block_bytes: geometry.block_bytes as usize,
             inode_start: at(shape.inodes),
             inodes: 0,
@@ -162,12 +142,11 @@ impl PartialBuffer {
         };
         let at = *next;
         *next += length;
-        let stored = if self.gathers && full {
+        let stored = if self.aligned && full {
             self.bytes.push(content, length)
         } else {
             let stored = &mut self.bytes.front_mut()[at..at + length];
             stored[..content.len()].copy_from_slice(content);
-            stored[content.len()..].fill(0);
             stored
         };
         debug_assert!(crc.is_none_or(|crc| crc == crc32c(stored)), "not this copy");

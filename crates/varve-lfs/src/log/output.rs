@@ -128,10 +128,8 @@ impl Writer {
     fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
         let (device, counters) = (&*self.device, &*self.counters);
         let offset = partials[0].sector * SECTOR;
-        let slices = partials
-            .iter()
-            .flat_map(|partial| partial.bytes.io_slices());
-        let buffers: Vec<IoSlice<'_>> = slices.collect();
+        let slices = partials.iter().flat_map(|partial| partial.bytes.slices());
+        let buffers: Vec<IoSlice<'_>> = slices.map(IoSlice::new).collect();
         write_patiently(device, counters, offset, &buffers)?;
         let plugs = partials.iter().flat_map(|partial| &partial.plugs);
         let plugs: Vec<(u64, &[u8])> = plugs

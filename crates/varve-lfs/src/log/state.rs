@@ -4,8 +4,6 @@ use super::placement::Placement;
 use crate::format::Mark;
 use crate::heads::LogEnd;
 use crate::segments::Holes;
-use std::sync::Arc;
-use varve_device::BufferPool;
 
 /// The end of the log, where it is written.
 #[derive(Debug)]
@@ -20,8 +18,6 @@ pub struct LogState {
     pub mount_id: u64,
     /// Number of this mount.
     pub incarnation: u32,
-    /// Buffers for large partial segments.
-    pub pool: Arc<BufferPool>,
     /// Segments whose holes may be written into.
     pub holes: Vec<Holes>,
 }

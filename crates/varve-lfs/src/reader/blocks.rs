@@ -98,8 +98,8 @@ impl Reader {
         let fetched = self.fetch_scattered(cause, &runs);
         for (run, bytes) in runs.into_iter().zip(fetched) {
             match (run, bytes) {
-                ([(_, pointer)], Some(bytes)) if crc32c(&bytes) == pointer.crc() => {
-                    contents.push(Arc::new(bytes));
+                ([one], Some(bytes)) => {
+                    contents.push(self.checked(cause, ino, one, bytes, true)?);
                 }
                 (run, Some(bytes)) => {
                     self.take_run(cause, ino, run, &bytes, true, &mut contents)?
@@ -176,8 +176,7 @@ impl Reader {
         self.take_run(cause, ino, run, bytes, fresh, contents)
     }
 
-    /// Takes the blocks of a run out of its bytes. What is not as its pointer
-    /// says is read again by itself, and noted if the bytes are `fresh`: just
+    /// Takes the blocks of a run out of its bytes, which are `fresh` if they were just
     /// read.
     fn take_run(
         &self,
@@ -189,15 +188,10 @@ impl Reader {
         contents: &mut Vec<Arc<Block>>,
     ) -> Result<()> {
         let first = run[0].1.sector();
-        for (block, pointer) in run {
-            let start = ((pointer.sector() - first) * SECTOR) as usize;
-            let stored = &bytes[start..start + pointer.stored_bytes() as usize];
-            let found = crc32c(stored);
-            let content = match found == pointer.crc() {
-                true => stored.into(),
-                false => self.block_again(cause, ino, *block, pointer, found, fresh)?,
-            };
-            contents.push(Arc::new(content));
+        for one in run {
+            let start = ((one.1.sector() - first) * SECTOR) as usize;
+            let stored = &bytes[start..start + one.1.stored_bytes() as usize];
+            contents.push(self.checked(cause, ino, one, stored.into(), fresh)?);
         }
         Ok(())
     }
@@ -241,36 +235,34 @@ impl Reader {
         self.source.read_vectored(cause, first, &mut buffers)?;
         drop(buffers);
         self.windows.passed(first, last - first);
-        for ((block, pointer), mut content) in run.iter().zip(blocks) {
-            let found = crc32c(&content);
-            if found != pointer.crc() {
-                content = self.block_again(cause, ino, *block, pointer, found, true)?;
-            }
-            contents.push(Arc::new(content));
+        for (one, content) in run.iter().zip(blocks) {
+            contents.push(self.checked(cause, ino, one, content, true)?);
         }
         Ok(())
     }
 
-    /// Reads a block by itself that had another checksum, `found`, in a run, and notes
-    /// that if what it was found in is `fresh`.
-    fn block_again(
+    /// A block as it was read with others. One that is not as its pointer says is read
+    /// again by itself, and that is noted if `content` is fresh.
+    fn checked(
         &self,
         cause: ReadCause,
         ino: InodeNo,
-        block: u64,
-        pointer: &Pointer,
-        found: u32,
+        (block, pointer): &(u64, Pointer),
+        content: Block,
         fresh: bool,
-    ) -> Result<Block> {
-        let content = self.block_for(cause, pointer, ino, block)?;
+    ) -> Result<Arc<Block>> {
+        let (found, want) = (crc32c(&content), pointer.crc());
+        if found == want {
+            return Ok(Arc::new(content));
+        }
+        let content = self.block_for(cause, pointer, ino, *block)?;
         if fresh && !self.is_stale(pointer) {
             self.counters.checksum_retries.fetch_add(1, Relaxed);
-            let (sector, want) = (pointer.sector(), pointer.crc());
+            let sector = pointer.sector();
             self.tell_mismatch(sector, content.len(), want, found, want);
-            self.counters
-                .failures
-                .attribute(sector * SECTOR, ino, block);
+            let byte = sector * SECTOR;
+            self.counters.failures.attribute(byte, ino, *block);
         }
-        Ok(content)
+        Ok(Arc::new(content))
     }
 }

@@ -194,8 +194,7 @@ impl Lfs {
                     previous = Some(plan.segment);
                 }
                 serial += 1;
-                let mut buffer =
-                    PartialBuffer::new(&self.geometry, &log.pool, plan, serial, incarnation);
+                let mut buffer = PartialBuffer::new(&self.geometry, plan, serial, incarnation);
                 let mut pointers: Vec<Pointer> = Vec::with_capacity(plan.items.len());
                 let mut maps = Vec::new();
                 let mut chunks = plan.plugs.iter().peekable();

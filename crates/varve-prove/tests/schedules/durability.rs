@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use varve_device::sync::atomic::AtomicU64 as CheckedU64;
 use varve_device::sync::thread;
-use varve_device::{BufferPool, Device, Geometry, MemoryDevice, Result};
+use varve_device::{AlignedBuffer, Device, Geometry, MemoryDevice, Result};
 use varve_lfs::{Durability, InFlight, PartialBytes};
 
 /// Partials on their way.
@@ -59,12 +59,11 @@ pub fn story() {
         steps: CheckedU64::new(0),
     });
     let durability = Arc::new(Durability::default());
-    let pool = BufferPool::new(512, 1);
     let announce = |serial| {
         durability.announce(Arc::new(InFlight {
             serial,
             sector: serial,
-            bytes: PartialBytes::new(pool.take(512), 512),
+            bytes: PartialBytes::new(AlignedBuffer::zeroed(512), 512),
             plugs: Vec::new(),
         }));
     };

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_device::BufferPool;
+use varve_device::AlignedBuffer;
 use varve_fs::{Caller, InodeNo};
 
 impl Volume {
@@ -100,7 +100,7 @@ fn what_is_on_its_way_or_behind_a_running_checkpoint_is_not_judged() {
     let segment = segments[0];
     let last = v.lfs.segments.lock().get(segment).last_serial;
     for (serial, stands) in [(last, false), (last + 1, true)] {
-        let bytes = BufferPool::new(512, 0).take(512);
+        let bytes = AlignedBuffer::zeroed(512);
         v.lfs.durability.announce(Arc::new(InFlight {
             serial,
             sector: 0,
