@@ -35,7 +35,7 @@ use crate::memory::vnode::{Ground, Vnode};
 use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
-use crate::options::{Atime, GroupCommit, Options, ReadAheadWindow};
+use crate::options::{Atime, GroupCommit, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
@@ -174,11 +174,7 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Invalid("logical blocks smaller than 4096 bytes"));
         }
         let usage = layout.usage();
-        let store = Arc::new(Store::new(
-            layout,
-            options.clean_block_bytes(),
-            options.group_bytes(),
-        ));
+        let store = Arc::new(Store::new(layout, &options));
         let vnodes = options.idle_vnodes();
         let fs = Self::new(Parts {
             read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
@@ -245,12 +241,6 @@ impl<L: Layout> FileSystem<L> {
             reaping: AtomicU64::new(0),
             settings: parts.settings,
         }
-    }
-
-    /// How much is read ahead from now on, in this tree and those that stand on it.
-    /// Default: adaptive windows.
-    pub fn set_read_ahead_window(&self, window: ReadAheadWindow) {
-        self.store.set_read_ahead_window(window);
     }
 
     /// The layout below.

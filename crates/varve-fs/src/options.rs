@@ -77,6 +77,8 @@ pub struct Options {
     /// Threads that fetch ahead of sequential readers. 0 fetches within the
     /// read that missed, which is deterministic. Default: 0.
     pub read_ahead_threads: usize,
+    /// How much is read ahead. Default: adaptive windows.
+    pub read_ahead_window: ReadAheadWindow,
     /// When commits that wait are sealed. Default: at once.
     pub group_commit: GroupCommit,
 }
@@ -90,6 +92,7 @@ impl Default for Options {
             relatime: Atime::Relatime,
             keep_written: true,
             read_ahead_threads: 0,
+            read_ahead_window: ReadAheadWindow::default(),
             group_commit: GroupCommit::default(),
         }
     }

@@ -9,14 +9,14 @@
 //! Loads: `updates`, `files`, `large`; systems: `ufs`, `lfs`, `vlfs`. All of
 //! them without arguments; `sync` or `buffered` as a third argument picks one.
 
-use std::sync::Arc;
-use varve_disk::{DiskStatistics, Drive, ReadAhead, drives};
+use varve_disk::{DiskStatistics, Drive, drives};
 use varve_lab::experiment::LabError;
+use varve_lab::platform::ffs::Ffs;
 use varve_lab::platform::files::{Files, Phase};
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
-use varve_lab::platform::store::{Places, Spent, Store};
-use varve_lab::platform::{BLOCK, Cleaning, Disk, NVRAM_BYTES, System, ffs, lfs, seagate, vlfs};
+use varve_lab::platform::store::Spent;
+use varve_lab::platform::{BLOCK, Disk, Layout, Platform, System, seagate, vlfs};
 use varve_prove::random::Random;
 use varve_vlfs::{Vlfs, VlfsStatistics};
 
@@ -39,29 +39,17 @@ struct Reading {
 
 impl Subject {
     fn new(which: &str, drive: Drive) -> Result<Self, LabError> {
-        let disk = match which {
-            "ufs" => Disk::VirtualLog,
-            _ => Disk::Regular,
+        let (layout, disk) = match which {
+            "ufs" => (Layout::Ffs(Ffs::UFS), Disk::VirtualLog),
+            "lfs" => (Layout::Lfs, Disk::Regular),
+            _ => (Layout::Vlfs, Disk::Regular),
         };
-        let drive = match which {
-            "vlfs" => drive.with_read_ahead(ReadAhead::WholeTrack),
-            _ => drive,
-        };
-        let store = Store::new(drive, disk, Places::default(), Host::SPARCSTATION_10, SEED)?;
+        let platform = Platform::new(layout, disk).on(drive, Host::SPARCSTATION_10);
         Ok(match which {
-            "ufs" => {
-                let shape = ffs::Ffs::UFS;
-                let system = ffs::update_in_place(Arc::new(store), shape, NVRAM_BYTES, SEED)?;
-                Subject::Ufs(Box::new(system))
-            }
-            "lfs" => {
-                let sizes = (lfs::SEGMENT_BYTES, NVRAM_BYTES);
-                let system =
-                    lfs::log_structured(Arc::new(store), sizes, Cleaning::default(), SEED)?;
-                Subject::Lfs(Box::new(system))
-            }
+            "ufs" => Subject::Ufs(platform.build(SEED)?),
+            "lfs" => Subject::Lfs(platform.build(SEED)?),
             _ => {
-                let system = vlfs::on_virtual_log(Arc::new(store), NVRAM_BYTES, SEED)?;
+                let system = vlfs::on_virtual_log(&platform, platform.store(SEED)?, SEED)?;
                 Subject::Vlfs(Box::new(system))
             }
         })

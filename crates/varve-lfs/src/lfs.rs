@@ -49,6 +49,8 @@ pub struct MountOptions {
     /// Threads that fetch what is going to be read next of the log; 0 for
     /// none.
     pub read_threads: usize,
+    /// Which misses bring a window of the log. Default: those near others.
+    pub log_windows: LogWindows,
     /// Which segments the cleaner takes, and in which order survivors go.
     pub policy: PolicyKind,
     /// Heads of the log; 0 for as many as the policy wants. A volume gets fewer
@@ -81,6 +83,7 @@ impl Default for MountOptions {
             discard: false,
             write_threads: 0,
             read_threads: 0,
+            log_windows: LogWindows::default(),
             policy: PolicyKind::default(),
             heads: 0,
             head_bytes: 16 << 10,
@@ -207,12 +210,6 @@ impl Lfs {
             reader: &self.reader,
             geometry: &self.geometry,
         }
-    }
-
-    /// Which misses bring a window of the log with them from now on. Default: those near
-    /// others.
-    pub fn set_log_windows(&self, rule: LogWindows) {
-        self.reader.set_log_windows(rule);
     }
 
     /// Forgets everything that could be read from the device again.

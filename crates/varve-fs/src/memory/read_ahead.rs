@@ -4,13 +4,13 @@
 //! where the last fetch ended, up to 256 blocks, and halves when it does not
 //! (thesis, section 7.7). For experiments there is what the thesis had before that:
 //! the largest window as soon as two blocks in a row are wanted
-//! ([`ReadAheadWindow::Maximal`]). A window is no more than a thirty-second of the cache either, or
-//! blocks would be gone before the reader comes to them. What lies beyond the request is fetched only as far
-//! as it lies behind it on the device. With threads, the next window is
-//! fetched while the reader is in the last half of the present one, and of
-//! large windows four are on their way at any time, so that the device always
-//! has something to do. A reader who arrives where a fetch is under way waits
-//! for that instead of asking the device for the same blocks again.
+//! ([`ReadAheadWindow::Maximal`]). A window is no more than a thirty-second of the
+//! cache either, or blocks would be gone before the reader comes to them. What lies
+//! beyond the request is fetched only as far as it lies behind it on the device. With
+//! threads, the next window is fetched while the reader is in the last half of the
+//! present one, and of large windows four are on their way at any time, so that the
+//! device always has something to do. A reader who arrives where a fetch is under way
+//! waits for that instead of asking the device for the same blocks again.
 
 use crate::layout::{BlockPointer, Layout, Mapping};
 use crate::memory::store::Store;
@@ -135,7 +135,7 @@ impl<L: Layout> Store<L> {
         wanted: u64,
         file_blocks: u64,
     ) -> crate::Result<Plan<L::Pointer>> {
-        let (most, kind) = (self.window_max(), self.read_ahead_window());
+        let (most, kind) = (self.window_max(), self.read_ahead_window);
         let mut window = vnode.ahead.window.lock();
         let look = window.on_miss(block, wanted, most, kind);
         drop(window);

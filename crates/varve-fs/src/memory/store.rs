@@ -7,11 +7,11 @@ use crate::layout::{BlockPointer, Layout, LayoutGeometry, Mapping};
 use crate::memory::cache::BlockCache;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Ground, SECTOR_BYTES, State, Vnode, sectors_of};
-use crate::options::ReadAheadWindow;
+use crate::options::{Options, ReadAheadWindow};
 use crate::statistics::{Counters, count};
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{Block, Lanes};
 
 /// How often a block that moved while it was read is looked up again.
@@ -26,8 +26,7 @@ pub(crate) struct Store<L: Layout> {
     pub block_bytes: usize,
     pub block_shift: u32,
     births: AtomicU64,
-    /// Read-ahead windows are maximal.
-    maximal: AtomicBool,
+    pub read_ahead_window: ReadAheadWindow,
 }
 
 /// A block that exists besides the dirty ones.
@@ -79,36 +78,24 @@ impl<P: BlockPointer> Mapped<P> {
 }
 
 impl<L: Layout> Store<L> {
-    /// `group_bytes` bounds groups further than the layout does.
-    pub fn new(layout: L, cache_bytes: u64, group_bytes: u64) -> Self {
+    /// The options bound groups further than the layout does.
+    pub fn new(layout: L, options: &Options) -> Self {
         let mut geometry = layout.geometry();
-        geometry.group_bytes = geometry.group_bytes.min(group_bytes);
+        geometry.group_bytes = geometry.group_bytes.min(options.group_bytes());
         assert!(
             geometry.block_bytes.is_power_of_two(),
             "a layout checks its geometry"
         );
         Store {
             layout,
-            cache: BlockCache::new(cache_bytes),
+            cache: BlockCache::new(options.clean_block_bytes()),
             counters: Lanes::default(),
             block_bytes: geometry.block_bytes as usize,
             block_shift: geometry.block_bytes.trailing_zeros(),
             births: AtomicU64::new(1),
-            maximal: AtomicBool::new(false),
+            read_ahead_window: options.read_ahead_window,
             geometry,
         }
-    }
-
-    pub fn read_ahead_window(&self) -> ReadAheadWindow {
-        match self.maximal.load(Relaxed) {
-            true => ReadAheadWindow::Maximal,
-            false => ReadAheadWindow::Adaptive,
-        }
-    }
-
-    pub fn set_read_ahead_window(&self, window: ReadAheadWindow) {
-        let is_maximal = window == ReadAheadWindow::Maximal;
-        self.maximal.store(is_maximal, Relaxed);
     }
 
     /// A number no vnode and no cache generation of any tree has had.

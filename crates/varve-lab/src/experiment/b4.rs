@@ -73,7 +73,7 @@ fn points(context: &Context) -> Vec<Point> {
 fn measure(platform: &Platform, row: Row, users: u32, computes: f64) -> Result<Row, LabError> {
     let store = platform.store(row.seed)?;
     let (threads, part) = Threads::new(Arc::clone(store.clock()));
-    let systems = platform.users(Arc::clone(&store), users, row.seed)?;
+    let systems = platform.mount(Arc::clone(&store), row.seed)?.users(users)?;
     let before = store.spent();
     let mut seconds = Vec::new();
     let left = AtomicU32::new(users);

@@ -11,9 +11,8 @@ use super::database::{Files, Took, Writes, failed, timed};
 use super::rivals::{EFS, FFS, HP_380, LFS};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::database::wisconsin::{QUERIES, Query, TUPLES, Wisconsin};
-use crate::platform::{Layout, System};
+use crate::platform::{Layout, Platform, System, Windows};
 use crate::report::{Curve, Picture, Verdict, mean};
-use varve_fs::ReadAheadWindow::{self, Adaptive, Maximal};
 
 /// See the module's head.
 pub const B6: Experiment = Experiment {
@@ -33,7 +32,7 @@ struct Case {
     series: &'static str,
     layout: Layout,
     writes: Writes,
-    window: ReadAheadWindow,
+    windows: Windows,
 }
 
 const FFS_WAITS: &str = "FFS, writes wait";
@@ -41,28 +40,23 @@ const EFS_WAITS: &str = "EFS, writes wait";
 const EFS_MAXIMAL: &str = "EFS, maximal read-ahead";
 const LFS_MAXIMAL: &str = "LFS, maximal read-ahead";
 
-const fn case(
-    series: &'static str,
-    layout: Layout,
-    writes: Writes,
-    window: ReadAheadWindow,
-) -> Case {
+const fn case(series: &'static str, layout: Layout, writes: Writes, windows: Windows) -> Case {
     Case {
         series,
         layout,
         writes,
-        window,
+        windows,
     }
 }
 
 const CASES: [Case; 7] = [
-    case(FFS.0, FFS.1, Writes::AtOnce, Adaptive),
-    case(EFS.0, EFS.1, Writes::AtOnce, Adaptive),
-    case(LFS.0, LFS.1, Writes::Wait, Adaptive),
-    case(FFS_WAITS, FFS.1, Writes::Wait, Adaptive),
-    case(EFS_WAITS, EFS.1, Writes::Wait, Adaptive),
-    case(EFS_MAXIMAL, EFS.1, Writes::AtOnce, Maximal),
-    case(LFS_MAXIMAL, LFS.1, Writes::Wait, Maximal),
+    case(FFS.0, FFS.1, Writes::AtOnce, Windows::ADAPTIVE),
+    case(EFS.0, EFS.1, Writes::AtOnce, Windows::ADAPTIVE),
+    case(LFS.0, LFS.1, Writes::Wait, Windows::ADAPTIVE),
+    case(FFS_WAITS, FFS.1, Writes::Wait, Windows::ADAPTIVE),
+    case(EFS_WAITS, EFS.1, Writes::Wait, Windows::ADAPTIVE),
+    case(EFS_MAXIMAL, EFS.1, Writes::AtOnce, Windows::MAXIMAL),
+    case(LFS_MAXIMAL, LFS.1, Writes::Wait, Windows::MAXIMAL),
 ];
 
 /// Seconds of FFS, EFS and LFS in table 7-8.
@@ -123,8 +117,11 @@ fn points(_: &Context) -> Vec<Point> {
         Point::new(case.series, move |context: &Context| {
             let mut rows = Vec::new();
             for seed in context.seeds() {
-                let mut system = HP_380.with(case.layout).build(seed)?;
-                system.read_ahead(case.window);
+                let platform = Platform {
+                    windows: case.windows,
+                    ..HP_380.with(case.layout)
+                };
+                let mut system = platform.build(seed)?;
                 rows.extend(run(context, &mut *system, case, seed)?);
             }
             Ok(rows)

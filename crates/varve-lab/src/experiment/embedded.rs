@@ -10,7 +10,7 @@ use super::bank::{ACCOUNT_BYTES, Before, Drawn, Found, Skew};
 use crate::platform::host::{CALL, INSERT, LOCK, UPDATE};
 use crate::platform::lfs::log_structured;
 use crate::platform::store::Store;
-use crate::platform::{BLOCK, Cleaning, Platform};
+use crate::platform::{BLOCK, Platform};
 use std::sync::Arc;
 use varve_fs::{Caller, FileFlags, FileSystem, InodeNo, Isolation, TransactionOptions};
 use varve_lfs::Lfs;
@@ -34,13 +34,11 @@ impl Embedded {
     /// Makes the bank.
     pub fn load(
         platform: &Platform,
-        cleaning: Cleaning,
         (accounts, skew): (u32, Skew),
         seed: u64,
     ) -> Result<Self, LabError> {
         let store = platform.store(seed)?;
-        let sizes = (platform.segment_bytes, platform.nvram_bytes);
-        let mounted = log_structured(Arc::clone(&store), sizes, cleaning, seed)?;
+        let mounted = log_structured(platform, Arc::clone(&store), seed)?;
         let fs = Arc::clone(mounted.file_system());
         let root = Caller::root();
         let protected = FileFlags {

@@ -86,10 +86,11 @@ fn embedded(context: &Context, when: When, seed: u64) -> Result<Found, LabError>
     let platform = Platform {
         segment_bytes: SEGMENT_BYTES,
         nvram_bytes: platform.nvram_bytes + setting.cache_bytes / 4,
+        cleaning: CLEANING,
         ..platform
     };
     let accounts = context.size(setting.accounts, 4000);
-    let mut bank = Embedded::load(&platform, CLEANING, (accounts, setting.skew), seed)?;
+    let mut bank = Embedded::load(&platform, (accounts, setting.skew), seed)?;
     bank.run(some(context, when.warm))?;
     if !context.small {
         let free = machine.drive_bytes() as f64 * (1.0 - UTILISATION);

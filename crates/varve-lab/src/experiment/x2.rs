@@ -19,9 +19,8 @@
 
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::{Host, PROTECTION_CHECK};
-use crate::platform::lfs::{SEGMENT_BYTES, log_structured};
-use crate::platform::store::{Places, Store};
-use crate::platform::{BLOCK, Cleaning, Disk, NVRAM_BYTES, System};
+use crate::platform::lfs::log_structured;
+use crate::platform::{BLOCK, Disk, Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use varve_disk::drives;
@@ -124,20 +123,9 @@ impl Asking<'_> {
 
 fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<Row, LabError> {
     let drive = drives::st19101().with_cylinders(44);
-    let host = Host::SPARCSTATION_10;
-    let store = Arc::new(Store::new(
-        drive,
-        Disk::Regular,
-        Places::default(),
-        host,
-        seed,
-    )?);
-    let mut system = log_structured(
-        Arc::clone(&store),
-        (SEGMENT_BYTES, NVRAM_BYTES),
-        Cleaning::default(),
-        seed,
-    )?;
+    let platform = Platform::new(Layout::Lfs, Disk::Regular).on(drive, Host::SPARCSTATION_10);
+    let store = platform.store(seed)?;
+    let mut system = log_structured(&platform, Arc::clone(&store), seed)?;
     let mut open = match series {
         WITHOUT => Vec::new(),
         _ => transactions(system.file_system())?,

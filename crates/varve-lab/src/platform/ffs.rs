@@ -6,9 +6,9 @@
 //! what else is written waits in memory, and goes to its place when a quarter of it
 //! is dirty, or when somebody waits for it.
 
-use super::BLOCK;
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
+use super::{BLOCK, Platform};
 use crate::error::LabError;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -76,14 +76,14 @@ impl Ffs {
     }
 }
 
-/// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
+/// A fresh volume of the platform's on all of `store`.
 ///
 /// # Errors
 /// It cannot be made or mounted.
 pub fn update_in_place(
-    store: Arc<Store>,
+    platform: &Platform,
     shape: Ffs,
-    nvram_bytes: u64,
+    store: Arc<Store>,
     seed: u64,
 ) -> Result<Mounted<varve_ffs::Ffs>, LabError> {
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
@@ -97,7 +97,7 @@ pub fn update_in_place(
     let layout = varve_ffs::Ffs::mount(device, Arc::clone(&clock), options);
     let layout = layout.map_err(LabError::system)?;
     FileSystem::format(&layout, &*clock, (0, 0)).map_err(LabError::system)?;
-    Mounted::new(layout, store, nvram_bytes)
+    Mounted::new(layout, store, platform)
 }
 
 impl Volume for varve_ffs::Ffs {

@@ -3,16 +3,16 @@
 //! The cleaner works when no segment is left, and in idle time, segment by
 //! segment: it cannot stop within one.
 
-use super::Cleaning;
+use super::Platform;
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
 use crate::error::LabError;
 use std::sync::Arc;
 use varve_device::Clock;
-use varve_fs::{FileSystem, InodeNo, Layout, ReadAheadWindow};
+use varve_fs::{FileSystem, InodeNo, Layout};
 use varve_lfs::cleaner::Pace;
 use varve_lfs::policy::{Candidate, Coalescing};
-use varve_lfs::{FormatOptions, Lfs, LogWindows, MountOptions, Statistics};
+use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 
 /// Bytes of a segment: half of the paper's (§4.4), because on a disk of 23 MB
 /// the reserve of 512 KB segments would not leave 80 %.
@@ -21,20 +21,18 @@ pub const SEGMENT_BYTES: u32 = 256 << 10;
 /// Bytes that are put in order by one call.
 const AT_ONCE: u64 = 8 << 20;
 
-/// A fresh volume on all of `store`, with segments of `segment_bytes` and
-/// `nvram_bytes` for what waits.
+/// A fresh volume of the platform's on all of `store`.
 ///
 /// # Errors
 /// It cannot be made or mounted.
 pub fn log_structured(
+    platform: &Platform,
     store: Arc<Store>,
-    (segment_bytes, nvram_bytes): (u32, u64),
-    cleaning: Cleaning,
     seed: u64,
 ) -> Result<Mounted<Lfs>, LabError> {
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
     let format = FormatOptions {
-        segment_bytes,
+        segment_bytes: platform.segment_bytes,
         seed: Some(seed),
         ..FormatOptions::default()
     };
@@ -45,8 +43,9 @@ pub fn log_structured(
             read_threads: store
                 .overlap()
                 .map_or(0, |overlap| overlap.read_ahead_threads),
-            policy: cleaning.policy,
-            holes: cleaning.holes,
+            policy: platform.cleaning.policy,
+            holes: platform.cleaning.holes,
+            log_windows: platform.windows.log,
             // Only when no segment is left, as in the paper.
             pace: Pace {
                 running: false,
@@ -61,7 +60,7 @@ pub fn log_structured(
     FileSystem::format(&layout, &*clock, (0, 0)).map_err(LabError::system)?;
     layout.unmount().map_err(LabError::system)?;
     drop(layout);
-    Mounted::new(mount()?, store, nvram_bytes)
+    Mounted::new(mount()?, store, platform)
 }
 
 /// Cleans the segment that has least in it, if that gains anything.
@@ -81,14 +80,6 @@ fn clean_one(volume: &Lfs) -> Result<bool, LabError> {
 impl Volume for Lfs {
     fn forget(&self) {
         self.drop_caches();
-    }
-
-    /// By the thesis's rule its windows grow; largest at once is what it usually does.
-    fn read_ahead(&self, window: ReadAheadWindow) {
-        self.set_log_windows(match window {
-            ReadAheadWindow::Adaptive => LogWindows::Growing,
-            ReadAheadWindow::Maximal => LogWindows::Near,
-        });
     }
 
     fn log(&self) -> Option<Statistics> {

@@ -36,8 +36,8 @@ use std::sync::Arc;
 use store::{Places, Store};
 use varve_disk::{Drive, ReadAhead, drives};
 use varve_fs::ReadAheadWindow;
-use varve_lfs::Statistics;
 use varve_lfs::policy::PolicyKind;
+use varve_lfs::{LogWindows, Statistics};
 use varve_tp::storage::{MemoryStorage, Storage};
 
 /// What an experiment does to a file system. Files and directories have numbers.
@@ -111,14 +111,17 @@ pub trait System {
     /// As [`System::enter`].
     fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
 
-    /// Reads ahead like this from now on.
-    fn read_ahead(&mut self, window: ReadAheadWindow);
+    /// So many users of its file system, each with a directory of his own for a root.
+    ///
+    /// # Errors
+    /// As [`System::enter`].
+    fn users(&self, count: u32) -> Result<Vec<Box<dyn System + Send>>, LabError>;
 
-    /// Files for a record store, in its root directory; its log is in `apart`, if habits
-    /// say so.
+    /// Files for a record store, in the root; its log is in `apart`, if habits say so.
     fn records(&self, habits: Habits, apart: &MemoryStorage) -> Arc<dyn Storage>;
 
-    /// Puts files that lie in pieces in order, where blocks have no place of their own.
+    /// Puts files of the root that lie in pieces in order, where blocks have no place of
+    /// their own.
     ///
     /// # Errors
     /// As [`System::enter`].
@@ -184,6 +187,28 @@ pub struct Overlap {
     pub read_ahead_threads: usize,
 }
 
+/// What is read ahead: of files, and of a log beside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Behind what a file's reader misses.
+    pub file: ReadAheadWindow,
+    /// Behind what a log's readers miss.
+    pub log: LogWindows,
+}
+
+impl Windows {
+    /// Both as the thesis has them in the end (§7.7).
+    pub const ADAPTIVE: Windows = Windows {
+        file: ReadAheadWindow::Adaptive,
+        log: LogWindows::Growing,
+    };
+    /// The largest at once, as it had them before.
+    pub const MAXIMAL: Windows = Windows {
+        file: ReadAheadWindow::Maximal,
+        log: LogWindows::Near,
+    };
+}
+
 /// How a log makes room, when no segment is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleaning {
@@ -219,6 +244,8 @@ pub struct Platform {
     pub segment_bytes: u32,
     /// How it makes room.
     pub cleaning: Cleaning,
+    /// What it reads ahead.
+    pub windows: Windows,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
     /// If host and drive do not take turns.
@@ -236,6 +263,7 @@ impl Platform {
             nvram_bytes: NVRAM_BYTES,
             segment_bytes: lfs::SEGMENT_BYTES,
             cleaning: Cleaning::default(),
+            windows: Windows::default(),
             places: Places::default(),
             overlap: None,
         }
@@ -257,7 +285,7 @@ impl Platform {
         Platform { places, ..self }
     }
 
-    /// Its drive and host, with nothing on it.
+    /// Makes the file system, empty, on a store of its own.
     ///
     /// # Errors
     /// It cannot be made on such a drive.
@@ -270,39 +298,11 @@ impl Platform {
     /// # Errors
     /// As that.
     pub fn mount(&self, store: Arc<Store>, seed: u64) -> Result<Box<dyn System>, LabError> {
-        let nvram_bytes = self.nvram_bytes;
         Ok(match self.layout {
-            Layout::Ffs(shape) => Box::new(ffs::update_in_place(store, shape, nvram_bytes, seed)?),
-            Layout::Lfs => {
-                let sizes = (self.segment_bytes, nvram_bytes);
-                Box::new(lfs::log_structured(store, sizes, self.cleaning, seed)?)
-            }
-            Layout::Vlfs => Box::new(vlfs::on_virtual_log(store, nvram_bytes, seed)?),
+            Layout::Ffs(shape) => Box::new(ffs::update_in_place(self, shape, store, seed)?),
+            Layout::Lfs => Box::new(lfs::log_structured(self, store, seed)?),
+            Layout::Vlfs => Box::new(vlfs::on_virtual_log(self, store, seed)?),
         })
-    }
-
-    /// So many users of one file system, which is empty, on its store. Each has a
-    /// directory of his own for a root.
-    ///
-    /// # Errors
-    /// As [`Platform::build`].
-    pub fn users(
-        &self,
-        store: Arc<Store>,
-        count: u32,
-        seed: u64,
-    ) -> Result<Vec<Box<dyn System + Send>>, LabError> {
-        let nvram_bytes = self.nvram_bytes;
-        match self.layout {
-            Layout::Ffs(shape) => {
-                ffs::update_in_place(store, shape, nvram_bytes, seed)?.users(count)
-            }
-            Layout::Lfs => {
-                let sizes = (self.segment_bytes, nvram_bytes);
-                lfs::log_structured(store, sizes, self.cleaning, seed)?.users(count)
-            }
-            Layout::Vlfs => vlfs::on_virtual_log(store, nvram_bytes, seed)?.users(count),
-        }
     }
 
     /// The drive, with nothing on it.

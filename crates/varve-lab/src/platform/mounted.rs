@@ -7,13 +7,13 @@
 use super::host::{CALL, Cpu};
 use super::records::{Habits, Records};
 use super::store::Store;
-use super::{BLOCK, System};
+use super::{BLOCK, Platform, System};
 use crate::error::LabError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::Clock;
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, ReadAheadWindow};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::Statistics;
 use varve_tp::storage::{MemoryStorage, Storage};
 
@@ -24,9 +24,6 @@ const SCANNED_AT_ONCE: u64 = 64 << 10;
 pub trait Volume: Layout {
     /// Forgets what can be read again.
     fn forget(&self);
-
-    /// Reads ahead like this from now on, where it does so beside the file system.
-    fn read_ahead(&self, _: ReadAheadWindow) {}
 
     /// Tidies up until `until_ns` or until it is tidy, and may overrun that.
     ///
@@ -63,18 +60,18 @@ pub struct Mounted<L: Layout> {
 }
 
 impl<L: Volume> Mounted<L> {
-    /// The file system on `layout`, which stands on `store`, with `nvram_bytes`
-    /// for what waits.
+    /// The platform's file system on `layout`, which stands on `store`.
     ///
     /// # Errors
     /// There is no tree on it.
-    pub fn new(layout: L, store: Arc<Store>, nvram_bytes: u64) -> Result<Self, LabError> {
+    pub fn new(layout: L, store: Arc<Store>, platform: &Platform) -> Result<Self, LabError> {
         let overlap = store.overlap();
         let options = Options {
             // A writer writes back when a quarter of the cache is dirty.
-            cache_bytes: 4 * nvram_bytes,
+            cache_bytes: 4 * platform.nvram_bytes,
             write_back_bytes: overlap.and_then(|overlap| overlap.write_back_bytes),
             read_ahead_threads: overlap.map_or(0, |overlap| overlap.read_ahead_threads),
+            read_ahead_window: platform.windows.file,
             ..Options::default()
         };
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
@@ -104,22 +101,9 @@ impl<L: Volume> Mounted<L> {
         }
     }
 
-    /// So many users of it, each with a directory of his own for a root.
-    ///
-    /// # Errors
-    /// They cannot be made.
-    pub fn users(&self, count: u32) -> Result<Vec<Box<dyn System + Send>>, LabError> {
-        let user = |nth: u32| {
-            let name = format!("u{nth}");
-            let made = self
-                .fs
-                .mkdir(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o755);
-            let home = made.map_err(LabError::system)?.ino;
-            let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
-            let user = Mounted::at(fs, store, Arc::clone(&self.woken), home);
-            Ok(Box::new(user) as Box<dyn System + Send>)
-        };
-        (0..count).map(user).collect()
+    /// The root of this user.
+    fn home(&self) -> InodeNo {
+        self.directories[&0]
     }
 
     /// Bytes of a file that the file system is asked for at once: all that the user
@@ -283,19 +267,33 @@ impl<L: Volume> System for Mounted<L> {
         Ok(())
     }
 
-    fn read_ahead(&mut self, window: ReadAheadWindow) {
-        self.fs.set_read_ahead_window(window);
-        self.fs.layout().read_ahead(window);
+    fn users(&self, count: u32) -> Result<Vec<Box<dyn System + Send>>, LabError> {
+        let user = |nth: u32| {
+            let name = format!("u{nth}");
+            let made = self
+                .fs
+                .mkdir(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o755);
+            let home = made.map_err(LabError::system)?.ino;
+            let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
+            let user = Mounted::at(fs, store, Arc::clone(&self.woken), home);
+            Ok(Box::new(user) as Box<dyn System + Send>)
+        };
+        (0..count).map(user).collect()
     }
 
     fn records(&self, habits: Habits, apart: &MemoryStorage) -> Arc<dyn Storage> {
-        let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
-        Arc::new(Records::new(fs, store, habits, apart.clone()))
+        Arc::new(Records {
+            fs: Arc::clone(&self.fs),
+            store: Arc::clone(&self.store),
+            home: self.home(),
+            habits,
+            apart: apart.clone(),
+        })
     }
 
     fn coalesce(&mut self) -> Result<(), LabError> {
         let mut files = Vec::new();
-        let read = self.fs.readdir(InodeNo::ROOT, 0, &mut |entry| {
+        let read = self.fs.readdir(self.home(), 0, &mut |entry| {
             if !matches!(entry.name, b"." | b"..") {
                 files.push(entry.ino);
             }

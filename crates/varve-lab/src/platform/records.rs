@@ -1,4 +1,4 @@
-//! A record store's files in the file system of a platform, in its root directory.
+//! A record store's files in the file system of a platform, in a user's root directory.
 //!
 //! The processor pays for each call and for the bytes that it copies, as everywhere
 //! here; for what the store does between two calls the experiment pays.
@@ -27,28 +27,19 @@ pub struct Habits {
 
 /// See the module's head.
 pub struct Records<L: Layout> {
-    fs: Arc<FileSystem<L>>,
-    store: Arc<Store>,
-    habits: Habits,
-    apart: MemoryStorage,
+    /// The file system.
+    pub fs: Arc<FileSystem<L>>,
+    /// What that stands on.
+    pub store: Arc<Store>,
+    /// Where the files are.
+    pub home: InodeNo,
+    /// How they are used.
+    pub habits: Habits,
+    /// The other drive.
+    pub apart: MemoryStorage,
 }
 
 impl<L: Layout> Records<L> {
-    /// In this file system; `apart` is the other drive.
-    pub fn new(
-        fs: Arc<FileSystem<L>>,
-        store: Arc<Store>,
-        habits: Habits,
-        apart: MemoryStorage,
-    ) -> Self {
-        Records {
-            fs,
-            store,
-            habits,
-            apart,
-        }
-    }
-
     fn is_apart(&self, name: &str) -> bool {
         self.habits.log_apart && name.starts_with(LOG)
     }
@@ -87,7 +78,7 @@ impl<L: Layout> Storage for Records<L> {
             }));
         }
         self.store.cpu().name();
-        let (root, parent) = (Caller::root(), InodeNo::ROOT);
+        let (root, parent) = (Caller::root(), self.home);
         let found = match self.fs.lookup(&root, parent, name.as_bytes()) {
             Err(Error::NotFound) if create => {
                 self.fs.mknod(&root, parent, name.as_bytes(), 0o100_644, 0)
@@ -104,7 +95,7 @@ impl<L: Layout> Storage for Records<L> {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.apart.list()?;
-        let read = self.fs.readdir(InodeNo::ROOT, 0, &mut |entry| {
+        let read = self.fs.readdir(self.home, 0, &mut |entry| {
             if !matches!(entry.name, b"." | b"..") {
                 names.push(String::from_utf8_lossy(entry.name).into_owned());
             }
@@ -118,7 +109,7 @@ impl<L: Layout> Storage for Records<L> {
             return self.apart.rename(from, to);
         }
         self.store.cpu().name();
-        let (root, parent) = (Caller::root(), InodeNo::ROOT);
+        let (root, parent) = (Caller::root(), self.home);
         let (from, to) = (from.as_bytes(), to.as_bytes());
         let renamed = self
             .fs

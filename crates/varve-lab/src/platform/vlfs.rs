@@ -13,7 +13,7 @@
 use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
-use super::{BLOCK, Disk};
+use super::{BLOCK, Disk, Platform};
 use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -49,13 +49,13 @@ fn is_record(buffers: &[IoSlice<'_>]) -> bool {
     magic.is_some_and(|magic| RECORDS.contains(&magic))
 }
 
-/// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
+/// A fresh volume of the platform's on all of `store`.
 ///
 /// # Errors
 /// `store` is a virtual log disk; it cannot be made or mounted.
 pub fn on_virtual_log(
+    platform: &Platform,
     store: Arc<Store>,
-    nvram_bytes: u64,
     seed: u64,
 ) -> std::result::Result<Mounted<Vlfs>, LabError> {
     if store.vld().is_some() {
@@ -82,7 +82,7 @@ pub fn on_virtual_log(
     };
     let layout = Vlfs::mount(medium, Arc::clone(&clock), options).map_err(LabError::system)?;
     FileSystem::format(&layout, &*clock, (0, 0)).map_err(LabError::system)?;
-    Mounted::new(layout, store, nvram_bytes)
+    Mounted::new(layout, store, platform)
 }
 
 impl Volume for Vlfs {

@@ -85,9 +85,11 @@ impl Reader {
         }
     }
 
-    /// Has up to `threads` threads fetch what is going to be read.
-    pub fn reading_ahead(mut self, threads: usize) -> Self {
+    /// Has up to `threads` threads fetch what is going to be read, in windows by this
+    /// rule.
+    pub fn reading_ahead(mut self, threads: usize, rule: LogWindows) -> Self {
         self.ahead = ahead::workers(&self.source, threads);
+        self.windows = Arc::new(Windows::by(rule));
         self
     }
 
@@ -245,11 +247,6 @@ impl Reader {
         let text = format!("checksum {first:#010x}, want {want:#010x}");
         let log = &self.counters.failures;
         log.note(FailureKind::Checksum, outcome, place, segment, text);
-    }
-
-    /// Which misses bring a window of the log from now on.
-    pub fn set_log_windows(&self, rule: LogWindows) {
-        self.windows.set_rule(rule);
     }
 
     /// Drops everything that could be read again.

@@ -192,11 +192,16 @@ impl State {
 }
 
 impl Windows {
-    /// Which misses bring a window from now on.
-    pub fn set_rule(&self, rule: LogWindows) {
-        let state = &mut *self.state.lock();
-        state.rule = rule;
-        state.streams.clear();
+    /// None yet; misses bring them by this rule.
+    pub fn by(rule: LogWindows) -> Self {
+        let state = State {
+            rule,
+            ..State::default()
+        };
+        Windows {
+            state: Mutex::new(state),
+            ..Windows::default()
+        }
     }
 
     /// Drops what was fetched.
