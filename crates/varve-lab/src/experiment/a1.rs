@@ -216,13 +216,7 @@ mod tests {
     /// Another policy under the name of buddies, and one drive for eight.
     #[test]
     fn a_wrong_policy_or_drive_fails() {
-        let context = Context {
-            seed: 1,
-            traces: None,
-            small: true,
-            seeds: None,
-            segments: None,
-        };
+        let context = Context::tiny();
         let case =
             |load: Load, policy| Case::usual(&context, load.name().into(), 0.0, load, policy);
         let wrong = case(Load::Tp, PolicyKind::Fixed { aged: true }).row(1);

@@ -219,13 +219,7 @@ mod tests {
     /// Fixed blocks under the name of a policy with long transfers.
     #[test]
     fn a_wrong_policy_fails() {
-        let context = Context {
-            seed: 1,
-            traces: None,
-            small: true,
-            seeds: None,
-            segments: None,
-        };
+        let context = Context::tiny();
         let run = |policy| {
             let series = series(Load::Tp, BUDDY);
             let mut case = Case::usual(&context, series, 0.0, Load::Tp, policy);

@@ -94,6 +94,24 @@ pub struct Context {
 }
 
 impl Context {
+    /// Of the tiny size, with one seed.
+    #[cfg(test)]
+    pub(crate) fn tiny() -> Self {
+        Context {
+            seed: 1,
+            traces: None,
+            small: true,
+            seeds: None,
+            segments: None,
+        }
+    }
+
+    /// The traces by name; of the tiny size, the smallest.
+    fn trace_names(&self) -> Vec<&'static str> {
+        let names: Vec<&'static str> = crate::trace::names().collect();
+        self.size(&names[..], &names[6..]).to_vec()
+    }
+
     /// Seeds of a stochastic point: five, or one of the tiny size, or as many
     /// as are wanted.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {

@@ -35,9 +35,7 @@ pub const N1: Experiment = Experiment {
 };
 
 fn points(context: &Context) -> Vec<Point> {
-    let names: Vec<&'static str> = trace::names().collect();
-    // Of the tiny size, the smallest trace.
-    let names = context.size(&names[..], &names[6..]);
+    let names = context.trace_names();
     let utilisations = context.size(&UTILISATIONS[..], &UTILISATIONS[4..5]);
     let pairs = names
         .iter()

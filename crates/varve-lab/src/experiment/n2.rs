@@ -24,7 +24,6 @@ mod simulated;
 use super::{Context, Experiment, Point, Row};
 use crate::replay;
 use crate::report::{Curve, Picture};
-use crate::trace;
 use beneath::{FlashKind, Told};
 use found::verdicts;
 use mounted::Mount;
@@ -130,10 +129,7 @@ fn points(context: &Context) -> Vec<Point> {
     let mut loads = vec![Load::Hot, Load::Uniform];
     loads.truncate(context.size(2, 1));
     if context.traces.is_some() {
-        let names: Vec<&'static str> = trace::names().collect();
-        // Of the tiny size, the smallest trace.
-        let names = context.size(&names[..], &names[6..]);
-        loads.extend(names.iter().map(|name| Load::Recorded(name)));
+        loads.extend(context.trace_names().into_iter().map(Load::Recorded));
     }
     let policies = replay::policies();
     let few = ["greedy", "hole-plugging", "life-classes"];

@@ -11,7 +11,7 @@ use super::mounted::{Mounted, Setting, counted, volume_bytes};
 use super::n1;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
-use crate::trace::{self, Trace};
+use crate::trace::Trace;
 use crate::workload::Op;
 use std::time::Duration;
 use varve_lfs::policy::PolicyKind;
@@ -62,12 +62,10 @@ fn clients(context: &Context, trace: &Trace) -> u32 {
 }
 
 fn points(context: &Context) -> Vec<Point> {
-    let names: Vec<&'static str> = trace::names().collect();
-    // Of the tiny size, the smallest trace.
-    let names = context.size(&names[..], &names[6..]);
+    let names = context.trace_names();
     let utilisations = context.size(&UTILISATIONS[..], &TINY_UTILISATION[..]);
     let mut points = Vec::new();
-    for &name in names {
+    for name in names {
         for &u in utilisations {
             for mount in MOUNTS {
                 let label = format!("{} at {u}", series(mount, name));

@@ -5,11 +5,8 @@ use std::path::Path;
 
 fn context(traces: Option<&Path>) -> Context {
     Context {
-        seed: 1,
         traces: traces.map(Path::to_owned),
-        small: true,
-        seeds: None,
-        segments: None,
+        ..Context::tiny()
     }
 }
 

@@ -165,7 +165,7 @@ impl Timed<'_> {
     /// When it is done; nothing is done where a segment has become clean.
     fn serve(&mut self, transfer: Transfer) -> Option<u64> {
         let access = match transfer.motion {
-            Motion::Write => Access::Write,
+            Motion::Write { .. } => Access::Write,
             Motion::Read => Access::Read,
             Motion::Clean | Motion::Death => return None,
         };

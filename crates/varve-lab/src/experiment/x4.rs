@@ -446,13 +446,7 @@ mod tests {
 
     #[test]
     fn three_threads_give_the_same_row_every_time() {
-        let context = Context {
-            seed: 1,
-            traces: None,
-            small: true,
-            seeds: None,
-            segments: None,
-        };
+        let context = Context::tiny();
         let drive = part_of(drives::st19101());
         let row = |seed| measure(&context, Row::new("", 70.0, seed), &drive, 256 << 10).unwrap();
         let first = row(5);

@@ -5,13 +5,7 @@ use crate::experiment::{Context, Shard, named, run};
 use crate::report::{Curve, Picture, Verdict};
 
 fn results(out: &Path, id: &str) {
-    let context = Context {
-        seed: 1,
-        traces: None,
-        small: true,
-        seeds: None,
-        segments: None,
-    };
+    let context = Context::tiny();
     let quiet = |_, _| {};
     run(named(id).unwrap(), &context, Shard::WHOLE, 1, out, &quiet).unwrap();
 }

@@ -58,8 +58,7 @@ pub(super) fn here() -> Option<Seat> {
 
 /// A thread's part in a simulation, which ends when this is dropped.
 pub struct Part {
-    threads: Arc<Threads>,
-    who: usize,
+    seat: Seat,
     _here: TakesPart,
 }
 
@@ -115,9 +114,8 @@ impl Threads {
         };
         HERE.with(|here| *here.borrow_mut() = Some(seat.clone()));
         Part {
-            threads: Arc::clone(self),
-            who,
-            _here: take_part(Arc::new(seat)),
+            _here: take_part(Arc::new(seat.clone())),
+            seat,
         }
     }
 
@@ -207,24 +205,24 @@ impl Seat {
 impl Part {
     /// Waits until `ready`, or for so long.
     pub fn wait(&self, timeout: Option<Duration>, ready: &dyn Fn() -> bool) {
-        let (threads, who) = (Arc::clone(&self.threads), self.who);
-        Seat { threads, who }.wait(timeout, ready);
+        self.seat.wait(timeout, ready);
     }
 
     /// Lets the others run until all of them have ended.
     pub fn see_off(&self) {
-        self.wait(None, &|| self.threads.present.load(Relaxed) == 1);
+        self.wait(None, &|| self.seat.threads.present.load(Relaxed) == 1);
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
         HERE.with(|here| here.borrow_mut().take());
-        let mut state = self.threads.state.lock();
-        state.members[self.who] = Member::Gone;
-        self.threads.present.fetch_sub(1, Relaxed);
+        let Seat { threads, who } = &self.seat;
+        let mut state = threads.state.lock();
+        state.members[*who] = Member::Gone;
+        threads.present.fetch_sub(1, Relaxed);
         state.epoch += 1;
-        self.threads.pass(&mut state);
+        threads.pass(&mut state);
     }
 }
 

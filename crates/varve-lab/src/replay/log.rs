@@ -65,7 +65,7 @@ impl<'a> Log<'a> {
         self.simulator.take_transfers(&mut self.transfers);
         for transfer in self.transfers.drain(..) {
             let purpose = match transfer.motion {
-                Motion::Write => Purpose::Write,
+                Motion::Write { .. } => Purpose::Write,
                 Motion::Read => Purpose::Clean,
                 Motion::Clean | Motion::Death => continue,
             };

@@ -261,7 +261,7 @@ impl<'a> Simulator<'a> {
     fn kill(&mut self, block: u32) {
         let slot = self.volume.kill(block);
         if let (Some(transfers), Some(slot)) = (&mut self.transfers, slot) {
-            transfers.death(slot, self.volume.head_of(slot));
+            transfers.death(slot);
         }
     }
 
@@ -378,8 +378,7 @@ impl<'a> Simulator<'a> {
                 _ => {
                     self.counters.cleaned += 1;
                     if let Some(transfers) = &mut self.transfers {
-                        let first = candidate.segment * self.shape.segment_blocks;
-                        transfers.read(candidate.segment, self.volume.head_of(first));
+                        transfers.read(candidate.segment);
                     }
                 }
             }
@@ -398,7 +397,7 @@ impl<'a> Simulator<'a> {
     fn empty(&mut self, segment: u32, taken: &mut Vec<Taken>) {
         let cleaned = self.volume.empty(segment, self.clock, taken);
         if let Some(transfers) = &mut self.transfers {
-            transfers.clean(segment, cleaned.head as u8);
+            transfers.clean(segment);
         }
         self.policy.learn(&cleaned);
     }

@@ -6,8 +6,11 @@
 pub enum Motion {
     /// Read by the cleaner.
     Read,
-    /// Written.
-    Write,
+    /// Written, by this head of the log.
+    Write {
+        /// Which.
+        head: u8,
+    },
     /// Their segment has become clean: nothing of it is wanted any more.
     Clean,
     /// A block that was written again, or removed: this copy is not wanted.
@@ -20,8 +23,6 @@ pub enum Motion {
 pub struct Transfer {
     /// What is done.
     pub motion: Motion,
-    /// The head of the log that wrote the segment.
-    pub head: u8,
     /// The first.
     pub slot: u32,
     /// How many.
@@ -62,8 +63,7 @@ impl Transfers {
         match run {
             Some(run) => run.blocks += 1,
             None => self.runs.push(Transfer {
-                motion: Motion::Write,
-                head,
+                motion: Motion::Write { head },
                 slot,
                 blocks: 1,
             }),
@@ -77,32 +77,30 @@ impl Transfers {
     }
 
     /// A whole segment is read, after what was appended before.
-    pub fn read(&mut self, segment: u32, head: u8) {
-        self.whole(Motion::Read, segment, head);
+    pub fn read(&mut self, segment: u32) {
+        self.whole(Motion::Read, segment);
     }
 
     /// A segment has become clean.
-    pub fn clean(&mut self, segment: u32, head: u8) {
-        self.whole(Motion::Clean, segment, head);
+    pub fn clean(&mut self, segment: u32) {
+        self.whole(Motion::Clean, segment);
     }
 
     /// The copy at this slot has died.
-    pub fn death(&mut self, slot: u32, head: u8) {
+    pub fn death(&mut self, slot: u32) {
         if self.note_deaths {
             self.deaths.push(Transfer {
                 motion: Motion::Death,
-                head,
                 slot,
                 blocks: 1,
             });
         }
     }
 
-    fn whole(&mut self, motion: Motion, segment: u32, head: u8) {
+    fn whole(&mut self, motion: Motion, segment: u32) {
         self.write();
         self.done.push(Transfer {
             motion,
-            head,
             slot: segment * self.segment_blocks,
             blocks: self.segment_blocks,
         });
@@ -118,10 +116,9 @@ impl Transfers {
 mod tests {
     use super::*;
 
-    const fn of(motion: Motion, head: u8, slot: u32, blocks: u32) -> Transfer {
+    const fn of(motion: Motion, slot: u32, blocks: u32) -> Transfer {
         Transfer {
             motion,
-            head,
             slot,
             blocks,
         }
@@ -134,15 +131,15 @@ mod tests {
         for (slot, head) in [(2, 0), (9, 1), (3, 0), (10, 1), (4, 0)] {
             transfers.append(slot, head);
         }
-        transfers.read(5, 1);
-        transfers.death(2, 0);
+        transfers.read(5);
+        transfers.death(2);
         let mut found = Vec::new();
         transfers.take(&mut found);
         let expected = [
-            of(Motion::Write, 0, 2, 2),
-            of(Motion::Write, 1, 9, 2),
-            of(Motion::Write, 0, 4, 1),
-            of(Motion::Read, 1, 20, 4),
+            of(Motion::Write { head: 0 }, 2, 2),
+            of(Motion::Write { head: 1 }, 9, 2),
+            of(Motion::Write { head: 0 }, 4, 1),
+            of(Motion::Read, 20, 4),
         ];
         assert_eq!(found, expected);
     }
@@ -151,15 +148,15 @@ mod tests {
     fn deaths_and_clean_segments_follow_what_was_written_before() {
         let mut transfers = Transfers::new(4, true);
         transfers.append(8, 0);
-        transfers.death(2, 1);
+        transfers.death(2);
         transfers.append(9, 0);
-        transfers.clean(0, 1);
+        transfers.clean(0);
         let mut found = Vec::new();
         transfers.take(&mut found);
         let expected = [
-            of(Motion::Write, 0, 8, 2),
-            of(Motion::Death, 1, 2, 1),
-            of(Motion::Clean, 1, 0, 4),
+            of(Motion::Write { head: 0 }, 8, 2),
+            of(Motion::Death, 2, 1),
+            of(Motion::Clean, 0, 4),
         ];
         assert_eq!(found, expected);
     }

@@ -314,6 +314,7 @@ impl VolumeOptions {
             keep_written: self.tuning.keep_written,
             relatime: self.atime,
             read_ahead_threads: self.tuning.read_ahead_threads,
+            read_ahead_window: varve_fs::ReadAheadWindow::default(),
             group_commit: self.group_commit,
         }
     }

@@ -5,9 +5,10 @@
 //! which one is written for each 64th of the volume that is: with zones, they
 //! lie in the first, which is conventional.
 
+use super::super::Row;
 use crate::simulator::{Motion, Shape, Transfer};
 use varve_device::Zones;
-use varve_disk::{Programmed, Translation, TranslationParameters, ZoneModel, ZoneRefusal};
+use varve_disk::{Programmed, Translation, TranslationParameters, ZoneModel};
 
 /// Bytes of a page, which is a block.
 pub(super) const PAGE: u64 = 4096;
@@ -106,8 +107,6 @@ pub(super) struct Watched {
     /// Writes, and those that are refused.
     pub writes: u64,
     pub refused: u64,
-    /// The first of them.
-    pub first: Option<ZoneRefusal>,
     /// Most zones that were open at a time.
     pub most_open: u32,
 }
@@ -118,29 +117,32 @@ impl Watched {
             model: ZoneModel::new(zones, count, conventional),
             writes: 0,
             refused: 0,
-            first: None,
             most_open: 0,
         }
     }
 
     pub fn write(&mut self, offset: u64, length: u64) {
         self.writes += 1;
-        if let Err(refusal) = self.model.write(offset, length) {
-            self.refused += 1;
-            self.first.get_or_insert(refusal);
-        }
+        self.refused += u64::from(self.model.write(offset, length).is_err());
         self.most_open = self.most_open.max(self.model.open());
     }
 
     /// Resets the zones that lie wholly within the range.
     pub fn discard(&mut self, offset: u64, length: u64) {
-        let zone_bytes = self.model.zones().zone_bytes;
+        let zone_bytes = self.zone_bytes();
         let whole = offset.div_ceil(zone_bytes)..(offset + length) / zone_bytes;
         whole.for_each(|zone| self.model.reset(zone as usize));
     }
 
-    pub fn resets(&self) -> u64 {
-        self.model.resets()
+    pub fn zone_bytes(&self) -> u64 {
+        self.model.zones().zone_bytes
+    }
+
+    /// The row with what they have been asked for, and what they would have refused.
+    pub fn told(&self, row: Row) -> Row {
+        row.with("zone_writes", self.writes as f64)
+            .with("refused", self.refused as f64)
+            .with("resets", self.model.resets() as f64)
     }
 }
 
@@ -186,7 +188,7 @@ impl Beneath {
             let pages = first..first + transfer.blocks;
             match transfer.motion {
                 Motion::Read => {}
-                Motion::Write => self.write(transfer, pages),
+                Motion::Write { head } => self.write(transfer, pages, head),
                 Motion::Clean => {
                     self.discard(&pages, |told| told != Told::Nothing);
                     let (offset, length) = self.zone_range(transfer);
@@ -197,9 +199,9 @@ impl Beneath {
         }
     }
 
-    fn write(&mut self, transfer: &Transfer, pages: std::ops::Range<u32>) {
+    fn write(&mut self, transfer: &Transfer, pages: std::ops::Range<u32>, head: u8) {
         for flash in &mut self.flash {
-            flash.write(pages.clone(), transfer.head);
+            flash.write(pages.clone(), head);
         }
         let (offset, length) = self.zone_range(transfer);
         self.zones.write(offset, length);
@@ -229,7 +231,7 @@ impl Beneath {
 
     /// Offset and length behind the conventional zone.
     fn zone_range(&self, transfer: &Transfer) -> (u64, u64) {
-        let begin = self.zones.model.zones().zone_bytes;
+        let begin = self.zones.zone_bytes();
         let offset = begin + u64::from(transfer.slot) * PAGE;
         (offset, u64::from(transfer.blocks) * PAGE)
     }
@@ -270,7 +272,6 @@ mod tests {
     fn transfer(motion: Motion, slot: u32, blocks: u32) -> Transfer {
         Transfer {
             motion,
-            head: 0,
             slot,
             blocks,
         }
@@ -281,8 +282,8 @@ mod tests {
         let kinds = [Told::Nothing, Told::Segments, Told::Deaths].map(kind);
         let mut beneath = Beneath::new(SHAPE, 1, &kinds);
         beneath.take(&[
-            transfer(Motion::Write, 0, 8),
-            transfer(Motion::Write, 8, 8),
+            transfer(Motion::Write { head: 0 }, 0, 8),
+            transfer(Motion::Write { head: 0 }, 8, 8),
             transfer(Motion::Death, 3, 1),
             transfer(Motion::Clean, 8, 8),
             transfer(Motion::Read, 0, 8),
@@ -291,22 +292,24 @@ mod tests {
         // A record in place after each two blocks' worth of writes: two pages.
         assert_eq!(live, [18, 10, 9]);
         assert_eq!(beneath.written(), 16 + 2);
-        assert_eq!((beneath.zones.refused, beneath.zones.resets()), (0, 1));
+        assert_eq!(
+            (beneath.zones.refused, beneath.zones.model.resets()),
+            (0, 1)
+        );
     }
 
     #[test]
     fn writing_into_a_hole_is_refused_and_so_is_a_head_too_many() {
         let mut beneath = Beneath::new(SHAPE, 1, &[]);
-        beneath.take(&[transfer(Motion::Write, 0, 8), transfer(Motion::Write, 3, 1)]);
+        beneath.take(&[
+            transfer(Motion::Write { head: 0 }, 0, 8),
+            transfer(Motion::Write { head: 0 }, 3, 1),
+        ]);
         assert_eq!(beneath.zones.refused, 1);
         beneath.take(&[
-            transfer(Motion::Write, 8, 4),
-            transfer(Motion::Write, 16, 4),
+            transfer(Motion::Write { head: 0 }, 8, 4),
+            transfer(Motion::Write { head: 0 }, 16, 4),
         ]);
         assert_eq!((beneath.zones.refused, beneath.zones.most_open), (2, 1));
-        assert!(matches!(
-            beneath.zones.first,
-            Some(ZoneRefusal::WritePointer { zone: 1, .. })
-        ));
     }
 }

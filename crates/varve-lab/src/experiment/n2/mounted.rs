@@ -55,7 +55,6 @@ struct Shown {
 struct Seen {
     flash: Vec<Flash>,
     zones: Watched,
-    zone_bytes: u64,
     /// From the beginning of the zones to that of the volume.
     shift: u64,
 }
@@ -117,7 +116,6 @@ impl Shown {
             seen: Mutex::new(Seen {
                 flash: kinds.iter().filter_map(flash).collect(),
                 zones,
-                zone_bytes: lay.zone_bytes,
                 shift: lay.shift,
             }),
         }
@@ -155,7 +153,7 @@ impl Device for Shown {
         for flash in &mut seen.flash {
             flash.write(pages(offset, length), 0);
         }
-        for (offset, length) in parts(seen.shift + offset, length, seen.zone_bytes) {
+        for (offset, length) in parts(seen.shift + offset, length, seen.zones.zone_bytes()) {
             seen.zones.write(offset, length);
         }
         Ok(())
@@ -211,10 +209,8 @@ pub(super) fn measure(context: &Context, mount: Mount, kinds: &[FlashKind]) -> V
     let users = ((after.data_bytes - before.data_bytes) / PAGE) as f64;
     let seen = device.seen.lock();
     let row = Row::new(mount.series(), 1.0, context.seed)
-        .with("zone_writes", seen.zones.writes as f64)
-        .with("refused", seen.zones.refused as f64)
-        .with("resets", seen.zones.resets() as f64)
         .with("most_open", f64::from(seen.zones.most_open));
+    let row = seen.zones.told(row);
     let flash = seen.flash.iter().map(|flash| {
         let series = format!("{}, {}", mount.series(), flash.kind.name());
         let counted = flash.counted();

@@ -209,11 +209,8 @@ pub(super) fn on_flash(
     let row = Row::new(case.series(), 1.0, context.seed)
         .with("log", log)
         .with("data", counters.amplification())
-        .with("heads", heads as f64)
-        .with("zone_writes", beneath.zones.writes as f64)
-        .with("refused", beneath.zones.refused as f64)
-        .with("resets", beneath.zones.resets() as f64);
-    let mut rows = vec![row];
+        .with("heads", heads as f64);
+    let mut rows = vec![beneath.zones.told(row)];
     for flash in &beneath.flash {
         let series = format!("{}, {}", case.series(), flash.kind.name());
         let counted = flash.counted();
@@ -275,11 +272,8 @@ pub(super) fn on_zones(
         .with("total", log)
         .with("zones", f64::from(shape.segments))
         .with("heads", heads as f64)
-        .with("most_open", f64::from(beneath.zones.most_open))
-        .with("zone_writes", beneath.zones.writes as f64)
-        .with("refused", beneath.zones.refused as f64)
-        .with("resets", beneath.zones.resets() as f64);
-    Ok(vec![row])
+        .with("most_open", f64::from(beneath.zones.most_open));
+    Ok(vec![beneath.zones.told(row)])
 }
 
 pub(super) fn zone_series(case: Case, max_open: u32) -> String {

@@ -2,16 +2,6 @@
 
 use super::*;
 
-fn context() -> Context {
-    Context {
-        seed: 1,
-        traces: None,
-        small: true,
-        seeds: None,
-        segments: None,
-    }
-}
-
 const HOT: Case = Case {
     load: Load::Hot,
     percent: 80,
@@ -20,7 +10,7 @@ const HOT: Case = Case {
 
 #[test]
 fn the_total_is_the_product_and_the_log_is_n1_s() {
-    let rows = on_flash(&context(), HOT, &kinds(HOT)).unwrap();
+    let rows = on_flash(&Context::tiny(), HOT, &kinds(HOT)).unwrap();
     assert_eq!(rows.len(), 1 + 8 * 2 + 3 * 2, "one head has no streams");
     let log = &rows[0].values;
     // Records in place are a 64th of what a volume is written.
@@ -42,7 +32,7 @@ fn fewer_larger_zones_and_fewer_open_ones_are_legal_and_cost_more() {
         policy: "life-classes",
         ..HOT
     };
-    let run = |segments, open| on_zones(&context(), case, segments, open).unwrap();
+    let run = |segments, open| on_zones(&Context::tiny(), case, segments, open).unwrap();
     let of = |rows: &[Row], name: &str| rows[0].values[name];
     let (small, large) = (run(1, 0), run(4, 0));
     assert!(of(&large, "total") > of(&small, "total"));
@@ -57,14 +47,14 @@ fn fewer_larger_zones_and_fewer_open_ones_are_legal_and_cost_more() {
         ..case
     };
     assert!(
-        on_zones(&context(), full, 64, 0).unwrap().is_empty(),
+        on_zones(&Context::tiny(), full, 64, 0).unwrap().is_empty(),
         "no room"
     );
 }
 
 #[test]
 fn verdicts_fail_without_rows_and_when_zones_refuse() {
-    let context = context();
+    let context = Context::tiny();
     let mut rows = on_flash(&context, HOT, &kinds(HOT)).unwrap();
     let plugging = Case {
         policy: "hole-plugging",

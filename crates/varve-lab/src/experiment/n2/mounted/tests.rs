@@ -10,16 +10,6 @@ use varve_lfs::{Lfs, MountOptions};
 
 const BLOCK: u64 = 4096;
 
-fn context() -> Context {
-    Context {
-        seed: 1,
-        traces: None,
-        small: true,
-        seeds: None,
-        segments: None,
-    }
-}
-
 fn setting(holes: bool, discard: bool) -> Setting {
     Setting {
         volume_bytes: VOLUME.1.0,
@@ -45,7 +35,7 @@ struct Laid {
 impl Laid {
     fn new(setting: &Setting) -> Self {
         let flat = MemoryDevice::new(setting.volume_bytes);
-        let lay = Lay::of(&context(), setting, &flat);
+        let lay = Lay::of(&Context::tiny(), setting, &flat);
         let medium = MemoryDevice::new(lay.count * lay.zone_bytes);
         let conventional = |zone| lay.is_conventional(zone);
         Laid {
@@ -163,8 +153,8 @@ fn check(fs: &FileSystem<Lfs>, ino: InodeNo, blocks: u64, round: u8) {
 fn the_real_log_lives_on_zones_that_refuse() {
     let setting = setting(false, true);
     let device = Arc::new(Laid::new(&setting));
-    let mut log = Mounted::on(&context(), setting, device.clone());
-    let blocks = log.fill(&context(), 40);
+    let mut log = Mounted::on(&Context::tiny(), setting, device.clone());
+    let blocks = log.fill(&Context::tiny(), 40);
     let all = log.volume_blocks();
     log.overwrite(&mut Random::new(1), blocks, false, 2 * all);
     log.sync();
@@ -214,7 +204,7 @@ fn what_is_not_told_is_not_reset_and_refused() {
             holes: false,
             discard,
         };
-        measure(&context(), mount, &[])[0].values["refused"]
+        measure(&Context::tiny(), mount, &[])[0].values["refused"]
     };
     assert_eq!(refused(true), 0.0);
     assert!(refused(false) > 0.0);
