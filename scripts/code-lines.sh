@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # count PATH ...: lines of code of all .rs files there. Tests are files and
-# directories of that name, and modules behind `#[cfg(test)]`, which end a file.
+# directories of that name, what only tests and fuzzing see (planted.rs, fuzzing.rs),
+# and modules behind `#[cfg(test)]`, which end a file.
 count() {
   find "$@" -name '*.rs' ! -name 'tests.rs' ! -path '*/tests/*' ! -name 'planted.rs' \
     ! -name 'fuzzing.rs' -print0 | sort -z | xargs -0 awk '

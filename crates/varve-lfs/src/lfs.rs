@@ -17,7 +17,7 @@ use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
 use crate::newest::Newest;
 use crate::policy::PolicyKind;
-use crate::reader::{LogWindows, Reader};
+use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
@@ -49,8 +49,6 @@ pub struct MountOptions {
     /// Threads that fetch what is going to be read next of the log; 0 for
     /// none.
     pub read_threads: usize,
-    /// Which misses bring a window of the log. Default: those near others.
-    pub log_windows: LogWindows,
     /// Which segments the cleaner takes, and in which order survivors go.
     pub policy: PolicyKind,
     /// Heads of the log; 0 for as many as the policy wants. A volume gets fewer
@@ -83,7 +81,6 @@ impl Default for MountOptions {
             discard: false,
             write_threads: 0,
             read_threads: 0,
-            log_windows: LogWindows::default(),
             policy: PolicyKind::default(),
             heads: 0,
             head_bytes: 16 << 10,

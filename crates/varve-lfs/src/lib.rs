@@ -73,7 +73,6 @@ pub use geometry::Geometry;
 pub use heads::MAX_HEADS;
 pub use lfs::{Lfs, MountOptions};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume};
-pub use reader::LogWindows;
 pub use recovery::RecoveryReport;
 pub use resize::{Grown, ResizeOptions, plan_resize, resize};
 pub use segment_map::{SegmentUse, Utilisation};

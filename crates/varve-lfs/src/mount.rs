@@ -91,7 +91,7 @@ impl Lfs {
             Arc::clone(&counters),
         )
         .follow_openings()
-        .reading_ahead(options.read_threads, options.log_windows);
+        .reading_ahead(options.read_threads);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &found, &recovered.report.damage);
         if read_only.is_none() {

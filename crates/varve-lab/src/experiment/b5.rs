@@ -10,7 +10,7 @@ use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::database::Work;
 use crate::database::oo1::{HOPS, INSERTS, LOOKUPS, PARTS, Part, Parts, Way};
-use crate::platform::{Platform, System, Windows};
+use crate::platform::System;
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_prove::random::Random;
 
@@ -52,11 +52,7 @@ fn points(_: &Context) -> Vec<Point> {
             for seed in context.seeds() {
                 for round in 0..context.size(ROUNDS, 1) {
                     let chance = seed.wrapping_mul(ROUNDS).wrapping_add(round);
-                    let platform = Platform {
-                        windows: Windows::ADAPTIVE,
-                        ..HP_380.with(layout)
-                    };
-                    let mut system = platform.build(chance)?;
+                    let mut system = HP_380.with(layout).build(chance)?;
                     let took = run(context, &mut *system, writes_of(name), chance)?;
                     rows.extend((1..).zip(took).map(|(test, took): (u32, Took)| {
                         Row::new(name, f64::from(test), chance)

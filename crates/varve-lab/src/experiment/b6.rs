@@ -11,8 +11,9 @@ use super::database::{Files, Took, Writes, failed, timed};
 use super::rivals::{EFS, FFS, HP_380, LFS};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::database::wisconsin::{QUERIES, Query, TUPLES, Wisconsin};
-use crate::platform::{Layout, Platform, System, Windows};
+use crate::platform::{Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
+use varve_fs::ReadAheadWindow::{self, Adaptive, Maximal};
 
 /// See the module's head.
 pub const B6: Experiment = Experiment {
@@ -32,7 +33,7 @@ struct Case {
     series: &'static str,
     layout: Layout,
     writes: Writes,
-    windows: Windows,
+    window: ReadAheadWindow,
 }
 
 const FFS_WAITS: &str = "FFS, writes wait";
@@ -40,23 +41,28 @@ const EFS_WAITS: &str = "EFS, writes wait";
 const EFS_MAXIMAL: &str = "EFS, maximal read-ahead";
 const LFS_MAXIMAL: &str = "LFS, maximal read-ahead";
 
-const fn case(series: &'static str, layout: Layout, writes: Writes, windows: Windows) -> Case {
+const fn case(
+    series: &'static str,
+    layout: Layout,
+    writes: Writes,
+    window: ReadAheadWindow,
+) -> Case {
     Case {
         series,
         layout,
         writes,
-        windows,
+        window,
     }
 }
 
 const CASES: [Case; 7] = [
-    case(FFS.0, FFS.1, Writes::AtOnce, Windows::ADAPTIVE),
-    case(EFS.0, EFS.1, Writes::AtOnce, Windows::ADAPTIVE),
-    case(LFS.0, LFS.1, Writes::Wait, Windows::ADAPTIVE),
-    case(FFS_WAITS, FFS.1, Writes::Wait, Windows::ADAPTIVE),
-    case(EFS_WAITS, EFS.1, Writes::Wait, Windows::ADAPTIVE),
-    case(EFS_MAXIMAL, EFS.1, Writes::AtOnce, Windows::MAXIMAL),
-    case(LFS_MAXIMAL, LFS.1, Writes::Wait, Windows::MAXIMAL),
+    case(FFS.0, FFS.1, Writes::AtOnce, Adaptive),
+    case(EFS.0, EFS.1, Writes::AtOnce, Adaptive),
+    case(LFS.0, LFS.1, Writes::Wait, Adaptive),
+    case(FFS_WAITS, FFS.1, Writes::Wait, Adaptive),
+    case(EFS_WAITS, EFS.1, Writes::Wait, Adaptive),
+    case(EFS_MAXIMAL, EFS.1, Writes::AtOnce, Maximal),
+    case(LFS_MAXIMAL, LFS.1, Writes::Wait, Maximal),
 ];
 
 /// Seconds of FFS, EFS and LFS in table 7-8.
@@ -118,7 +124,7 @@ fn points(_: &Context) -> Vec<Point> {
             let mut rows = Vec::new();
             for seed in context.seeds() {
                 let platform = Platform {
-                    windows: case.windows,
+                    read_ahead_window: case.window,
                     ..HP_380.with(case.layout)
                 };
                 let mut system = platform.build(seed)?;

@@ -45,7 +45,6 @@ pub fn log_structured(
                 .map_or(0, |overlap| overlap.read_ahead_threads),
             policy: platform.cleaning.policy,
             holes: platform.cleaning.holes,
-            log_windows: platform.windows.log,
             // Only when no segment is left, as in the paper.
             pace: Pace {
                 running: false,

@@ -36,8 +36,8 @@ use std::sync::Arc;
 use store::{Places, Store};
 use varve_disk::{Drive, ReadAhead, drives};
 use varve_fs::ReadAheadWindow;
+use varve_lfs::Statistics;
 use varve_lfs::policy::PolicyKind;
-use varve_lfs::{LogWindows, Statistics};
 use varve_tp::storage::{MemoryStorage, Storage};
 
 /// What an experiment does to a file system. Files and directories have numbers.
@@ -187,28 +187,6 @@ pub struct Overlap {
     pub read_ahead_threads: usize,
 }
 
-/// What is read ahead: of files, and of a log beside.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Windows {
-    /// Behind what a file's reader misses.
-    pub file: ReadAheadWindow,
-    /// Behind what a log's readers miss.
-    pub log: LogWindows,
-}
-
-impl Windows {
-    /// Both as the thesis has them in the end (§7.7).
-    pub const ADAPTIVE: Windows = Windows {
-        file: ReadAheadWindow::Adaptive,
-        log: LogWindows::Growing,
-    };
-    /// The largest at once, as it had them before.
-    pub const MAXIMAL: Windows = Windows {
-        file: ReadAheadWindow::Maximal,
-        log: LogWindows::Near,
-    };
-}
-
 /// How a log makes room, when no segment is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleaning {
@@ -244,8 +222,8 @@ pub struct Platform {
     pub segment_bytes: u32,
     /// How it makes room.
     pub cleaning: Cleaning,
-    /// What it reads ahead.
-    pub windows: Windows,
+    /// How much of a file is read ahead.
+    pub read_ahead_window: ReadAheadWindow,
     /// Where a virtual log disk puts single blocks.
     pub places: Places,
     /// If host and drive do not take turns.
@@ -263,7 +241,7 @@ impl Platform {
             nvram_bytes: NVRAM_BYTES,
             segment_bytes: lfs::SEGMENT_BYTES,
             cleaning: Cleaning::default(),
-            windows: Windows::default(),
+            read_ahead_window: ReadAheadWindow::default(),
             places: Places::default(),
             overlap: None,
         }

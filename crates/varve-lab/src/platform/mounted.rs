@@ -71,7 +71,7 @@ impl<L: Volume> Mounted<L> {
             cache_bytes: 4 * platform.nvram_bytes,
             write_back_bytes: overlap.and_then(|overlap| overlap.write_back_bytes),
             read_ahead_threads: overlap.map_or(0, |overlap| overlap.read_ahead_threads),
-            read_ahead_window: platform.windows.file,
+            read_ahead_window: platform.read_ahead_window,
             ..Options::default()
         };
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;

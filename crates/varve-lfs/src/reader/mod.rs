@@ -1,8 +1,9 @@
 //! Reading stored blocks: retries and checksums.
 //!
 //! Every byte that leaves here has matched the checksum of the pointer that
-//! led to it, but for [`Reader::read_uncached`], whose callers check. Bytes that are still on their way to the device are served from
-//! the segment writer's buffers, so a reader never waits for a write.
+//! led to it, but for [`Reader::read_uncached`], whose callers check. Bytes that are
+//! still on their way to the device are served from the segment writer's buffers, so a
+//! reader never waits for a write.
 
 mod ahead;
 mod blocks;
@@ -35,7 +36,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
 use varve_fs::caches::{Cache, MOSTLY_HOT, cache};
 use varve_fs::planted::{self, Planted};
-pub use windows::LogWindows;
 use windows::Windows;
 
 /// Reads stored blocks of one volume.
@@ -85,11 +85,9 @@ impl Reader {
         }
     }
 
-    /// Has up to `threads` threads fetch what is going to be read, in windows by this
-    /// rule.
-    pub fn reading_ahead(mut self, threads: usize, rule: LogWindows) -> Self {
+    /// Has up to `threads` threads fetch what is going to be read.
+    pub fn reading_ahead(mut self, threads: usize) -> Self {
         self.ahead = ahead::workers(&self.source, threads);
-        self.windows = Arc::new(Windows::by(rule));
         self
     }
 

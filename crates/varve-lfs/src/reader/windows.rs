@@ -5,9 +5,10 @@
 //! one is on its way waits for it.
 //!
 //! A window takes a drive of 1992 eight times as long as a page, and in a database of
-//! a few megabytes that is read at random most misses are neighbours. So there is the
-//! thesis's rule, too (section 7.7): a window only for a miss right behind the last one,
-//! small at first, and larger for each that follows on ([`LogWindows::Growing`]).
+//! a few megabytes that is read at random most misses are neighbours. So it is counted
+//! what windows bring unasked, and how many requests they save ([`Worth`]). While that
+//! does not pay, only a miss close to another brings a window, and a small one: if those
+//! save requests, the large ones come back.
 //!
 //! Invariant: a window is kept only if its segment has not been entered anew,
 //! and the caches not been dropped, since its fetch began.
@@ -27,10 +28,13 @@ use varve_device::sync::{Condvar, Mutex};
 /// Bytes fetched at once when misses are neighbours in the log.
 pub(super) const WINDOW_BYTES: u64 = 256 << 10;
 const WINDOW_SECTORS: u64 = WINDOW_BYTES / SECTOR;
-/// Bytes of the first window, where they grow; the next has four times as many.
-const FIRST_BYTES: u64 = 16 << 10;
-/// Windows of a stream before one of the largest.
-const GROWING: u32 = (WINDOW_BYTES / FIRST_BYTES).ilog2() / 2;
+/// Sectors of a window while large ones do not pay.
+const SMALL_SECTORS: u64 = (16 << 10) / SECTOR;
+/// Sectors brought after which what was before counts half.
+const LEARNT_SECTORS: u64 = (2 << 20) / SECTOR;
+/// Sectors that a drive brings in the time that a request takes besides, on the drives
+/// of the papers; on those of today it is more.
+const REQUEST_SECTORS: u64 = (32 << 10) / SECTOR;
 /// Windows kept.
 const WINDOWS: usize = 16;
 /// Windows fetched ahead of a stream.
@@ -39,15 +43,43 @@ const AHEAD: u64 = 2;
 /// different places of the log, each read in order.
 const STREAMS: usize = 8;
 
-/// Which misses bring a window of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogWindows {
-    /// Every miss near another one, and 256 KiB: where seeks cost more than bytes.
-    #[default]
-    Near,
-    /// One right behind another, and 16 KiB at first, up to 256 KiB where windows follow
-    /// each other.
-    Growing,
+/// What windows have been worth lately.
+struct Worth {
+    /// Sectors that they brought unasked.
+    brought: u64,
+    /// Sectors that could have been brought in the time of the requests they saved.
+    saved: u64,
+}
+
+impl Default for Worth {
+    fn default() -> Self {
+        Worth {
+            brought: LEARNT_SECTORS / 2,
+            saved: LEARNT_SECTORS,
+        }
+    }
+}
+
+impl Worth {
+    fn bring(&mut self, sectors: u64) {
+        self.brought += sectors;
+        if self.brought > LEARNT_SECTORS {
+            self.brought /= 2;
+            self.saved /= 2;
+        }
+    }
+
+    fn save(&mut self) {
+        self.saved += REQUEST_SECTORS;
+    }
+
+    /// How near to another miss one must be to bring a window, and how large that is.
+    fn reach(&self) -> u64 {
+        match self.saved >= self.brought {
+            true => WINDOW_SECTORS,
+            false => SMALL_SECTORS,
+        }
+    }
 }
 
 struct Window {
@@ -61,31 +93,8 @@ struct Window {
 struct Stream {
     /// The sector behind the last miss or window.
     end: u64,
-    /// Windows fetched for it, each behind the one before.
-    windows: u32,
-}
-
-impl Stream {
-    /// Whether a miss goes on with it.
-    fn continues(self, sector: u64, rule: LogWindows) -> bool {
-        match rule {
-            LogWindows::Near => sector.abs_diff(self.end) <= WINDOW_SECTORS,
-            LogWindows::Growing => {
-                let behind = self.end..=self.end + rule.sectors(self.windows);
-                behind.contains(&sector)
-            }
-        }
-    }
-}
-
-impl LogWindows {
-    /// Sectors of a window that follows on so many.
-    fn sectors(self, windows: u32) -> u64 {
-        match self {
-            LogWindows::Near => WINDOW_SECTORS,
-            LogWindows::Growing => (FIRST_BYTES / SECTOR) << (2 * windows.min(GROWING)),
-        }
-    }
+    /// That was a window.
+    has_window: bool,
 }
 
 /// A window that a thread is fetching.
@@ -96,7 +105,7 @@ struct UnderWay {
 
 #[derive(Default)]
 struct State {
-    rule: LogWindows,
+    worth: Worth,
     /// Newest last.
     kept: VecDeque<Window>,
     /// One for each stream, the newest last.
@@ -115,50 +124,29 @@ pub(super) struct Windows {
 }
 
 impl State {
-    /// Notes a miss of `sectors` sectors; if it continues a stream, how many
-    /// windows that had in a row.
-    fn note(&mut self, sector: u64, sectors: u64) -> Option<u32> {
-        let rule = self.rule;
-        let stream = self.take_stream(|stream| stream.continues(sector, rule));
-        let windows = stream.map(|stream| {
-            if sector < stream.end {
-                0
-            } else {
-                stream.windows
-            }
-        });
+    /// Notes a miss of `sectors` sectors; if it is near a stream, whether it goes on
+    /// behind a window of it.
+    fn note(&mut self, sector: u64, sectors: u64) -> Option<bool> {
+        let reach = self.worth.reach();
+        let near = |stream: &Stream| sector.abs_diff(stream.end) <= reach;
+        let stream = match self.streams.iter().rposition(near) {
+            Some(at) => self.streams.remove(at),
+            None if self.streams.len() == STREAMS => self.streams.pop_front().and(None),
+            None => None,
+        };
+        let goes_on = stream.map(|stream| stream.has_window && sector >= stream.end);
         self.streams.push_back(Stream {
             end: sector + sectors,
-            windows: windows.unwrap_or(0),
+            has_window: goes_on.unwrap_or(false),
         });
-        windows
-    }
-
-    /// The newest stream of this kind, taken out; otherwise there is room for one.
-    fn take_stream(&mut self, kind: impl Fn(&Stream) -> bool) -> Option<Stream> {
-        if let Some(at) = self.streams.iter().rposition(kind) {
-            return self.streams.remove(at);
-        }
-        if self.streams.len() == STREAMS {
-            self.streams.pop_front();
-        }
-        None
+        goes_on
     }
 
     fn keep(&mut self, window: Window) {
         let Range { start, end } = window.sectors;
-        let windows = match self.rule {
-            LogWindows::Near => self.note(start, end - start).unwrap_or(0),
-            LogWindows::Growing => {
-                // The stream ended in the window, or right before it.
-                let stream = self.take_stream(|stream| (start..=end).contains(&stream.end));
-                let windows = stream.map_or(0, |stream| stream.windows);
-                self.streams.push_back(Stream { end, windows });
-                windows
-            }
-        };
+        self.note(start, end - start);
         if let Some(stream) = self.streams.back_mut() {
-            stream.windows = windows + 1;
+            stream.has_window = true;
         }
         if self.kept.len() == WINDOWS {
             self.kept.pop_front();
@@ -192,18 +180,6 @@ impl State {
 }
 
 impl Windows {
-    /// None yet; misses bring them by this rule.
-    pub fn by(rule: LogWindows) -> Self {
-        let state = State {
-            rule,
-            ..State::default()
-        };
-        Windows {
-            state: Mutex::new(state),
-            ..Windows::default()
-        }
-    }
-
     /// Drops what was fetched.
     pub fn clear(&self) {
         self.forget(|_| true);
@@ -240,6 +216,7 @@ impl Windows {
         };
         let forgotten = state.under_way.swap_remove(place).forgotten;
         if let Some(bytes) = bytes.filter(|_| !forgotten) {
+            state.worth.bring(sectors.end - sectors.start);
             state.keep(Window {
                 sectors: sectors.clone(),
                 bytes: Arc::new(bytes),
@@ -259,10 +236,9 @@ impl Reader {
         let mut taken = 0;
         while taken < bytes.len() {
             let (sector, rest) = (sector + taken as u64 / SECTOR, &mut bytes[taken..]);
-            let more = self.of_window(sector, SECTOR as usize, |window| {
-                let length = window.len().min(rest.len());
-                rest[..length].copy_from_slice(&window[..length]);
-                length
+            let more = self.of_window(sector, SECTOR as usize, rest.len(), |window| {
+                rest[..window.len()].copy_from_slice(window);
+                window.len()
             });
             match more {
                 Some(length) => taken += length,
@@ -280,13 +256,19 @@ impl Reader {
         length: usize,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
-        self.of_window(sector, length, |window| take(&window[..length]))
+        self.of_window(sector, length, length, take)
     }
 
-    /// Shows `take` what a window holds that is there or on its way, from a sector on,
-    /// if that is `least` bytes. Whoever is the first to read from it has the next ones
-    /// fetched.
-    fn of_window<T>(&self, sector: u64, least: usize, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    /// Shows `take` up to `most` bytes that a window holds which is there or on its way,
+    /// from a sector on, if it has `least`. Whoever is the first to read from it has the
+    /// next ones fetched.
+    fn of_window<T>(
+        &self,
+        sector: u64,
+        least: usize,
+        most: usize,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
         let end = sector + least as u64 / SECTOR;
         let covers = |range: &Range<u64>| range.start <= sector && end <= range.end;
         let mut state = self.windows.state.lock();
@@ -298,6 +280,7 @@ impl Reader {
         let window = kept.find(|window| covers(&window.sectors))?;
         let buffer = Arc::clone(&window.bytes);
         let offset = ((sector - window.sectors.start) * SECTOR) as usize;
+        let length = most.min(buffer.len() - offset);
         let lacking = match std::mem::take(&mut window.untouched) {
             true => {
                 let behind = window.sectors.end;
@@ -305,9 +288,10 @@ impl Reader {
             }
             false => Vec::new(),
         };
+        state.worth.save();
         drop(state);
         self.fetch_ahead(lacking);
-        Some(take(&buffer[offset..]))
+        Some(take(&buffer[offset..offset + length]))
     }
 
     /// The sector behind the last segment. A window may well reach into the
@@ -328,15 +312,16 @@ impl Reader {
     /// the last miss was a neighbour.
     pub(super) fn miss(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
-        let (before, rule, forgettings) = {
+        let (goes_on, reach, forgettings) = {
             let mut state = self.windows.state.lock();
-            (state.note(sector, sectors), state.rule, state.forgettings)
+            let reach = state.worth.reach();
+            (state.note(sector, sectors), reach, state.forgettings)
         };
         let end = self.log_end();
-        let Some(before) = before.filter(|_| sectors < WINDOW_SECTORS && sector < end) else {
+        let Some(goes_on) = goes_on.filter(|_| sectors < reach && sector < end) else {
             return self.read_for(cause, sector, bytes);
         };
-        let count = rule.sectors(before).min(end - sector).max(sectors);
+        let count = reach.min(end - sector).max(sectors);
         let Ok((buffer, range)) = self.source.read_aligned(cause, sector, count) else {
             // A neighbour may be unreadable; what was asked for may not.
             return self.read_for(cause, sector, bytes);
@@ -346,6 +331,7 @@ impl Reader {
         let first = sector - range.start as u64 / SECTOR;
         let behind = first + buffer.len() as u64 / SECTOR;
         let mut state = self.windows.state.lock();
+        state.worth.bring(count - sectors);
         if state.forgettings != forgettings {
             return Ok(());
         }
@@ -355,8 +341,7 @@ impl Reader {
             untouched: false,
         });
         // Threads fetch windows of the largest size.
-        let is_large = before > 0 && rule.sectors(before) == WINDOW_SECTORS;
-        let lacking = match is_large {
+        let lacking = match goes_on && reach == WINDOW_SECTORS {
             true => state.lacking(behind, end),
             false => Vec::new(),
         };
@@ -387,48 +372,74 @@ mod tests {
         }
     }
 
-    fn growing() -> State {
-        State {
-            rule: LogWindows::Growing,
-            ..State::default()
+    /// A reader who finds nothing in a window misses here: sectors that this brings.
+    fn miss(state: &mut State, sector: u64, sectors: u64) -> u64 {
+        let reach = state.worth.reach();
+        if state.note(sector, sectors).is_none() || reach <= sectors {
+            return sectors;
         }
+        state.worth.bring(reach - sectors);
+        state.keep(window(sector..sector + reach));
+        reach
+    }
+
+    /// Reads, from a window if one has it: sectors that are fetched for it.
+    fn read(state: &mut State, sector: u64, sectors: u64) -> u64 {
+        let mut kept = state.kept.iter().map(|window| &window.sectors);
+        if kept.any(|w| w.start <= sector && sector + sectors <= w.end) {
+            state.worth.save();
+            return 0;
+        }
+        miss(state, sector, sectors)
+    }
+
+    /// First sectors of ten thousand pages of 4 KB, at random in a database of 73 MB.
+    fn random_pages() -> impl Iterator<Item = u64> {
+        (0..10_000u64).map(|n| n * n * 7 % 18_013 * 8)
+    }
+
+    /// Sectors that are fetched for each of these pages.
+    fn of_random_pages(state: &mut State) -> f64 {
+        let fetched: u64 = random_pages().map(|page| read(state, page, 8)).sum();
+        fetched as f64 / 10_000.0
     }
 
     #[test]
-    fn windows_grow_while_misses_follow_each_other() {
-        let mut state = growing();
-        assert_eq!(state.note(1000, 8), None);
-        let mut at = 1008;
-        for kib in [16, 64, 256, 256] {
-            let before = state.note(at, 8).unwrap();
-            let sectors = LogWindows::Growing.sectors(before);
-            assert_eq!(sectors * SECTOR, kib << 10);
-            state.keep(window(at..at + sectors));
-            // What lies between two partial segments is no break.
-            at += sectors + 3;
-        }
-        assert_eq!(state.streams.len(), 1);
-    }
-
-    /// How many of a thousand pages of 8 KB, of a database of 4 MB, bring a window
-    /// with them if they are read at random.
-    fn windows_of_random_pages(mut state: State) -> u32 {
-        let (mut page, mut windows) = (1u64, 0);
-        for _ in 0..1000 {
-            page = (page * 293 + 131) % 521;
-            windows += u32::from(state.note(page * 16, 16).is_some());
-        }
-        windows
+    fn pages_read_at_random_stop_bringing_windows() {
+        let mut state = State::default();
+        let at_first = of_random_pages(&mut state);
+        let then = of_random_pages(&mut state);
+        assert!(at_first < 12.0 && then < 10.0, "{at_first}, {then}");
     }
 
     #[test]
-    fn pages_read_at_random_follow_no_page_though_they_are_near_one() {
-        assert!(windows_of_random_pages(growing()) < 100);
-        assert!(windows_of_random_pages(State::default()) > 500);
-        let mut state = growing();
-        assert_eq!(state.note(5000, 16), None);
-        assert_eq!(state.note(4984, 16), None, "the page before");
-        assert_eq!(state.note(5400, 16), None, "100 KB further on");
-        assert_eq!(state.note(5000, 16), Some(0), "right behind");
+    fn who_reads_in_order_has_large_windows_again_soon() {
+        let mut state = State::default();
+        let mut pages = random_pages();
+        while state.worth.reach() == WINDOW_SECTORS {
+            read(&mut state, pages.next().unwrap(), 8);
+        }
+        let mut small = 0;
+        let mut sector = 100_000;
+        while state.worth.reach() == SMALL_SECTORS {
+            small += u64::from(read(&mut state, sector, 8) > 0);
+            sector += 8;
+        }
+        assert!(small < 40, "{small} small windows");
+        // Nearly all of the rest comes in large ones.
+        let fetched: u64 = (0..4096).map(|n| read(&mut state, sector + n * 8, 8)).sum();
+        let requests = state.kept.back().unwrap().sectors.end - sector;
+        assert!(fetched <= requests + WINDOW_SECTORS);
+        assert_eq!(state.worth.reach(), WINDOW_SECTORS);
+    }
+
+    /// As inodes are, with the data of small files between them.
+    #[test]
+    fn one_sector_in_forty_is_enough_where_they_follow_each_other() {
+        let mut state = State::default();
+        for n in 0..20_000 {
+            read(&mut state, n * 40, 1);
+        }
+        assert_eq!(state.worth.reach(), WINDOW_SECTORS);
     }
 }
