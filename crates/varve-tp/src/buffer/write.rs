@@ -88,13 +88,14 @@ impl Pool {
     /// Sees to it that the log has what must be there before a latched page is written, and
     /// answers up to where it has to be durable (rules I1 and I3).
     fn log_before(&self, page: u32, bytes: &[u8]) -> Result<Lsn> {
-        let wants_image = match &*self.layout.lock() {
+        let image = match &*self.layout.lock() {
             // Only the checkpoint makes slots count, and it flushes the log.
             Layout::Shadow(_) => return Ok(Lsn::NONE),
-            Layout::InPlace(in_place) => in_place.wants_image(page),
+            Layout::InPlace(in_place) => in_place.image(page),
         };
-        if !wants_image {
-            return Ok(Lsn(Page(bytes).lsn()));
+        if let Some(image) = image {
+            // It may have been appended by one whose flush failed.
+            return Ok(Lsn(Page(bytes).lsn()).max(image));
         }
         let mut draft = Draft::new();
         let image = Image::of_whole(bytes);
