@@ -118,7 +118,7 @@ impl Pool {
         let logged = begun.iter().map(|writing| writing.logged).max();
         let logged = logged.unwrap_or(Lsn::NONE);
         if logged != Lsn::NONE && !planted::is(Planted::PageBeforeLog) {
-            self.log.flush(logged)?;
+            self.log.flush_now(logged)?;
         }
         begun.sort_by_key(|writing| writing.page);
         let mut result = Ok(());
