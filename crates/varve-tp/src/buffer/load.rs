@@ -53,7 +53,7 @@ impl Pool {
         self.to_change(page, Fetch::No)
     }
 
-    /// The page as redo finds it: in memory, in its slot, or not made yet.
+    /// The page that redo makes, as it finds it: in memory, in its slot, or not made yet.
     pub(crate) fn redo(&self, page: u32) -> Result<WritePage<'_>> {
         self.to_change(page, Fetch::IfWritten)
     }
