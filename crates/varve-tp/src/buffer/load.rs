@@ -232,15 +232,19 @@ impl Pool {
     /// share the flush of the log.
     fn write_victim(&self, leaving: Leaving, pin: &Pin<'_>) -> Result<()> {
         let in_place = self.layout.lock().in_place().is_some();
-        let several = self.batching.try_lock().filter(|_| in_place);
+        let several = match in_place {
+            true => self.batching.try_lock(),
+            false => None,
+        };
         let next = match &several {
             Some(_) => self.queues.lock().behind(leaving, self.batch - 1),
             None => Vec::new(),
         };
         let next: Vec<Pin<'_>> = next
             .into_iter()
-            .filter(|frame| self.frames[*frame as usize].uses.load(Relaxed) == 0)
-            .filter_map(|frame| self.held(self.frames[frame as usize].page.load(SeqCst)))
+            .map(|frame| &self.frames[frame as usize])
+            .filter(|frame| frame.uses.load(Relaxed) == 0 && frame.is_dirty())
+            .filter_map(|frame| self.held(frame.page.load(SeqCst)))
             .collect();
         self.try_write_out(std::iter::once(pin).chain(&next))
     }

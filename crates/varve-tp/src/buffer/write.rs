@@ -146,7 +146,7 @@ impl Pool {
     pub(crate) fn write_before(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.log.end().0);
         let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
-        for pages in self.pages_of(before).chunks(self.batch) {
+        for pages in self.pages_of(usize::MAX, before).chunks(self.batch) {
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
@@ -162,14 +162,12 @@ impl Pool {
     /// who need frames find clean ones.
     pub(crate) fn write_cold(&self) -> Result<()> {
         let spare = self.dirty().saturating_sub(self.frames.len() / 2);
+        if spare == 0 {
+            return Ok(());
+        }
         let cold =
             |frame: &Frame| frame.first.load(SeqCst) != CLEAN && frame.uses.load(Relaxed) == 0;
-        let mut pages = match spare {
-            0 => return Ok(()),
-            _ => self.pages_of(cold),
-        };
-        pages.truncate(spare);
-        for pages in pages.chunks(self.batch) {
+        for pages in self.pages_of(spare, cold).chunks(self.batch) {
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
