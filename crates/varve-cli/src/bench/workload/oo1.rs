@@ -22,11 +22,11 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
     let count = count.ok().filter(|&count| count > 0);
     let mut count = count.ok_or_else(|| Fault::System("--n is no number of parts".into()))?;
     let seed = bench.settings.seed;
-    let files = folder(bench)?;
+    let store = folder(bench)?;
 
     let mut record = bench.begin("load");
     let begun = Instant::now();
-    let loading = environment(&files, PAGE_BYTES, |options| options)?;
+    let loading = environment(bench, &store, PAGE_BYTES, |options| options)?;
     drop(Parts::load(&loading, count, &mut Random::new(seed)).map_err(failed)?);
     loading.close().map_err(failed)?;
     record.add(begun, 0);
@@ -34,7 +34,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
 
     for (nth, (phase, program)) in (1..).zip(PROGRAMS) {
         bench.cold()?;
-        let environment = environment(&files, PAGE_BYTES, |options| options)?;
+        let environment = environment(bench, &store, PAGE_BYTES, |options| options)?;
         let mut parts = Parts::open(&environment, count);
         let mut random = Random::new(seed ^ (nth << 32));
         let (mut seen, mut sum) = (0u64, 0u64);
