@@ -420,6 +420,16 @@ fn bench_prints_one_json_object_per_phase_and_a_table() {
     varve(["bench"]).expect(2, "Usage");
 }
 
+/// The command of a cold point may be a remount, which an open file keeps from happening.
+#[test]
+fn bench_has_no_file_open_where_it_is_cold() {
+    let s = Scratch::new();
+    let directory = s.text("");
+    let command = "ls -l /proc/$PPID/fd | grep bench.oo1 && exit 1; true";
+    let run = ["bench", "oo1", "--dir", &directory, "--n", "200"];
+    varve([&run[..], &["--cold-cmd", command]].concat()).expect(0, "backward");
+}
+
 #[test]
 fn bench_ages_a_volume() {
     let s = Scratch::new();

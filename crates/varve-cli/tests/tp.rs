@@ -231,7 +231,33 @@ fn a_bank_is_measured() {
     );
     let told = told.expect(0, "").json();
     assert!(told["transactions"].as_u64().is_some());
+    assert_eq!(told["images_total"], 0, "in shadow slots");
     varve(run).expect(1, "bench wants a new environment");
+    // An empty one may be there, but what is measured is what was asked for.
+    let placed = s.text("placed");
+    varve(["tp", "init", &placed]).expect(0, "");
+    let run = [
+        "tp",
+        "bench",
+        &placed,
+        "--seconds",
+        "0",
+        "--accounts",
+        "300",
+    ];
+    let in_place = [&run[..], &["--in-place"]].concat();
+    varve(in_place).expect(1, "lie elsewhere than is asked for: in shadow slots");
+    varve(run).expect(0, "0 transactions");
+    let other = s.text("in-place");
+    let init = ["tp", "init", &other, "--in-place", "--never-torn"];
+    varve(init).expect(0, "");
+    let run = ["tp", "bench", &other, "--seconds", "0", "--accounts", "300"];
+    varve([&run[..], &["--in-place"]].concat()).expect(1, "in place, never torn");
+    varve(run).expect(0, "0 transactions");
+    let stats = varve(["tp", "stats", &other, "--json"])
+        .expect(0, "")
+        .json();
+    assert_eq!(stats["placement"], "in-place-never-torn");
     let forever = u64::MAX.to_string();
     varve(["tp", "bench", &s.text("other"), "--seconds", &forever]).expect(2, "--seconds");
     varve(["tp", "verify", &dir]).expect(0, "5 tables");

@@ -44,7 +44,8 @@ pub enum Error {
         /// Bytes that do not fit.
         needed: u64,
     },
-    /// Every frame of the buffer is in use. Give the environment more memory.
+    /// Every frame of the buffer is in use, for about a second. Give the environment more
+    /// memory.
     #[error("all {frames} frames of the buffer are pinned")]
     BufferFull {
         /// Frames there are.

@@ -165,7 +165,9 @@ impl Options {
     }
 
     /// Bytes that the log may take. A transaction and those that began after it have to
-    /// fit. Default: 1 GiB.
+    /// fit. Images of pages in place are let beyond it, by about the memory for pages and
+    /// the pages that undoing changes; nothing else is until the log is below it again.
+    /// Default: 1 GiB.
     pub fn log(&mut self, bytes: u64) -> &mut Self {
         self.log = bytes;
         self
@@ -233,9 +235,10 @@ impl Options {
         self
     }
 
-    /// Pages that are written at most where one must leave the memory and pages have their
-    /// place: those that leave next go with it, in the order of the file, behind one
-    /// flush of the log. One is as data managers of old do it. Default: 32.
+    /// Pages that are written together at most, in the order of their numbers; at most a
+    /// quarter of those in memory. In place a page that has to leave the memory takes
+    /// along those that leave next, behind one flush of the log. With 1 each goes alone, as
+    /// data managers of old do it. Default: 32.
     pub fn written_together(&mut self, pages: usize) -> &mut Self {
         self.together = pages;
         self

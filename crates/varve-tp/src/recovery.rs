@@ -11,7 +11,6 @@ use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::engine::{Author, Engine, Listed};
 use crate::error::{Error, Result};
 use crate::log::{Lsn, Record, Scan, ScanEnd};
-use crate::options::Placement;
 use crate::page::{CATALOG_ROOT, META_PAGE};
 use crate::planted::{self, Planted};
 use crate::transaction::{finish_commit, rollback};
@@ -47,9 +46,8 @@ pub(crate) fn restart(
     let life = checkpoints.renew(found.clone(), end)?;
     engine.log.begin(end, life);
     engine.number_from(next);
-    if found.placement != Placement::Shadow && !planted::is(Planted::ImagesNotRestored) {
-        restore(engine, &analysis.images)?;
-        report.restored = analysis.images.len() as u64;
+    if found.placement.has_images() && !planted::is(Planted::ImagesNotRestored) {
+        report.restored = restore(engine, &analysis.images)?;
     }
     redo(engine, &found, &mut report)?;
     let roots = crate::catalog::roots(engine)?;
@@ -228,23 +226,28 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
     }
 }
 
-/// Puts pages back as the log has them, whatever their slots hold: they may be torn.
-fn restore(engine: &Engine, images: &BTreeMap<u32, Lsn>) -> Result<()> {
+/// Puts pages back as the log has them, whatever their slots hold: they may be torn. What
+/// lies beyond the file's end is not: it was never written, and redo makes it. Answers how
+/// many.
+fn restore(engine: &Engine, images: &BTreeMap<u32, Lsn>) -> Result<u64> {
     engine.pool.have_images(images);
-    for (number, lsn) in images {
+    let written = engine.pool.pages_in_file()?;
+    let mut restored = 0;
+    for (number, lsn) in images.range(..written) {
         let record = engine.log.read(*lsn)?;
         let mut page = engine.pool.make(*number)?;
-        let restored = match Change::parse(record.kind, &record.body) {
+        let is_page = match Change::parse(record.kind, &record.body) {
             Some(Change::Image { image, .. }) => image.restore_whole(*number, page.edit().0),
             _ => false,
         };
-        if !restored {
+        if !is_page {
             let what = format!("the image of page {number} is none");
             return Err(Error::damaged("wal", lsn.0, what));
         }
-        page.restored(*lsn);
+        page.dirty_since(*lsn);
+        restored += 1;
     }
-    Ok(())
+    Ok(restored)
 }
 
 /// Applies each record to those of its pages that lack it.
@@ -264,9 +267,21 @@ pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
     if record.kind == kinds::SPLIT && planted::is(Planted::SplitLost) {
         return Ok(0);
     }
+    let made = change.made();
+    if let Some((page, meta)) = made {
+        // One at a time: so no number lies far beyond what is there.
+        let (count, _) = engine.pool.read(META_PAGE)?.page().meta();
+        if page >= meta.count || meta.count > count.saturating_add(1) {
+            let what = format!("page {page} of {count} is taken");
+            return Err(Error::damaged("wal", record.lsn.0, what));
+        }
+    }
     let mut redone = 0;
     for number in change.pages() {
-        let mut page = engine.pool.redo(number)?;
+        let mut page = match made {
+            Some((made, _)) if made == number => engine.pool.redo(number)?,
+            _ => engine.pool.write(number)?,
+        };
         if page.page().lsn() >= record.lsn.0 && !planted::is(Planted::RedoTwice) {
             continue;
         }
@@ -295,4 +310,64 @@ pub(crate) fn first_pages(engine: &Engine) -> Result<()> {
     assert!(made, "an empty page");
     catalog.mark(lsn);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Allocation;
+    use crate::page::{Image, PageMut};
+    use crate::storage::MemoryStorage;
+    use crate::{Options, Placement, TornPages};
+    use std::sync::Arc;
+
+    const FAR: u32 = u32::MAX;
+
+    /// An environment whose log ends with this record, opened. It has pages 0 and 1.
+    fn opened(placement: Placement, change: &Change<'_>) -> Result<crate::Environment> {
+        let mut options = Options::new();
+        options.placement(placement).background(false);
+        let storage = MemoryStorage::new();
+        let environment = options.open_storage(Arc::new(storage.clone()))?;
+        let engine = &environment.shared().engine;
+        let lsn = engine.log(&mut Author::nobody(), 0, change)?;
+        engine.log.flush(lsn)?;
+        options.open_storage(Arc::new(MemoryStorage::with_files(storage.files())))
+    }
+
+    fn tree(root: u32, count: u32) -> Change<'static> {
+        let meta = Allocation { count, free: 0 };
+        let table = 7;
+        Change::Tree { root, table, meta }
+    }
+
+    #[test]
+    fn a_record_takes_no_page_far_beyond_the_last() {
+        for placement in [
+            Placement::Shadow,
+            Placement::InPlace(TornPages::LogImages),
+            Placement::InPlace(TornPages::Never),
+        ] {
+            opened(placement, &tree(2, 3)).unwrap();
+            for (root, count) in [(FAR, FAR), (FAR, 3), (3, 4), (1 << 20, (1 << 20) + 1)] {
+                match opened(placement, &tree(root, count)) {
+                    Err(Error::Damaged { .. }) => {}
+                    other => panic!("{placement:?}, {root} of {count}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_beyond_the_file_is_left_to_redo() {
+        let mut bytes = vec![0; 4096];
+        PageMut(&mut bytes).format(7, 0);
+        PageMut(&mut bytes).header().number = FAR.into();
+        let image = Image::of_whole(&bytes);
+        let change = Change::Image { page: FAR, image };
+        let placement = Placement::InPlace(TornPages::LogImages);
+        let environment = opened(placement, &change).unwrap();
+        assert_eq!(environment.recovery().restored, 0);
+        assert_eq!(environment.statistics().dirty_frames, 0);
+    }
 }

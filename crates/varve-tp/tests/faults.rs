@@ -3,8 +3,8 @@
 use crate::common::{Model, Random, TABLE, content, seed, small, wherever_pages_lie};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use varve_tp::storage::{Fault, MemoryStorage};
-use varve_tp::{Error, Result, TableDefinition};
+use varve_tp::storage::{Fault, MemoryStorage, Survival};
+use varve_tp::{Error, Placement, Result, TableDefinition, TornPages};
 
 /// Works until something fails. Answers the states that a restart may show.
 fn work(random: &mut Random, storage: &MemoryStorage, fault: Option<Fault>) -> Vec<Model> {
@@ -111,6 +111,58 @@ fn opening_may_fail_anywhere() {
             );
         }
     });
+}
+
+/// The log fails behind an image that was appended: what it is of must not be written over,
+/// as nothing would restore it if that is torn.
+#[test]
+fn a_page_whose_image_was_lost_is_not_written_over() {
+    let mut random = Random::new(seed("a_page_whose_image_was_lost_is_not_written_over"));
+    let key = u32::to_be_bytes;
+    for (at, no_room) in (0..24).flat_map(|at| [(at, false), (at, true)]) {
+        let storage = MemoryStorage::new();
+        storage.record();
+        let mut options = small();
+        options.placement(Placement::InPlace(TornPages::LogImages));
+        let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+        let mut model = Model::new();
+        let mut change = |numbers: std::ops::Range<u32>, byte| {
+            let transaction = environment.begin_write();
+            let table = transaction.open_table(TABLE).unwrap();
+            for number in numbers {
+                table.insert(&key(number), &[byte; 1000]).unwrap();
+                model.insert(key(number).into(), vec![byte; 1000]);
+            }
+            transaction.commit().unwrap();
+        };
+        // More pages than frames; then fewer are dirty, and their log is durable.
+        change(0..150, 1);
+        environment.checkpoint().unwrap();
+        change(0..50, 2);
+        storage.set_fault(Some(Fault {
+            at,
+            sticky: false,
+            reads: false,
+            no_room,
+        }));
+        let read = environment.begin_read();
+        let table = read.open_table(TABLE).unwrap();
+        for number in 0..150 {
+            let _ = table.get(&key(number));
+        }
+        drop(read);
+        drop(environment);
+        let mut crashes = storage.crashes(BTreeMap::new());
+        while crashes.step() {}
+        for _ in 0..4 {
+            let mut draw = |_| random.below(3) as u8;
+            let image = crashes.image(Survival::Draw(&mut draw));
+            match open(image) {
+                Ok(found) => assert!(found == model, "{at} {no_room}"),
+                Err(error) => panic!("{at} {no_room}: {error}"),
+            }
+        }
+    }
 }
 
 /// An environment that was dropped without a checkpoint.

@@ -2,10 +2,14 @@
 
 use crate::common::{Random, TABLE, seed, small, wherever_pages_lie};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use varve_tp::storage::MemoryStorage;
-use varve_tp::{Durability, Environment, RecordsDefinition, TableDefinition};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use varve_tp::storage::{MemoryStorage, Storage, StoredFile};
+use varve_tp::{
+    Durability, Environment, GroupCommit, Placement, RecordsDefinition, TableDefinition, TornPages,
+};
 
 const SUMS: TableDefinition<u32, i64> = TableDefinition::new("sums");
 const HISTORY: RecordsDefinition<'static, i64> = RecordsDefinition::new("history");
@@ -162,4 +166,142 @@ fn trees_stay_whole_under_splits_and_merges() {
         let all: BTreeMap<_, _> = models.into_iter().flatten().collect();
         assert_eq!(crate::common::content(&environment), all);
     });
+}
+
+/// Syncs of the log wait while it is held.
+#[derive(Clone, Debug, Default)]
+struct HeldLog {
+    storage: MemoryStorage,
+    held: Arc<(Mutex<bool>, Condvar)>,
+}
+
+#[derive(Debug)]
+struct HeldFile(Arc<dyn StoredFile>, Arc<(Mutex<bool>, Condvar)>);
+
+impl HeldLog {
+    fn hold(&self, held: bool) {
+        *self.held.0.lock().unwrap() = held;
+        self.held.1.notify_all();
+    }
+}
+
+impl Storage for HeldLog {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
+        let file = self.storage.open(name, create)?;
+        Ok(match name.starts_with("wal-") {
+            true => Arc::new(HeldFile(file, self.held.clone())),
+            false => file,
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.storage.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.storage.lock()
+    }
+}
+
+impl StoredFile for HeldFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let held = self.1.0.lock().unwrap();
+        drop(self.1.1.wait_while(held, |held| *held).unwrap());
+        self.0.sync()
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.truncate(bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+}
+
+/// Every frame is pinned by one who waits for the log: who needs one, too, waits as long.
+#[test]
+fn who_needs_a_frame_waits_for_those_who_wait_for_the_log() {
+    let storage = HeldLog::default();
+    let mut options = small();
+    // Pages are written alone, so that all others stay dirty, and only who writes a page waits.
+    options
+        .placement(Placement::InPlace(TornPages::LogImages))
+        .written_together(1)
+        .durability(Durability::Buffered);
+    let environment = options.open_storage(Arc::new(storage.clone())).unwrap();
+    let change = |byte: u8| {
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(TABLE).unwrap();
+        for number in 0..600u32 {
+            table.insert(&number.to_be_bytes(), &[byte; 400]).unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    change(1);
+    environment.checkpoint().unwrap();
+    change(2);
+    storage.hold(true);
+    std::thread::scope(|scope| {
+        // Each in a page of its own.
+        let write = |thread: u32| {
+            let environment = &environment;
+            move || {
+                let transaction = environment.begin_write();
+                let table = transaction.open_table(TABLE).unwrap();
+                let key = (thread * 10).to_be_bytes();
+                table.insert(&key, &[3; 400]).unwrap();
+                transaction.commit().unwrap();
+            }
+        };
+        let writers: Vec<_> = (0..60).map(|thread| scope.spawn(write(thread))).collect();
+        // Long enough for many looks at frames, and much shorter than a second.
+        std::thread::sleep(Duration::from_millis(200));
+        storage.hold(false);
+        for writer in writers {
+            writer.join().expect("it has got a frame");
+        }
+    });
+}
+
+/// A page that leaves is no commit that waits for company: it would wait for ever.
+#[test]
+fn a_page_that_leaves_does_not_wait_for_a_group() {
+    let mut options = small();
+    options
+        .placement(Placement::InPlace(TornPages::LogImages))
+        .group_commit(GroupCommit {
+            group: 1,
+            waiting_percent: 100,
+            log_bytes: 0,
+            patience: Duration::from_secs(1 << 20),
+        });
+    let environment = options
+        .open_storage(Arc::new(MemoryStorage::new()))
+        .unwrap();
+    let transaction = environment.begin_write();
+    transaction.open_table(TABLE).unwrap();
+    transaction.commit().unwrap();
+    let other = environment.begin_write();
+    other.open_table(TABLE).unwrap().insert(b"a", b"").unwrap();
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(TABLE).unwrap();
+    for number in 0..200u32 {
+        table.insert(&number.to_be_bytes(), &[1; 1000]).unwrap();
+    }
+    assert!(environment.statistics().page_writes > 20);
+    transaction.abort().unwrap();
+    other.abort().unwrap();
 }

@@ -5,6 +5,8 @@
 //! - `seconds` is time inside file-system calls, with the closing sync where a
 //!   workload says so; making and checking content is left out. With several
 //!   threads it is wall time from the common start to the last thread's end.
+//!   The programs on a record store, oo1 and wisconsin, are timed whole, with
+//!   the store's own work.
 //! - Latencies of calls that need not be durable are those of the
 //!   acknowledgement; what makes them durable is a phase, or a member
 //!   (`sync_s`), of its own. Neither is hidden in the other.

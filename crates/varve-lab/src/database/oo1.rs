@@ -54,6 +54,38 @@ pub enum Way {
     Backward,
 }
 
+/// What is measured: a transaction each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Looks so many parts up.
+    LookUp(u32),
+    /// Inserts so many.
+    Insert(u32),
+    /// Follows connections from any part, so many hops.
+    Follow(Way, u32),
+}
+
+impl Program {
+    /// Runs it, and has each part seen that it comes to.
+    ///
+    /// # Errors
+    /// As [`Parts::load`].
+    pub fn run(
+        self,
+        parts: &mut Parts,
+        random: &mut Random,
+        see: &mut dyn FnMut(Part),
+    ) -> Result<Work> {
+        // Drawn by all of them: the figures of B5 that are kept were.
+        let from = parts.draw(random);
+        match self {
+            Program::LookUp(times) => parts.lookup(times, random, see),
+            Program::Insert(count) => parts.insert(count, random),
+            Program::Follow(way, hops) => parts.traverse(from, way, hops, see),
+        }
+    }
+}
+
 /// A part, as programs see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {

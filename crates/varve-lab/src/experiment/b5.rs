@@ -8,8 +8,7 @@
 use super::database::{Files, Took, Writes, failed, timed};
 use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
 use super::{Context, Experiment, LabError, Point, Row};
-use crate::database::Work;
-use crate::database::oo1::{HOPS, INSERTS, LOOKUPS, PARTS, Part, Parts, Way};
+use crate::database::oo1::{HOPS, INSERTS, LOOKUPS, PARTS, Part, Parts, Program, Way};
 use crate::platform::System;
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_prove::random::Random;
@@ -82,8 +81,14 @@ fn run(
     drop(loaded.map_err(failed)?);
     loading.close().map_err(failed)?;
     let files = files.written(writes);
+    let programs: [Program; TESTS.len()] = [
+        Program::LookUp(context.size(LOOKUPS, 50)),
+        Program::Insert(INSERTS),
+        Program::Follow(Way::Forward, hops),
+        Program::Follow(Way::Backward, hops),
+    ];
     let mut all = Vec::new();
-    for test in 0..TESTS.len() {
+    for (test, program) in programs.into_iter().enumerate() {
         let environment = files.open_cold(system, PAGE_BYTES, |options| options)?;
         // The second test has inserted some.
         let count = if test > 1 { count + INSERTS } else { count };
@@ -92,13 +97,7 @@ fn run(
         let mut seen = 0u64;
         let mut see = |part: Part| seen += u64::from(part.x ^ part.y);
         let took = timed(system, HP_380.hz(), || {
-            let from = parts.draw(&mut random);
-            let work: varve_tp::Result<Work> = match test {
-                0 => parts.lookup(context.size(LOOKUPS, 50), &mut random, &mut see),
-                1 => parts.insert(INSERTS, &mut random),
-                2 => parts.traverse(from, Way::Forward, hops, &mut see),
-                _ => parts.traverse(from, Way::Backward, hops, &mut see),
-            };
+            let work = program.run(&mut parts, &mut random, &mut see);
             work.map_err(failed)
         })?;
         all.push(took);

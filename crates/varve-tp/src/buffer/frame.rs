@@ -122,13 +122,9 @@ impl WritePage<'_> {
         self.dirty_since(lsn);
     }
 
-    /// The page is as an image at `lsn` in the log has it, and may be anything in its slot.
-    pub(crate) fn restored(&mut self, lsn: Lsn) {
-        self.dirty_since(lsn);
-    }
-
+    /// Its slot lacks what the log has from `lsn` on.
     #[inline]
-    fn dirty_since(&mut self, lsn: Lsn) {
+    pub(crate) fn dirty_since(&mut self, lsn: Lsn) {
         let first = &self.pin.0.first;
         if first.load(Relaxed) == CLEAN {
             // A write that fails meanwhile puts its own back.

@@ -1,6 +1,7 @@
 //! Pages in place: which of them have an image in the log.
 //!
 //! Rules of `docs/tp.md`:
+//! - I1: a page is written only when the log is durable up to its LSN and its image.
 //! - I3: a page is written only if the log has an image of it at or behind `from`.
 //! - I4: `from` is the beginning of a checkpoint before that reads its `redo`.
 //!
@@ -30,10 +31,12 @@ impl InPlace {
         }
     }
 
-    /// True if an image has to be appended before this page is written.
-    pub(super) fn wants_image(&self, page: u32) -> bool {
+    /// Up to where the log has to be durable before this page is written, for its image:
+    /// nowhere, if it needs none. `None` if one has to be appended first.
+    pub(super) fn image(&self, page: u32) -> Option<Lsn> {
         let last = self.imaged.get(&page).copied().unwrap_or(0);
-        self.images && last < self.from && !planted::is(Planted::ImageLeftOut)
+        let wanting = self.images && last < self.from && !planted::is(Planted::ImageLeftOut);
+        (!wanting).then_some(Lsn(last))
     }
 
     pub(super) fn imaged(&mut self, page: u32, lsn: Lsn) {

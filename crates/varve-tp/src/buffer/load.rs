@@ -7,10 +7,16 @@ use crate::error::{Error, Result};
 use crate::page::{self, Page, PageMut};
 use crate::planted::{self, Planted};
 use std::io;
+use std::time::Duration;
 use varve_device::sync::atomic::Ordering::*;
+use varve_device::sync::thread;
 
-/// Looks at frames in a row before it says that all are pinned.
-const PATIENCE: usize = 64;
+/// Looks for a frame before it says that all are pinned: those who have them may wait for
+/// a sync of the log. With the naps about a second.
+const PATIENCE: usize = YIELDS + 1000;
+/// Looks before it begins to sleep in between.
+const YIELDS: usize = 64;
+const NAP: Duration = Duration::from_millis(1);
 
 /// Whether a page that is not in memory is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +53,7 @@ impl Pool {
         self.to_change(page, Fetch::No)
     }
 
-    /// The page as redo finds it: in memory, in its slot, or not made yet.
+    /// The page that redo makes, as it finds it: in memory, in its slot, or not made yet.
     pub(crate) fn redo(&self, page: u32) -> Result<WritePage<'_>> {
         self.to_change(page, Fetch::IfWritten)
     }
@@ -186,7 +192,13 @@ impl Pool {
 
     /// A frame that nobody has, out of the table.
     fn take_frame(&self) -> Result<u32> {
-        for _ in 0..PATIENCE {
+        for look in 0..PATIENCE {
+            if look > 0 {
+                thread::yield_now();
+            }
+            if look > YIELDS {
+                thread::sleep(NAP);
+            }
             let dirty = {
                 let mut queues = self.queues.lock();
                 if let Some(frame) = queues.free.pop() {
@@ -199,7 +211,6 @@ impl Pool {
                 }
             };
             let Some((leaving, pin)) = dirty else {
-                varve_device::sync::thread::yield_now();
                 continue;
             };
             let written = self.write_victim(leaving, &pin);
@@ -221,15 +232,19 @@ impl Pool {
     /// share the flush of the log.
     fn write_victim(&self, leaving: Leaving, pin: &Pin<'_>) -> Result<()> {
         let in_place = self.layout.lock().in_place().is_some();
-        let several = self.batching.try_lock().filter(|_| in_place);
+        let several = match in_place {
+            true => self.batching.try_lock(),
+            false => None,
+        };
         let next = match &several {
             Some(_) => self.queues.lock().behind(leaving, self.batch - 1),
             None => Vec::new(),
         };
         let next: Vec<Pin<'_>> = next
             .into_iter()
-            .filter(|frame| self.frames[*frame as usize].uses.load(Relaxed) == 0)
-            .filter_map(|frame| self.held(self.frames[frame as usize].page.load(SeqCst)))
+            .map(|frame| &self.frames[frame as usize])
+            .filter(|frame| frame.uses.load(Relaxed) == 0 && frame.is_dirty())
+            .filter_map(|frame| self.held(frame.page.load(SeqCst)))
             .collect();
         self.try_write_out(std::iter::once(pin).chain(&next))
     }

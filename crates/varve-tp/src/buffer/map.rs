@@ -19,9 +19,8 @@ impl Pool {
     pub(crate) fn write_map(&self, captured: &mut Captured, taken: &mut Vec<u32>) -> Result<()> {
         for (block, slots) in &captured.changed {
             let bytes = map_block(*block, slots, self.page_bytes);
-            let Some(slot) = self.layout.lock().shadow().map(Slots::allocate) else {
-                break;
-            };
+            let slot = self.layout.lock().shadow().map(Slots::allocate);
+            let slot = slot.expect("only shadow slots have a map");
             taken.push(slot);
             self.file.write_at(self.offset(slot), &bytes)?;
             self.writes.fetch_add(1, Relaxed);

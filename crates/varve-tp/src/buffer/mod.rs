@@ -184,11 +184,12 @@ impl Pool {
         u64::from(slot) * self.page_bytes as u64
     }
 
-    /// The pages whose frames are so, in order.
-    fn pages_of(&self, wanted: impl Fn(&Frame) -> bool) -> Vec<u32> {
+    /// The pages whose frames are so, `most` of them, in order.
+    fn pages_of(&self, most: usize, wanted: impl Fn(&Frame) -> bool) -> Vec<u32> {
         let frames = self.frames.iter().filter(|frame| wanted(frame));
         let pages = frames.map(|frame| frame.page.load(SeqCst));
-        let mut pages: Vec<u32> = pages.filter(|page| *page != NO_PAGE).collect();
+        let pages = pages.filter(|page| *page != NO_PAGE);
+        let mut pages: Vec<u32> = pages.take(most).collect();
         pages.sort_unstable();
         pages
     }

@@ -88,13 +88,14 @@ impl Pool {
     /// Sees to it that the log has what must be there before a latched page is written, and
     /// answers up to where it has to be durable (rules I1 and I3).
     fn log_before(&self, page: u32, bytes: &[u8]) -> Result<Lsn> {
-        let wants_image = match &*self.layout.lock() {
+        let image = match &*self.layout.lock() {
             // Only the checkpoint makes slots count, and it flushes the log.
             Layout::Shadow(_) => return Ok(Lsn::NONE),
-            Layout::InPlace(in_place) => in_place.wants_image(page),
+            Layout::InPlace(in_place) => in_place.image(page),
         };
-        if !wants_image {
-            return Ok(Lsn(Page(bytes).lsn()));
+        if let Some(image) = image {
+            // It may have been appended by one whose flush failed.
+            return Ok(Lsn(Page(bytes).lsn()).max(image));
         }
         let mut draft = Draft::new();
         let image = Image::of_whole(bytes);
@@ -117,7 +118,7 @@ impl Pool {
         let logged = begun.iter().map(|writing| writing.logged).max();
         let logged = logged.unwrap_or(Lsn::NONE);
         if logged != Lsn::NONE && !planted::is(Planted::PageBeforeLog) {
-            self.log.flush(logged)?;
+            self.log.flush_now(logged)?;
         }
         begun.sort_by_key(|writing| writing.page);
         let mut result = Ok(());
@@ -145,7 +146,7 @@ impl Pool {
     pub(crate) fn write_before(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.log.end().0);
         let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
-        for pages in self.pages_of(before).chunks(self.batch) {
+        for pages in self.pages_of(usize::MAX, before).chunks(self.batch) {
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
@@ -161,14 +162,12 @@ impl Pool {
     /// who need frames find clean ones.
     pub(crate) fn write_cold(&self) -> Result<()> {
         let spare = self.dirty().saturating_sub(self.frames.len() / 2);
+        if spare == 0 {
+            return Ok(());
+        }
         let cold =
             |frame: &Frame| frame.first.load(SeqCst) != CLEAN && frame.uses.load(Relaxed) == 0;
-        let mut pages = match spare {
-            0 => return Ok(()),
-            _ => self.pages_of(cold),
-        };
-        pages.truncate(spare);
-        for pages in pages.chunks(self.batch) {
+        for pages in self.pages_of(spare, cold).chunks(self.batch) {
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;

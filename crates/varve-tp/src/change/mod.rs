@@ -180,6 +180,18 @@ impl Change<'_> {
         pages.into_iter().flatten()
     }
 
+    /// The page that it takes, which need not have been there, and what the meta page says
+    /// then.
+    pub(crate) fn made(&self) -> Option<(u32, Allocation)> {
+        match *self {
+            Change::Split { right, meta, .. } => Some((right, meta)),
+            Change::Grow { child, meta, .. } => Some((child, meta)),
+            Change::Overflow { page, meta, .. } => Some((page, meta)),
+            Change::Tree { root, meta, .. } => Some((root, meta)),
+            _ => None,
+        }
+    }
+
     /// True if an aborted transaction has to take it back.
     pub(crate) fn is_undone(kind: u8) -> bool {
         use kinds::*;

@@ -45,13 +45,25 @@ impl Log {
         }
         let mut state = self.state.lock();
         state.waiting += 1;
-        let result = self.flush_locked(&mut state, lsn);
+        let result = self.flush_locked(&mut state, lsn, self.group.group > 0);
         state.waiting -= 1;
         result
     }
 
-    fn flush_locked(&self, state: &mut MutexGuard<'_, State>, lsn: Lsn) -> Result<()> {
-        let mut waited = false;
+    /// The same for who is no commit, and may hold latches: it waits for no company.
+    pub(crate) fn flush_now(&self, lsn: Lsn) -> Result<()> {
+        match self.durable() > lsn {
+            true => Ok(()),
+            false => self.flush_locked(&mut self.state.lock(), lsn, false),
+        }
+    }
+
+    fn flush_locked(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        lsn: Lsn,
+        mut company: bool,
+    ) -> Result<()> {
         loop {
             if let Some(why) = &state.poison {
                 return Err(Error::Poisoned(why.clone()));
@@ -65,9 +77,9 @@ impl Log {
             };
             if state.busy {
                 self.changed.wait(state);
-            } else if self.group.group > 0 && !waited && !ready() {
+            } else if company && !ready() {
                 self.changed.wait_for(state, self.group.patience);
-                waited = true;
+                company = false;
             } else {
                 self.seal(state);
                 self.write_out(state, true)?;

@@ -81,9 +81,13 @@ impl Segments {
         self.measure(&state);
     }
 
+    /// Files beyond the limit, which undoing and images have made, are used again, but
+    /// nobody is promised them.
     fn measure(&self, state: &State) {
         let last = state.used.last_key_value().map_or(0, |(last, _)| last + 1);
-        let until = (last + state.free.len() as u64) * self.shape.segment;
+        let allowed = self.shape.max_segments.saturating_sub(state.used.len());
+        let free = state.free.len().min(allowed) as u64;
+        let until = (last + free) * self.shape.segment;
         self.room_until.store(until, SeqCst);
     }
 
@@ -234,4 +238,33 @@ fn first_segment(start: &[u8], shape: LogShape) -> Option<(u64, u32)> {
     let lsn = u64::from_le_bytes(start[16..24].try_into().expect("8 bytes"));
     let header = BatchHeader::parse(start, lsn)?;
     (lsn % shape.segment == 0).then_some((lsn / shape.segment, header.life.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::MemoryStorage;
+
+    #[test]
+    fn a_log_that_went_beyond_its_limit_comes_back_to_it() {
+        let shape = LogShape {
+            segment: 64 << 10,
+            unit: 512,
+            max_segments: 4,
+            max_record: 9216,
+            batch: 16 << 10,
+        };
+        let segments = Segments::open(Arc::new(MemoryStorage::new()), shape).unwrap();
+        segments.begin(1);
+        (1..=7).for_each(|segment| segments.provide(segment).unwrap());
+        assert_eq!(
+            segments.room_until(),
+            8 * shape.segment,
+            "no promise beyond"
+        );
+        // Five files are free, and one of the four is in use.
+        segments.recycle(7);
+        assert_eq!(segments.room_until(), (7 + 4) * shape.segment);
+        assert!(matches!(segments.add(1), Err(Error::LogFull { needed: 1 })));
+    }
 }

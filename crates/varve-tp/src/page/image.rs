@@ -25,22 +25,15 @@ impl<'a> Image<'a> {
     pub(crate) fn restore(self, to: &mut [u8]) -> bool {
         let number = Page(to).header().number;
         let lsn = Page(to).header().lsn;
-        let fits =
-            self.front.len() >= PAGE_HEADER && self.front.len() + self.back.len() <= to.len();
-        if !fits {
+        if !self.unpack(to) {
             return false;
         }
         let back = to.len() - self.back.len();
-        to.fill(0);
-        to[..self.front.len()].copy_from_slice(self.front);
-        to[back..].copy_from_slice(self.back);
         let mut page = PageMut(to);
         (page.header().number, page.header().lsn) = (number, lsn);
         usize::from(page.page().header().cells.get()) == back && check(page.0).is_ok()
     }
-}
 
-impl<'a> Image<'a> {
     /// Of a page of any kind as it is, for [`restore_whole`](Self::restore_whole).
     pub(crate) fn of_whole(page: &'a [u8]) -> Self {
         let header = Page(page).header();
@@ -57,6 +50,12 @@ impl<'a> Image<'a> {
     /// Makes the page `number` of it, with the LSN that it had. False if it is none.
     #[must_use]
     pub(crate) fn restore_whole(self, number: u32, to: &mut [u8]) -> bool {
+        self.unpack(to) && Page(to).header().number.get() == number && check(to).is_ok()
+    }
+
+    /// The bytes as they were, with a gap of zeros. False if they are no page's.
+    #[must_use]
+    fn unpack(self, to: &mut [u8]) -> bool {
         let length = self.front.len() + self.back.len();
         if self.front.len() < PAGE_HEADER || length > to.len() {
             return false;
@@ -65,7 +64,7 @@ impl<'a> Image<'a> {
         to.fill(0);
         to[..self.front.len()].copy_from_slice(self.front);
         to[back..].copy_from_slice(self.back);
-        Page(to).header().number.get() == number && check(to).is_ok()
+        true
     }
 }
 

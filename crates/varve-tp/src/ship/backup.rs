@@ -1,9 +1,10 @@
 //! Hot backup: a copy of an environment while transactions go on.
 //!
 //! A checkpoint is taken, and what it refers to is held: its slots are not given to other
-//! pages, its log is not recycled. (Pages in place are not held: see `copy_in_place`.) So the slots can be copied at leisure, and behind them
-//! the log, up to what is durable at the end. The copy's own restart does the rest. The
-//! checkpoint gets its name last: before that there is no environment.
+//! pages, its log is not recycled. (Pages in place are not held: see `copy_in_place`.) So
+//! the slots can be copied at leisure, and behind them the log, up to what is durable at
+//! the end. The copy's own restart does the rest. The checkpoint gets its name last:
+//! before that there is no environment.
 
 use crate::archive::identity::{self, Identity, Made};
 use crate::buffer::{MapBlock, Pool, entries, map_block};

@@ -3,23 +3,23 @@
 
 use crate::bench::Bench;
 use crate::bench::target::{Fault, Outcome, Target};
-use std::sync::Arc;
-use varve_tp::storage::Storage;
 use varve_tp::{Environment, Error, Options};
 
 /// What the store keeps in memory itself: little, as the file system is measured.
 const CACHE_BYTES: usize = 256 << 10;
 
-/// The directory that holds it.
-pub fn folder<T: Target>(bench: &Bench<'_, T>) -> Outcome<Arc<dyn Storage>> {
+/// Makes the directory that holds it. Answers its path.
+pub fn folder<T: Target>(bench: &Bench<'_, T>) -> Outcome<String> {
     let path = bench.path(format_args!("store"));
     bench.target.make_dir(&path)?;
-    bench.target.storage(&path)
+    Ok(path)
 }
 
-/// The store, with pages of so many bytes; `told` tells it more.
-pub fn environment(
-    files: &Arc<dyn Storage>,
+/// The store in this directory, with pages of so many bytes; `told` tells it more. While
+/// none is open nothing of the directory is, so that it can be mounted anew.
+pub fn environment<T: Target>(
+    bench: &Bench<'_, T>,
+    path: &str,
     page_bytes: u32,
     told: impl FnOnce(&mut Options) -> &mut Options,
 ) -> Outcome<Environment> {
@@ -30,7 +30,7 @@ pub fn environment(
         .memory(CACHE_BYTES)
         .segment(1 << 20);
     told(&mut options)
-        .open_storage(Arc::clone(files))
+        .open_storage(bench.target.storage(path)?)
         .map_err(failed)
 }
 

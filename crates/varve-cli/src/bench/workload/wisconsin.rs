@@ -16,11 +16,11 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         let least = Wisconsin::TUPLES_MIN;
         Fault::System(format!("--n: relations have at least {least} tuples"))
     })?;
-    let files = folder(bench)?;
+    let store = folder(bench)?;
 
     let mut record = bench.begin("load");
     let begun = Instant::now();
-    let loading = environment(&files, PAGE_BYTES, |options| options)?;
+    let loading = environment(bench, &store, PAGE_BYTES, |options| options)?;
     let loaded = Wisconsin::load(&loading, tuples, bench.settings.seed);
     drop(loaded.map_err(failed)?);
     loading.close().map_err(failed)?;
@@ -31,7 +31,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         if indexed {
             let mut record = bench.begin("index");
             let begun = Instant::now();
-            let environment = environment(&files, PAGE_BYTES, Wisconsin::with_indices)?;
+            let environment = environment(bench, &store, PAGE_BYTES, Wisconsin::with_indices)?;
             let database = Wisconsin::open(&environment, tuples);
             database.index().map_err(failed)?;
             drop(database);
@@ -42,8 +42,8 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         for query in QUERIES.iter().filter(|query| query.indexed == indexed) {
             bench.cold()?;
             let environment = match indexed {
-                true => environment(&files, PAGE_BYTES, Wisconsin::with_indices)?,
-                false => environment(&files, PAGE_BYTES, |options| options)?,
+                true => environment(bench, &store, PAGE_BYTES, Wisconsin::with_indices)?,
+                false => environment(bench, &store, PAGE_BYTES, |options| options)?,
             };
             let database = Wisconsin::open(&environment, tuples);
             let mut record = bench.begin(&format!("query{:02}", query.number));

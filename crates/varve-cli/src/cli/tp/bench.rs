@@ -1,6 +1,6 @@
 //! `varve tp bench`: TPC-B.
 
-use super::place::{Lay, Place};
+use super::place::{Lay, Place, in_words};
 use crate::cli::output::{self, Outcome};
 use crate::cli::size;
 use clap::ValueEnum;
@@ -58,6 +58,13 @@ impl Bench {
                 .place
                 .failed("it holds tables; bench wants a new environment"));
         }
+        let placed = environment.statistics().placement;
+        if self.lay.asked().is_some_and(|asked| asked != placed) {
+            return Err(self.place.failed(format_args!(
+                "its pages lie elsewhere than is asked for: {}",
+                in_words(placed)
+            )));
+        }
         let failed = |error| self.place.failed(error);
         environment.load(self.accounts).map_err(failed)?;
         let before = environment.statistics();
@@ -91,7 +98,7 @@ impl Bench {
                 "longest_us": longest,
                 "log_bytes": log,
                 "page_bytes": pages,
-                "images": images,
+                "images_total": images,
             })),
             false => output::line(format_args!(
                 "{count} transactions, {:.0} a second, {} again; {p50} us half of them, {p99} us \

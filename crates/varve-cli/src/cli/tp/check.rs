@@ -1,10 +1,10 @@
 //! `varve tp verify`, `recover` and `stats`.
 
-use super::place::Place;
+use super::place::{Place, in_words, word};
 use crate::cli::output::{self, Failure, Outcome};
 use crate::cli::size;
 use serde_json::json;
-use varve_tp::{Error, Options, Placement, TornPages};
+use varve_tp::{Error, Options};
 
 /// As fsck(8) has them.
 const DAMAGED: u8 = 4;
@@ -70,14 +70,6 @@ impl Verify {
                 Err(self.place.failed(text).coded(DAMAGED))
             }
         }
-    }
-}
-
-fn placement(placement: Placement) -> &'static str {
-    match placement {
-        Placement::Shadow => "in shadow slots",
-        Placement::InPlace(TornPages::LogImages) => "in place, with images in the log",
-        Placement::InPlace(TornPages::Never) => "in place, never torn",
     }
 }
 
@@ -154,7 +146,7 @@ impl Stats {
                 .collect();
             output::json(&json!({
                 "page_bytes": counted.page_bytes,
-                "placement": placement(counted.placement),
+                "placement": word(counted.placement),
                 "pages": counted.pages,
                 "slots": counted.slots,
                 "log_to_recover": report.log_bytes,
@@ -168,7 +160,7 @@ impl Stats {
                 size::show(counted.page_bytes),
                 counted.slots
             ));
-            output::line(format_args!("placed:   {}", placement(counted.placement)));
+            output::line(format_args!("placed:   {}", in_words(counted.placement)));
             output::line(format_args!(
                 "recovery: reads {} of log, undoes {} transactions",
                 size::show(report.log_bytes),

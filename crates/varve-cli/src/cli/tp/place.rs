@@ -41,12 +41,35 @@ pub struct Lay {
 }
 
 impl Lay {
+    /// Where pages of a new environment are to lie, if that was said.
+    pub fn asked(&self) -> Option<Placement> {
+        let torn = match self.never_torn {
+            false => TornPages::LogImages,
+            true => TornPages::Never,
+        };
+        self.in_place.then_some(Placement::InPlace(torn))
+    }
+
     pub fn placement(&self) -> Placement {
-        match (self.in_place, self.never_torn) {
-            (false, _) => Placement::Shadow,
-            (true, false) => Placement::InPlace(TornPages::LogImages),
-            (true, true) => Placement::InPlace(TornPages::Never),
-        }
+        self.asked().unwrap_or_default()
+    }
+}
+
+/// A placement, for people.
+pub fn in_words(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Shadow => "in shadow slots",
+        Placement::InPlace(TornPages::LogImages) => "in place, with images in the log",
+        Placement::InPlace(TornPages::Never) => "in place, never torn",
+    }
+}
+
+/// A placement, for programs: as the options of `init` call it.
+pub fn word(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Shadow => "shadow",
+        Placement::InPlace(TornPages::LogImages) => "in-place",
+        Placement::InPlace(TornPages::Never) => "in-place-never-torn",
     }
 }
 
