@@ -162,16 +162,6 @@ impl Wisconsin {
         }
         self.environment.checkpoint()
     }
-
-    /// All tuples of a relation, by `unique2`.
-    ///
-    /// # Errors
-    /// As [`Wisconsin::load`].
-    pub fn relation(&self, relation: Relation) -> Result<Vec<Tuple>> {
-        let transaction = self.environment.begin_read();
-        let table = transaction.open_table(relation.definition())?;
-        table.iter()?.map(|row| Ok(Tuple(row?.1))).collect()
-    }
 }
 
 /// The relations in a transaction, and what it has done with them.
