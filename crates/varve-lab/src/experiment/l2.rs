@@ -15,6 +15,7 @@
 
 use super::bank::{Setting, Skew, When, accounts};
 use super::rivals::{MIB, Machine, SPARC_2, ffs};
+use super::updates::unless_full;
 use super::{Context, Experiment, Point, Row};
 use crate::platform::records::Habits;
 use crate::platform::{Cleaning, Layout, Windows};
@@ -114,8 +115,9 @@ fn points(context: &Context) -> Vec<Point> {
     }
     let point = |(series, percent, setting, when): (&'static str, f64, Setting, When)| {
         Point::per_seed(format!("{series} at {percent} %"), move |context, seed| {
-            let found = setting.measure(context, when, seed)?;
-            Ok(found.row(series, percent, seed))
+            let found = setting.measure(context, when, seed);
+            let row = found.map(|found| found.row(series, percent, seed));
+            unless_full(Row::new(series, percent, seed), row)
         })
     };
     all.into_iter().map(point).collect()
@@ -130,7 +132,14 @@ fn bound(rows: &[Row], never: &str, percent: f64) -> f64 {
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let tps = |series: &str, percent: f64| mean(rows, series, percent, "tps");
     let never = tps(NEVER, LEAST);
-    let loss = |series, percent| 100.0 * (1.0 - tps(series, percent) / never);
+    let loss = |series: &str, percent: f64| 100.0 * (1.0 - tps(series, percent) / never);
+    let told = |series: &str, percent: f64| match mean(rows, series, percent, "full").is_finite() {
+        true => "no room".to_owned(),
+        false => {
+            let (tps, loss) = (tps(series, percent), loss(series, percent));
+            format!("{tps:.1} tps, loses {loss:.0} %")
+        }
+    };
     let near = |found: f64, paper: f64| (found / paper - 1.0).abs() <= 0.15;
     let mut verdicts = vec![Verdict::of(
         "LFS without cleaner",
@@ -152,7 +161,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         verdicts.push(Verdict::of(
             format!("what the cleaner costs at {percent} %: cost-benefit"),
             format!("{paper} %, within 8 points"),
-            format!("{found:.0} % ({:.1} tps)", tps(PAPERS, percent)),
+            told(PAPERS, percent),
             (found - paper).abs() <= 8.0,
         ));
     }
@@ -162,8 +171,8 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             format!("Varve's cleaner at {percent} %: greedy"),
             "at least 0.9 x what uniform updates allow",
             format!(
-                "{found:.1} tps, loses {:.0} %; allowed {bound:.1} and {:.0} %",
-                loss(BEST, percent),
+                "{}; allowed {bound:.1} and {:.0} %",
+                told(BEST, percent),
                 100.0 * (1.0 - bound / never)
             ),
             found >= 0.9 * bound,
