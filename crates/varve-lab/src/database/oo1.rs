@@ -202,8 +202,8 @@ impl<'t, 'e> Tables<'t, 'e> {
         let range = directions.range((id, 0)..=(id, u64::MAX))?;
         let records = range.map(|entry| entry.map(|((_, record), _)| record));
         for record in records.collect::<Result<Vec<u64>>>()? {
-            work.scanned += 1;
-            work.retrieved += 1;
+            // The direction, and what it leads to.
+            work.retrieved += 2;
             let connector = self.connectors.get(record)?;
             let connector = connector.ok_or(Error::NoRecord(record))?;
             let next = match way {

@@ -41,21 +41,26 @@ pub struct Ended {
 
 /// Seconds of a core that an experiment takes at its usual size: says what to
 /// begin with, and how long it takes before anything is known. Those of R3b, R4,
-/// N1, N2, L3 and A1 to A4 were measured on one machine; those of M1 to M7 are five
-/// times what one seed took on a busy one; the rest is a guess. Points of the tiny
-/// size count alike.
+/// N1, N2, L2, L3, A1 to A4, B6, B7, X1 and X3 were measured on one machine; those of
+/// M1 to M7 are five times what one seed took on a busy one; the rest is a guess.
+/// Points of the tiny size count alike.
 fn usual_s(id: &str) -> f64 {
-    const KNOWN: [(&str, f64); 17] = [
+    const KNOWN: [(&str, f64); 22] = [
         ("R3b", 2700.0),
         ("R4", 300.0),
         ("N1", 180.0),
         ("N2", 320.0),
         ("N5", 2400.0),
+        ("L2", 450.0),
         ("L3", 540.0),
         ("A1", 50.0),
         ("A2", 50.0),
         ("A3", 50.0),
         ("A4", 50.0),
+        ("B6", 40.0),
+        ("B7", 115.0),
+        ("X1", 110.0),
+        ("X3", 85.0),
         ("M1", 230.0),
         ("M2", 300.0),
         ("M3", 280.0),

@@ -43,13 +43,10 @@ fn points(context: &Context) -> Vec<Point> {
     let mut points = Vec::new();
     let mut add = |name, (layout, write_back_bytes), users, computes| {
         let label = format!("{name}, {users} users");
-        points.push(Point::new(label, move |context: &Context| {
+        points.push(Point::per_seed(label, move |_, seed| {
             let platform = HP_380.overlapping(layout, write_back_bytes);
-            let row = |seed| {
-                let row = Row::new(name, f64::from(users), seed);
-                measure(&platform, row, users, computes)
-            };
-            context.seeds().map(row).collect()
+            let row = Row::new(name, f64::from(users), seed);
+            measure(&platform, row, users, computes)
         }));
     };
     for ((name, layout), write_back_bytes) in WRITE_BEHIND {
@@ -139,8 +136,7 @@ const WITHIN: f64 = 0.1;
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let of = |series: &str, users: u32, what: &str| mean(rows, series, f64::from(users), what);
-    let mut verdicts = Vec::new();
-    let mut alike = |users: u32, [efs, lfs]: [&str; 2], what: &str| {
+    let alike = |users: u32, [efs, lfs]: [&str; 2], what: &str| {
         let [efs_s, lfs_s] = [efs, lfs].map(|name| of(name, users, "s"));
         let busy = |name| {
             let [processor, drive] =
@@ -148,7 +144,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             format!("{processor:.0} and {drive:.0} %")
         };
         let difference = lfs_s / efs_s - 1.0;
-        verdicts.push(Verdict::of(
+        Verdict::of(
             format!("{users} users{what}: LFS against EFS"),
             "within 10 %",
             format!(
@@ -158,11 +154,12 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                 busy(efs)
             ),
             difference.abs() <= WITHIN,
-        ));
+        )
     };
-    let more = || USERS.into_iter().filter(|&users| users > FEW);
-    more().for_each(|users| alike(users, [EFS.0, LFS.0], ""));
-    alike(MANY, WAITING, " who wait for 40 % of the time");
+    let more = USERS.into_iter().filter(|&users| users > FEW);
+    let mut verdicts: Vec<Verdict> = more.map(|users| alike(users, [EFS.0, LFS.0], "")).collect();
+    let waiting = alike(MANY, WAITING, " who wait for 40 % of the time");
+    verdicts.push(waiting.beside_the_claim(true));
     // What the paper says of the others: EFS gains more by company.
     let gain = |name: &str| {
         let best = USERS
@@ -172,15 +169,14 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         100.0 * (1.0 - best / of(name, 1, "s"))
     };
     let gains = [FFS, EFS, LFS].map(|(name, _)| gain(name));
-    verdicts.push(Verdict::of(
+    let company = Verdict::of(
         "what a pass gains by company: FFS, EFS and LFS",
         "about 9 % at most, LFS least",
         gains.map(|gain| format!("{gain:.1}")).join(", ") + " %",
         gains.iter().all(|&gain| gain <= 9.0 + PAPER_POINTS) && gains[2] < gains[0].min(gains[1]),
-    ));
-    let few = verdicts.len() - 2;
-    let beside = |(at, verdict): (usize, Verdict)| verdict.beside_the_claim(at >= few);
-    verdicts.into_iter().enumerate().map(beside).collect()
+    );
+    verdicts.push(company.beside_the_claim(true));
+    verdicts
 }
 
 fn picture(rows: &[Row]) -> Picture {

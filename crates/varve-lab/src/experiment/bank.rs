@@ -4,14 +4,14 @@
 //! A bank and its store's cache are as large a share of the papers' as the drive is,
 //! from which surfaces are taken, so that the arm goes as far. The processor is charged
 //! for a transaction what table 4-1 of Seltzer 1992 says: three updates, an insertion
-//! and seven locks.
+//! and seven locks, and for a record of a scan a retrieval.
 
 use super::rivals::{MIB, Machine};
 use super::{Context, LabError, Row};
-use crate::platform::host::{INSERT, LOCK, RETRIEVE, UPDATE};
+use crate::database::{INSERT, LOCK, RETRIEVE, UPDATE};
 use crate::platform::records::Habits;
 use crate::platform::store::{Spent, Store};
-use crate::platform::{Cleaning, Layout, Platform, System};
+use crate::platform::{BLOCK, Cleaning, Layout, Platform, System};
 use std::sync::Arc;
 use varve_disk::Access;
 use varve_lfs::Statistics;
@@ -19,9 +19,15 @@ use varve_tp::storage::{MemoryStorage, Storage};
 use varve_tp::tpcb::{self, Store as _, Transfer};
 use varve_tp::{Environment, Options, Placement, TableDefinition, TornPages};
 
-/// Bytes that an account takes in the file system: pages are full, as they are loaded in
-/// order. The papers' B-trees take 160 to 248.
-pub(super) const ACCOUNT_BYTES: f64 = 124.0;
+/// Instructions of a transaction.
+pub(super) const TRANSFER: u64 = 3 * UPDATE + INSERT + 7 * LOCK;
+/// Accounts of a page: it is full, as they are loaded in order.
+pub(super) const IN_PAGE: u32 = 36;
+/// Bytes that an account takes in the file system, with what leads to its page. The
+/// papers' B-trees take 160 to 248.
+const ACCOUNT_BYTES: f64 = BLOCK as f64 / IN_PAGE as f64 * 1.006;
+/// Of a bank without accounts.
+const BESIDE_BYTES: f64 = 128e3;
 /// The cache while a bank is loaded, with many records in a transaction.
 const LOADING_BYTES: usize = 256 << 20;
 /// The log's room beside the pages, and after how much of it a checkpoint is taken.
@@ -137,6 +143,12 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Segments that a log has cleaned meanwhile.
+    fn cleaned(&self) -> u64 {
+        let log = self.log.as_ref();
+        log.map_or(0, |(from, to)| to.segments_cleaned - from.segments_cleaned)
+    }
+
     /// A row with all of it.
     pub fn row(&self, series: &str, x: f64, seed: u64) -> Row {
         let each_ms = |ns: u64| ns as f64 / 1e6 / self.transactions as f64;
@@ -220,10 +232,6 @@ impl Machine {
     }
 }
 
-fn failed(error: varve_tp::Error) -> LabError {
-    LabError::System(error.to_string())
-}
-
 /// Accounts of a bank that takes a share of a drive, with its log if that lies beside.
 pub(super) fn accounts(machine: Machine, share: f64, log_apart: bool) -> u32 {
     let log = if log_apart { 0 } else { LOG_BYTES };
@@ -251,7 +259,9 @@ impl Setting {
                 .segment(LOG_SEGMENT_BYTES)
                 .checkpoint_after(CHECKPOINT_BYTES),
         };
-        options.open_storage(Arc::clone(records)).map_err(failed)
+        options
+            .open_storage(Arc::clone(records))
+            .map_err(LabError::system)
     }
 
     /// Makes the bank.
@@ -270,10 +280,15 @@ impl Setting {
         let apart = MemoryStorage::new();
         let records = system.records(loading, &apart);
         let bank = self.open(&records, LOADING_BYTES)?;
-        bank.load(self.accounts).map_err(failed)?;
-        bank.close().map_err(failed)?;
+        bank.load(self.accounts).map_err(LabError::system)?;
+        bank.close().map_err(LabError::system)?;
         let bytes = records.open("pages", false).and_then(|pages| pages.size());
-        let bytes = bytes.map_err(|error| LabError::System(error.to_string()))?;
+        let bytes = bytes.map_err(LabError::system)?;
+        let accounts_bytes = f64::from(self.accounts) * ACCOUNT_BYTES;
+        if (bytes as f64 - accounts_bytes).abs() > 0.01 * accounts_bytes + BESIDE_BYTES {
+            let text = format!("{} accounts take {bytes} bytes", self.accounts);
+            return Err(LabError::System(text));
+        }
         drop(records);
         let records = system.records(self.habits, &apart);
         let mut running = Running {
@@ -293,8 +308,8 @@ impl Running {
     fn transfer(&mut self) -> Result<(), LabError> {
         let transfer = self.drawn.next();
         let cpu = self.system.store().cpu();
-        cpu.work(3 * UPDATE + INSERT + 7 * LOCK);
-        self.bank.transfer(&transfer).map_err(failed)
+        cpu.work(self.setting.machine.cycles_of(TRANSFER));
+        self.bank.transfer(&transfer).map_err(LabError::system)
     }
 
     /// Runs so many transactions.
@@ -303,7 +318,7 @@ impl Running {
         for nth in 1..=transactions {
             self.transfer()?;
             if nth % LOOK == 0 && !self.setting.habits.log_apart {
-                self.bank.maintain().map_err(failed)?;
+                self.bank.maintain().map_err(LabError::system)?;
             }
         }
         let system = &self.system;
@@ -339,7 +354,7 @@ impl Running {
 
     /// Everything is on the medium, and nothing in memory.
     pub fn rest(&mut self) -> Result<(), LabError> {
-        self.bank.checkpoint().map_err(failed)?;
+        self.bank.checkpoint().map_err(LabError::system)?;
         self.system.sync()?;
         self.system.forget();
         Ok(())
@@ -350,12 +365,12 @@ impl Running {
         let before = self.system.now_ns();
         let transaction = self.bank.begin_read();
         let table = TableDefinition::<u32, [u8; 100]>::new("accounts");
-        let table = transaction.open_table(table).map_err(failed)?;
+        let table = transaction.open_table(table).map_err(LabError::system)?;
         let cpu = self.system.store().cpu();
         let mut accounts = 0;
-        for row in table.iter().map_err(failed)? {
-            row.map_err(failed)?;
-            cpu.work(RETRIEVE);
+        for row in table.iter().map_err(LabError::system)? {
+            row.map_err(LabError::system)?;
+            cpu.work(self.setting.machine.cycles_of(RETRIEVE));
             accounts += 1;
         }
         if accounts != self.setting.accounts {
@@ -389,24 +404,61 @@ impl When {
         turns: 2.0,
         measured: 3000,
     };
+
+    /// Before a log has to clean.
+    pub fn is_fresh(self) -> bool {
+        self.turns == 0.0
+    }
+
+    /// What was found then, if the log has not cleaned where it should not.
+    pub fn checked(self, found: Found) -> Result<Found, LabError> {
+        match found.cleaned() {
+            some if some > 0 && self.is_fresh() => {
+                Err(LabError::System(format!("{some} segments were cleaned")))
+            }
+            _ => Ok(found),
+        }
+    }
 }
 
 impl Setting {
     /// Makes the bank, and runs it.
     pub fn measure(self, context: &Context, when: When, seed: u64) -> Result<Found, LabError> {
         let mut running = self.load(context, seed)?;
-        if when.turns == 0.0 {
+        if when.is_fresh() {
             running.tidy_up()?;
         }
         running.run(some(context, when.warm))?;
         if !context.small {
             running.turn(when.turns)?;
         }
-        running.run(some(context, when.measured))
+        let found = running.run(some(context, when.measured))?;
+        when.checked(found)
     }
 }
 
 /// So many of the full size, or few of the tiny one.
 pub(super) fn some(context: &Context, transactions: u64) -> u64 {
     context.size(transactions, 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cleaned_is_not_before_any_cleaning() {
+        let after = Statistics {
+            segments_cleaned: 1,
+            ..Statistics::default()
+        };
+        let found = Found {
+            tps: 1.0,
+            transactions: 1,
+            spent: Spent::default(),
+            log: Some((Statistics::default(), after)),
+        };
+        assert!(When::FRESH.checked(found.clone()).is_err());
+        assert!(When::STEADY.checked(found).is_ok());
+    }
 }

@@ -1,102 +1,71 @@
-//! Databases of the record store on the systems of [`super::rivals`].
+//! Databases of the record store on the systems of [`super::rivals`], as B5 and B6 have
+//! them.
 //!
 //! Pages lie in the file system under study, each where it was, as the thesis's package
-//! wrote them. The store's log and checkpoints lie on a
-//! drive of their own, which takes no time: every system would pay the same for them.
-//! The store's cache is 64 KB for each of four trees (Seltzer 1992, §7.7). For each
-//! retrieval, update and insertion the processor is charged the instructions of table
-//! 4-1, at 10 MIPS (table 7-1).
+//! wrote them. The store's log and checkpoints lie on a drive of their own, for which
+//! nobody waits: every system would wait as long. The store's cache is 64 KB for each of
+//! four trees (Seltzer 1992, §7.7). For each retrieval, update and insertion the
+//! processor is charged the instructions of table 4-1.
 
 use super::LabError;
+use super::rivals::HP_380;
 use crate::database::Work;
 use crate::platform::System;
 use crate::platform::records::Habits;
-use std::io;
-use std::sync::Arc;
-use varve_tp::storage::{MemoryStorage, Storage, StoredFile};
+use varve_tp::storage::MemoryStorage;
 use varve_tp::{Environment, Options, Placement, TornPages};
 
-const MIPS: u64 = 10_000_000;
 /// While it is loaded.
 const LOADING_BYTES: usize = 64 << 20;
 /// For four trees.
 const CACHE_BYTES: usize = 4 * (64 << 10);
 
-/// When pages that the store has written to a file go to the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writes {
-    /// When the file system chooses: they wait in memory.
-    Wait,
-    /// At once, as whole blocks did in the FFS and EFS of the thesis (§7.7).
-    AtOnce,
-}
-
-/// What is not pages is put aside here, and pages are written as [`Writes`] says.
-const IN_PLAIN_FILES: Habits = Habits {
-    log_apart: false,
+/// Pages wait until the file system writes them.
+pub(super) const WAIT: Habits = Habits {
+    log_apart: true,
     at_once: false,
 };
+/// They are written at once, as whole blocks were in the FFS and EFS of the thesis (§7.7).
+/// There the writer went on meanwhile; here he waits, as host and drive take turns.
+pub(super) const AT_ONCE: Habits = Habits {
+    log_apart: true,
+    at_once: true,
+};
 
-/// What the store said.
-pub(super) fn failed(error: varve_tp::Error) -> LabError {
-    LabError::system(error)
-}
-
-/// The files of a database.
-#[derive(Clone, Debug)]
-pub(super) struct Files {
-    pages: Arc<dyn Storage>,
-    aside: MemoryStorage,
-    writes: Writes,
-}
-
+/// A database, from one opening to the next.
 #[derive(Debug)]
-struct WrittenAtOnce(Arc<dyn StoredFile>);
+pub(super) struct Database {
+    page_bytes: u32,
+    apart: MemoryStorage,
+}
 
-impl Files {
-    /// On this system, empty.
-    pub fn on(system: &dyn System) -> Self {
-        Files {
-            pages: system.records(IN_PLAIN_FILES, &MemoryStorage::new()),
-            aside: MemoryStorage::new(),
-            writes: Writes::Wait,
+impl Database {
+    /// An empty one with pages of so many bytes.
+    pub fn new(page_bytes: u32) -> Self {
+        Database {
+            page_bytes,
+            apart: MemoryStorage::new(),
         }
     }
 
-    /// The same files, written like this.
-    pub fn written(&self, writes: Writes) -> Self {
-        Files {
-            writes,
-            ..self.clone()
-        }
-    }
-
-    fn of(&self, name: &str) -> &dyn Storage {
-        match name.starts_with("pages") {
-            true => &*self.pages,
-            false => &self.aside,
-        }
-    }
-
-    /// The database with pages of so many bytes, for loading; `told` tells the store
-    /// more.
+    /// Opens it for loading; `told` tells the store more.
     pub fn open_to_load(
         &self,
-        page_bytes: u32,
+        system: &dyn System,
         told: impl FnOnce(&mut Options) -> &mut Options,
     ) -> Result<Environment, LabError> {
-        self.open(page_bytes, LOADING_BYTES, told)
+        self.open((system, WAIT), LOADING_BYTES, told)
     }
 
-    /// The database with the thesis's cache, nothing in it, and nothing in that of
-    /// the file system.
+    /// Opens it with the thesis's cache, nothing in it, and nothing in that of the file
+    /// system.
     pub fn open_cold(
         &self,
         system: &mut dyn System,
-        page_bytes: u32,
+        habits: Habits,
         told: impl FnOnce(&mut Options) -> &mut Options,
     ) -> Result<Environment, LabError> {
-        let opened = self.open(page_bytes, CACHE_BYTES, told)?;
+        let opened = self.open((system, habits), CACHE_BYTES, told)?;
         system.sync()?;
         system.forget();
         Ok(opened)
@@ -104,64 +73,19 @@ impl Files {
 
     fn open(
         &self,
-        page_bytes: u32,
+        (system, habits): (&dyn System, Habits),
         cache_bytes: usize,
         told: impl FnOnce(&mut Options) -> &mut Options,
     ) -> Result<Environment, LabError> {
         let mut options = Options::new();
         options
             .background(false)
-            .page(page_bytes)
+            .page(self.page_bytes)
             .memory(cache_bytes)
             .segment(1 << 20)
             .placement(Placement::InPlace(TornPages::Never));
-        let environment = told(&mut options).open_storage(Arc::new(self.clone()));
-        environment.map_err(failed)
-    }
-}
-
-impl Storage for Files {
-    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
-        let file = self.of(name).open(name, create)?;
-        Ok(match self.writes {
-            Writes::AtOnce => Arc::new(WrittenAtOnce(file)),
-            Writes::Wait => file,
-        })
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        Ok([self.pages.list()?, self.aside.list()?].concat())
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.of(from).rename(from, to)
-    }
-
-    fn lock(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl StoredFile for WrittenAtOnce {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, buffer)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, bytes)?;
-        self.0.sync()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.0.truncate(bytes)
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.0.size()
+        let environment = told(&mut options).open_storage(system.records(habits, &self.apart));
+        environment.map_err(LabError::system)
     }
 }
 
@@ -174,16 +98,14 @@ pub(super) struct Took {
     pub writes: u64,
 }
 
-/// Does something to a database; the processor of a machine of `hz` is charged for it.
+/// Does something to a database; the processor of [`HP_380`] is charged for it.
 pub(super) fn timed(
     system: &dyn System,
-    hz: u64,
     what: impl FnOnce() -> Result<Work, LabError>,
 ) -> Result<Took, LabError> {
     let requests = || system.store().drive().statistics().requests;
     let (began_ns, before) = (system.now_ns(), requests());
-    let work = what()?;
-    let cycles = work.instructions() * hz / MIPS;
+    let cycles = HP_380.cycles_of(what()?.instructions());
     system.store().cpu().work(cycles);
     let after = requests();
     Ok(Took {

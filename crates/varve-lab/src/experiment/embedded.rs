@@ -6,8 +6,9 @@
 //! processor time here.
 
 use super::LabError;
-use super::bank::{ACCOUNT_BYTES, Before, Drawn, Found, Skew};
-use crate::platform::host::{CALL, INSERT, LOCK, UPDATE};
+use super::bank::{Before, Drawn, Found, IN_PAGE, Skew, TRANSFER};
+use super::rivals::Machine;
+use crate::platform::host::CALL;
 use crate::platform::lfs::log_structured;
 use crate::platform::store::Store;
 use crate::platform::{BLOCK, Platform};
@@ -16,8 +17,6 @@ use varve_fs::{Caller, FileFlags, FileSystem, InodeNo, Isolation, TransactionOpt
 use varve_lfs::Lfs;
 use varve_tp::tpcb::{BRANCHES, TELLERS};
 
-/// Accounts in a page.
-const IN_PAGE: u32 = (BLOCK as f64 / ACCOUNT_BYTES) as u32;
 const RECORD_BYTES: usize = 100;
 const FILES: [&[u8]; 4] = [b"accounts", b"tellers", b"branches", b"history"];
 
@@ -28,13 +27,18 @@ pub(super) struct Embedded {
     files: [InodeNo; 4],
     drawn: Drawn,
     history_bytes: u64,
+    /// Of the processor, for a transaction.
+    cycles: u64,
+    /// Bytes of its pages when it had been loaded.
+    pub bytes: u64,
 }
 
 impl Embedded {
-    /// Makes the bank.
+    /// Makes the bank on `platform`, which is of `machine`.
     pub fn load(
+        machine: Machine,
         platform: &Platform,
-        (accounts, skew): (u32, Skew),
+        accounts: u32,
         seed: u64,
     ) -> Result<Self, LabError> {
         let store = platform.store(seed)?;
@@ -54,8 +58,11 @@ impl Embedded {
         for (file, made) in files.iter_mut().zip(made) {
             *file = made.map_err(|error: varve_fs::Error| LabError::system(error))?;
         }
+        let mut bytes = 0;
         for (file, records) in files.into_iter().zip([accounts, TELLERS, BRANCHES]) {
-            for page in 0..u64::from(records.div_ceil(IN_PAGE)) {
+            let pages = u64::from(records.div_ceil(IN_PAGE));
+            bytes += pages * BLOCK;
+            for page in 0..pages {
                 let written = fs.write(&root, file, page * BLOCK, &[0; BLOCK as usize]);
                 written.map_err(LabError::system)?;
             }
@@ -67,8 +74,10 @@ impl Embedded {
             fs,
             store,
             files,
-            drawn: Drawn::new(accounts, skew, seed),
+            drawn: Drawn::new(accounts, Skew::Uniform, seed),
             history_bytes: 0,
+            cycles: machine.cycles_of(TRANSFER),
+            bytes,
         })
     }
 
@@ -89,7 +98,7 @@ impl Embedded {
         let transfer = self.drawn.next();
         let (root, cpu) = (Caller::root(), self.store.cpu());
         // Begin and commit are calls, and every page is locked.
-        cpu.work(3 * UPDATE + INSERT + 7 * LOCK + 2 * CALL);
+        cpu.work(self.cycles + 2 * CALL);
         let locking = TransactionOptions {
             isolation: Isolation::Locking,
             ..TransactionOptions::default()

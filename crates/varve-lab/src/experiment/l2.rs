@@ -15,11 +15,11 @@
 
 use super::bank::{Setting, Skew, When, accounts};
 use super::rivals::{MIB, Machine, SPARC_2, ffs};
-use super::{Context, Experiment, LabError, Point, Row};
+use super::updates::unless_full;
+use super::{Context, Experiment, Point, Row};
 use crate::platform::records::Habits;
 use crate::platform::{Cleaning, Layout};
 use crate::report::{Curve, Picture, Verdict, mean};
-use varve_lfs::policy::PolicyKind;
 
 /// See the module's head.
 pub const L2: Experiment = Experiment {
@@ -63,10 +63,7 @@ impl Setting {
             machine,
             layout,
             segment_bytes: SEGMENT_BYTES,
-            cleaning: Cleaning {
-                policy: PolicyKind::GREEDY,
-                holes: false,
-            },
+            cleaning: Cleaning::GREEDY,
             habits: Habits {
                 log_apart: true,
                 at_once: layout != Layout::Lfs,
@@ -82,10 +79,7 @@ impl Setting {
 fn points(context: &Context) -> Vec<Point> {
     let lfs = |percent| Setting::of_1995(Layout::Lfs, percent);
     let papers = |percent| Setting {
-        cleaning: Cleaning {
-            policy: PolicyKind::COST_BENEFIT,
-            holes: false,
-        },
+        cleaning: Cleaning::COST_BENEFIT,
         ..lfs(percent)
     };
     let skewed = |percent| Setting {
@@ -113,16 +107,11 @@ fn points(context: &Context) -> Vec<Point> {
         all.push((SKEWED, percent, skewed(percent), When::STEADY));
     }
     let point = |(series, percent, setting, when): (&'static str, f64, Setting, When)| {
-        Point::new(
-            format!("{series} at {percent} %"),
-            move |context: &Context| {
-                let row = |seed| -> Result<Row, LabError> {
-                    let found = setting.measure(context, when, seed)?;
-                    Ok(found.row(series, percent, seed))
-                };
-                context.seeds().map(row).collect()
-            },
-        )
+        Point::per_seed(format!("{series} at {percent} %"), move |context, seed| {
+            let found = setting.measure(context, when, seed);
+            let row = found.map(|found| found.row(series, percent, seed));
+            unless_full(Row::new(series, percent, seed), row)
+        })
     };
     all.into_iter().map(point).collect()
 }
@@ -136,7 +125,14 @@ fn bound(rows: &[Row], never: &str, percent: f64) -> f64 {
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let tps = |series: &str, percent: f64| mean(rows, series, percent, "tps");
     let never = tps(NEVER, LEAST);
-    let loss = |series, percent| 100.0 * (1.0 - tps(series, percent) / never);
+    let loss = |series: &str, percent: f64| 100.0 * (1.0 - tps(series, percent) / never);
+    let told = |series: &str, percent: f64| match mean(rows, series, percent, "full").is_finite() {
+        true => "no room".to_owned(),
+        false => {
+            let (tps, loss) = (tps(series, percent), loss(series, percent));
+            format!("{tps:.1} tps, loses {loss:.0} %")
+        }
+    };
     let near = |found: f64, paper: f64| (found / paper - 1.0).abs() <= 0.15;
     let mut verdicts = vec![Verdict::of(
         "LFS without cleaner",
@@ -158,7 +154,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         verdicts.push(Verdict::of(
             format!("what the cleaner costs at {percent} %: cost-benefit"),
             format!("{paper} %, within 8 points"),
-            format!("{found:.0} % ({:.1} tps)", tps(PAPERS, percent)),
+            told(PAPERS, percent),
             (found - paper).abs() <= 8.0,
         ));
     }
@@ -168,8 +164,8 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             format!("Varve's cleaner at {percent} %: greedy"),
             "at least 0.9 x what uniform updates allow",
             format!(
-                "{found:.1} tps, loses {:.0} %; allowed {bound:.1} and {:.0} %",
-                loss(BEST, percent),
+                "{}; allowed {bound:.1} and {:.0} %",
+                told(BEST, percent),
                 100.0 * (1.0 - bound / never)
             ),
             found >= 0.9 * bound,

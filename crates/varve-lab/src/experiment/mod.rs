@@ -164,6 +164,16 @@ impl Point {
         }
     }
 
+    /// A point with a row for each seed.
+    fn per_seed(
+        label: impl Into<String>,
+        row: impl Fn(&Context, u64) -> Result<Row, LabError> + Send + Sync + 'static,
+    ) -> Self {
+        Point::new(label, move |context: &Context| {
+            context.seeds().map(|seed| row(context, seed)).collect()
+        })
+    }
+
     /// A place of a curve, with a row for each seed.
     fn of_seeds(series: &str, x: f64, row: impl Fn(u64) -> Row + Send + Sync + 'static) -> Self {
         Point::new(format!("{series} at {x}"), move |context: &Context| {

@@ -5,6 +5,7 @@
 //! Counted are blocks as the layout counts what it writes, in the last volume's
 //! worth after three: data once more for each move, everything else beside it.
 
+use super::bank::cleaned_at;
 use super::mounted::{Mounted, Setting, counted};
 use super::{Context, Experiment, Point, Row};
 use crate::policy::SepBit;
@@ -127,18 +128,9 @@ fn measure(context: &Context, case: Case) -> Row {
     counted(row, &before, &log.statistics())
 }
 
-/// Amplification of the greedy cleaner on uniform writes: segments are cleaned
-/// at the u that solves (1 - u) / -ln u = utilisation.
+/// Amplification of the greedy cleaner on uniform writes.
 fn greedy_bound(utilisation: f64) -> f64 {
-    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
-    for _ in 0..100 {
-        let u: f64 = (low + high) / 2.0;
-        match (1.0 - u) / -u.ln() < utilisation {
-            true => low = u,
-            false => high = u,
-        }
-    }
-    1.0 / (1.0 - low)
+    1.0 / (1.0 - cleaned_at(utilisation))
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {

@@ -33,12 +33,11 @@ fn points(context: &Context) -> Vec<Point> {
             (EAGER, Layout::UFS, Disk::VirtualLog),
             (LOG, Layout::Lfs, Disk::Regular),
         ] {
-            points.push(Point::new(
+            points.push(Point::per_seed(
                 format!("{name} at {percent} %"),
-                move |context: &Context| {
+                move |context, seed| {
                     let platform = Platform::new(layout, disk);
-                    let row = |seed| measure(context, name, &platform, percent, seed);
-                    context.seeds().map(row).collect()
+                    measure(context, name, &platform, percent, seed)
                 },
             ));
         }

@@ -129,9 +129,8 @@ fn points(_: &Context) -> Vec<Point> {
                 }
                 let series = format!("{how}{}", variant.name);
                 let label = format!("{series}, {name}");
-                points.push(Point::new(label, move |context: &Context| {
-                    let row = |seed| measure(context, &series, nth, disk, variant, seed);
-                    context.seeds().map(row).collect()
+                points.push(Point::per_seed(label, move |context, seed| {
+                    measure(context, &series, nth, disk, variant, seed)
                 }));
             }
         }

@@ -43,14 +43,11 @@ fn points(context: &Context) -> Vec<Point> {
         for &kb in context.size(&BURSTS_KB[..], &BURSTS_KB[..1]) {
             for &idle_s in context.size(&IDLE_S[..], &IDLE_S[..2]) {
                 let label = format!("{} and {idle_s} s", series(name, kb));
-                points.push(Point::new(label, move |context: &Context| {
+                points.push(Point::per_seed(label, move |context, seed| {
                     let platform = Platform::new(layout, disk);
-                    let row = |seed| {
-                        let row = Row::new(series(name, kb), idle_s, seed);
-                        let measured = measure(context, row.clone(), &platform, kb, idle_s);
-                        unless_full(row, measured)
-                    };
-                    context.seeds().map(row).collect()
+                    let row = Row::new(series(name, kb), idle_s, seed);
+                    let measured = measure(context, row.clone(), &platform, kb, idle_s);
+                    unless_full(row, measured)
                 }));
             }
         }

@@ -75,13 +75,10 @@ fn points(context: &Context) -> Vec<Point> {
             for &percent in context.size(&PERCENT[..], &PERCENT[..1]) {
                 let series = updates_of(name, load);
                 let label = format!("updates at {percent} %, {series}");
-                points.push(Point::new(label, move |context: &Context| {
+                points.push(Point::per_seed(label, move |context, seed| {
                     let platform = Platform::new(layout, disk);
-                    let row = |seed| {
-                        let row = Row::new(&*series, percent as f64, seed);
-                        unless_full(row.clone(), steady(context, row, &platform, load))
-                    };
-                    context.seeds().map(row).collect()
+                    let row = Row::new(&*series, percent as f64, seed);
+                    unless_full(row.clone(), steady(context, row, &platform, load))
                 }));
             }
             let series = files_of(name, load);

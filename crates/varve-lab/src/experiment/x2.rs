@@ -57,9 +57,8 @@ const KINDS: [Isolation; 3] = [
 fn points(_: &Context) -> Vec<Point> {
     let cases = [WITHOUT, SUPPORT, OPEN].map(|series| PROGRAMS.map(|program| (series, program)));
     let point = |(series, (name, program))| {
-        Point::new(format!("{name}, {series}"), move |context: &Context| {
-            let run = |seed| measure(context, series, program, seed);
-            context.seeds().map(run).collect()
+        Point::per_seed(format!("{name}, {series}"), move |context, seed| {
+            measure(context, series, program, seed)
         })
     };
     cases.into_iter().flatten().map(point).collect()

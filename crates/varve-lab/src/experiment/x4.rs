@@ -90,12 +90,9 @@ fn points(context: &Context) -> Vec<Point> {
             for &percent in context.size(&PERCENT[..], &PERCENT[2..]) {
                 let (drive, series) = (drive.clone(), series(name, kb));
                 let label = format!("{series} at {percent} %");
-                points.push(Point::new(label, move |context: &Context| {
-                    let row = |seed| {
-                        let row = Row::new(&*series, percent as f64, seed);
-                        measure(context, row, &drive, kb << 10)
-                    };
-                    context.seeds().map(row).collect()
+                points.push(Point::per_seed(label, move |context, seed| {
+                    let row = Row::new(&*series, percent as f64, seed);
+                    measure(context, row, &drive, kb << 10)
                 }));
             }
         }

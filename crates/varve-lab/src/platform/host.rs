@@ -61,15 +61,6 @@ pub const EAGER_BLOCK: u64 = 3000;
 /// that has had locking transactions, a shared lock and a few comparisons. An upper
 /// estimate; on one that has had none it is a load and a branch.
 pub const PROTECTION_CHECK: u64 = 100;
-/// A lock, its release included. This and the following: Seltzer 1992, table 4-1, a
-/// cycle for an instruction.
-pub const LOCK: u64 = 1000;
-/// Finding a record, or going on to the next.
-pub const RETRIEVE: u64 = 7000;
-/// Changing one.
-pub const UPDATE: u64 = 12_000;
-/// Adding one.
-pub const INSERT: u64 = 18_000;
 
 /// The processor of a platform: charges the clock, and keeps count.
 #[derive(Debug)]

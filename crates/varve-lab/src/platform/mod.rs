@@ -196,6 +196,19 @@ pub struct Cleaning {
     pub holes: bool,
 }
 
+impl Cleaning {
+    /// That of the papers.
+    pub const COST_BENEFIT: Cleaning = Cleaning {
+        policy: PolicyKind::COST_BENEFIT,
+        holes: false,
+    };
+    /// Greedy, which is best where all blocks are alike.
+    pub const GREEDY: Cleaning = Cleaning {
+        policy: PolicyKind::GREEDY,
+        holes: false,
+    };
+}
+
 impl Default for Cleaning {
     fn default() -> Self {
         Cleaning {

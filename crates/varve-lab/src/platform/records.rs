@@ -11,17 +11,18 @@ use std::sync::Arc;
 use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Rename, SetAttr};
 use varve_tp::storage::{MemoryStorage, Storage, StoredFile};
 
-/// What the names of the store's log begin with.
-const LOG: &str = "wal-";
+/// What the name of the store's pages begins with.
+const PAGES: &str = "pages";
 
 /// How files are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Habits {
-    /// The store's log is on a drive of its own, for which nobody waits (Seltzer et al.
-    /// 1995, §4). If not, it lies beside the pages.
+    /// All but the store's pages, so its log, is on a drive of its own, for which nobody
+    /// waits (Seltzer et al. 1995, §4). If not, it lies beside the pages.
     pub log_apart: bool,
-    /// A page goes to the medium when it is written, and does not wait for others: a
-    /// whole block in the FFS of 4.4BSD.
+    /// A page goes to the medium when it is written, as a whole block in the FFS of
+    /// 4.4BSD, and does not wait for others. Who writes it waits; there he went on, and
+    /// waited when he came to the drive again.
     pub at_once: bool,
 }
 
@@ -41,7 +42,7 @@ pub struct Records<L: Layout> {
 
 impl<L: Layout> Records<L> {
     fn is_apart(&self, name: &str) -> bool {
-        self.habits.log_apart && name.starts_with(LOG)
+        self.habits.log_apart && !name.starts_with(PAGES)
     }
 }
 
@@ -89,7 +90,7 @@ impl<L: Layout> Storage for Records<L> {
             fs: Arc::clone(&self.fs),
             store: Arc::clone(&self.store),
             ino: found.map_err(told)?.ino,
-            at_once: self.habits.at_once && !name.starts_with(LOG),
+            at_once: self.habits.at_once && name.starts_with(PAGES),
         }))
     }
 

@@ -25,7 +25,7 @@ mod tuple;
 pub use execute::Ran;
 pub use plan::{QUERIES, Query};
 pub use relation::{Relation, Wisconsin};
-pub use tuple::{Attribute, STRINGS, Tuple};
+pub use tuple::{Attribute, Tuple};
 
 /// Tuples of each of the two large relations of the thesis.
 pub const TUPLES: u32 = 10_000;

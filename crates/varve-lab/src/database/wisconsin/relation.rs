@@ -162,16 +162,6 @@ impl Wisconsin {
         }
         self.environment.checkpoint()
     }
-
-    /// All tuples of a relation, by `unique2`.
-    ///
-    /// # Errors
-    /// As [`Wisconsin::load`].
-    pub fn relation(&self, relation: Relation) -> Result<Vec<Tuple>> {
-        let transaction = self.environment.begin_read();
-        let table = transaction.open_table(relation.definition())?;
-        table.iter()?.map(|row| Ok(Tuple(row?.1))).collect()
-    }
 }
 
 /// The relations in a transaction, and what it has done with them.
@@ -197,16 +187,9 @@ impl<'t, 'e> Relations<'t, 'e> {
         self.work.set(sum);
     }
 
-    fn count_search(&self) {
+    fn count_retrieved(&self, retrieved: u64) {
         self.count(Work {
-            retrieved: 1,
-            ..Work::default()
-        });
-    }
-
-    fn count_next(&self) {
-        self.count(Work {
-            scanned: 1,
+            retrieved,
             ..Work::default()
         });
     }
@@ -226,11 +209,11 @@ impl<'t, 'e> Relations<'t, 'e> {
         attribute: Attribute,
         range: Range<u32>,
     ) -> Result<Found<'a>> {
-        self.count_search();
+        self.count_retrieved(1);
         Ok(match access {
             Access::Scan => {
                 let rows = self.table(relation)?.iter()?.map(|row| {
-                    self.count_next();
+                    self.count_retrieved(1);
                     Ok(Tuple(row?.1))
                 });
                 Box::new(rows.filter(move |tuple| match tuple {
@@ -241,7 +224,7 @@ impl<'t, 'e> Relations<'t, 'e> {
             Access::Clustered => {
                 assert!(attribute == Attribute::Unique2, "{attribute:?}");
                 Box::new(self.table(relation)?.range(range)?.map(|row| {
-                    self.count_next();
+                    self.count_retrieved(1);
                     Ok(Tuple(row?.1))
                 }))
             }
@@ -249,8 +232,8 @@ impl<'t, 'e> Relations<'t, 'e> {
                 assert!(INDEXED.contains(&attribute), "{attribute:?}");
                 let index = self.transaction.open_index(relation.index(attribute))?;
                 Box::new(index.range(range)?.map(|row| {
-                    self.count_next();
-                    self.count_search();
+                    // The entry, and what it leads to.
+                    self.count_retrieved(2);
                     Ok(Tuple(row?.1.1))
                 }))
             }

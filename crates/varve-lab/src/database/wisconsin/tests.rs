@@ -2,6 +2,7 @@
 
 use super::execute::{DISTINCT, GROUPS, RESULT};
 use super::relation::relations;
+use super::tuple::{INTEGERS_BYTES, STRING_BYTES};
 use super::*;
 use Attribute::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,15 @@ struct Answer {
     tuples: Vec<Tuple>,
     distinct: BTreeSet<Vec<u8>>,
     groups: BTreeMap<u32, u64>,
+}
+
+/// `stringu1`, `stringu2` and `string4`.
+fn strings(tuple: &Tuple) -> &[u8] {
+    &tuple.0[INTEGERS_BYTES..]
+}
+
+fn string4(tuple: &Tuple) -> &[u8] {
+    &strings(tuple)[2 * STRING_BYTES..]
 }
 
 fn answer(tuples: impl IntoIterator<Item = Tuple>) -> Answer {
@@ -93,7 +103,7 @@ fn naive(number: u32, all: &mut [Vec<Tuple>; 4]) -> Answer {
                 for attribute in integers {
                     bytes.extend(tuple.get(attribute).to_le_bytes());
                 }
-                bytes.extend(tuple.string(2));
+                bytes.extend(string4(tuple));
                 bytes
             };
             Answer {
@@ -107,7 +117,7 @@ fn naive(number: u32, all: &mut [Vec<Tuple>; 4]) -> Answer {
                 for attribute in &Attribute::ALL[2..] {
                     bytes.extend(tuple.get(*attribute).to_le_bytes());
                 }
-                (0..STRINGS).for_each(|nth| bytes.extend(tuple.string(nth)));
+                bytes.extend(strings(tuple));
                 bytes
             };
             Answer {
@@ -196,8 +206,13 @@ fn check(database: &Wisconsin, query: &Query, all: &mut [Vec<Tuple>; 4]) {
     assert!(found == wanted, "query {number}");
     let mut left = all[1].clone();
     left.sort_by_key(|tuple| tuple.get(Unique2));
-    let first = database.relation(Relation::TenK1).unwrap();
-    assert!(first == left, "tenktup1 behind query {number}");
+    let transaction = database.environment.begin_read();
+    let first = transaction
+        .open_table(Relation::TenK1.definition())
+        .unwrap();
+    let first = first.iter().unwrap().map(|row| Tuple(row.unwrap().1));
+    assert!(first.eq(left), "tenktup1 behind query {number}");
+    drop(transaction);
     database.clear().unwrap();
 }
 
@@ -242,7 +257,7 @@ fn queries_are_numbered_and_attributes_have_their_values() {
         let of: BTreeSet<u32> = all[1].iter().map(|tuple| tuple.get(attribute)).collect();
         assert_eq!(of.len(), values, "{attribute:?}");
     }
-    let strings: BTreeSet<&[u8]> = all[2].iter().map(|tuple| tuple.string(2)).collect();
+    let strings: BTreeSet<&[u8]> = all[2].iter().map(string4).collect();
     assert_eq!(strings.len(), 4);
     // A permutation of its own for each.
     assert_ne!(all[1][..20], all[2][..20]);

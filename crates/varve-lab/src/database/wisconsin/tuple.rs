@@ -44,7 +44,7 @@ impl Attribute {
 }
 
 /// Strings of a tuple: `stringu1`, `stringu2` and `string4`.
-pub const STRINGS: usize = 3;
+const STRINGS: usize = 3;
 
 pub(super) const STRING_BYTES: usize = 52;
 pub(super) const INTEGERS_BYTES: usize = 4 * Attribute::ALL.len();
@@ -106,11 +106,6 @@ impl Tuple {
     pub fn set(&mut self, attribute: Attribute, value: u32) {
         let at = 4 * attribute as usize;
         self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-
-    /// A string, of `0..STRINGS`.
-    pub fn string(&self, nth: usize) -> &[u8] {
-        &self.0[INTEGERS_BYTES + nth * STRING_BYTES..][..STRING_BYTES]
     }
 
     /// What a join makes of a pair: the integers of one, the strings of the other. So
