@@ -353,11 +353,10 @@ pub fn list(
             return Ok(());
         };
         let damaged = |flaw: node::Flaw| flaw.at_block(key, leaf.block);
-        for entry in leaf.leaf().entries() {
+        let mut entries = leaf.leaf().entries();
+        entries.pass(next);
+        for entry in entries {
             let (at, entry) = entry.map_err(damaged)?;
-            if entry.cookie < next {
-                continue;
-            }
             let kind = entry.check(at).map_err(damaged)?;
             if !emit(entry.name, InodeNo(entry.ino), kind, entry.cookie) {
                 return Ok(());

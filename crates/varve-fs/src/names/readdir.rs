@@ -8,13 +8,14 @@ use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.
-const BATCH: usize = 128;
+const BATCH: usize = 256;
+/// Bytes of their names, mostly.
+const BATCH_BYTES: usize = 16 * BATCH;
 
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
 /// Entries on their way from the directory to the caller.
-#[derive(Default)]
 struct Batch {
     names: Vec<u8>,
     /// Inode, kind, cookie, and where the name ends.
@@ -58,7 +59,10 @@ impl<L: Layout> FileSystem<L> {
                 after = cookie;
             }
         }
-        let mut batch = Batch::default();
+        let mut batch = Batch {
+            names: Vec::with_capacity(BATCH_BYTES),
+            entries: Vec::with_capacity(BATCH),
+        };
         loop {
             batch.names.clear();
             batch.entries.clear();

@@ -4,7 +4,6 @@ use super::Volume;
 use crate::error::Result;
 use crate::metadata::{FileType, Metadata};
 use crate::mounted::{Last, Mounted};
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -103,8 +102,34 @@ impl std::fmt::Debug for DirEntry {
 pub struct ReadDir {
     directory: Arc<Directory>,
     after: u64,
-    batch: VecDeque<(OsString, InodeNo, FileKind)>,
+    batch: Batch,
     done: bool,
+}
+
+/// Entries that were fetched.
+#[derive(Default)]
+struct Batch {
+    names: Vec<u8>,
+    /// Where the name ends.
+    entries: Vec<(InodeNo, FileKind, usize)>,
+    /// How many have been handed out, and where the next one's name begins.
+    gone: usize,
+    start: usize,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.names.clear();
+        self.entries.clear();
+        (self.gone, self.start) = (0, 0);
+    }
+
+    fn next(&mut self) -> Option<(&[u8], InodeNo, FileKind)> {
+        let &(ino, kind, end) = self.entries.get(self.gone)?;
+        let name = &self.names[self.start..end];
+        (self.gone, self.start) = (self.gone + 1, end);
+        Some((name, ino, kind))
+    }
 }
 
 impl Volume {
@@ -147,20 +172,22 @@ impl ReadDir {
                 ino: attr.ino,
             }),
             after: 2, // `.` and `..`
-            batch: VecDeque::new(),
+            batch: Batch::default(),
             done: false,
         }
     }
 
     fn fetch(&mut self) -> Result<()> {
         let (batch, after) = (&mut self.batch, &mut self.after);
+        batch.clear();
         let Directory { mounted, path, ino } = &*self.directory;
         mounted.run("list", path, |mounted| {
             mounted.readdir(*ino, *after, &mut |entry| {
                 *after = entry.cookie;
-                let name = OsStr::from_bytes(entry.name).to_owned();
-                batch.push_back((name, entry.ino, entry.kind));
-                batch.len() < BATCH
+                batch.names.extend_from_slice(entry.name);
+                let end = batch.names.len();
+                batch.entries.push((entry.ino, entry.kind, end));
+                batch.entries.len() < BATCH
             })
         })
     }
@@ -170,17 +197,17 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.batch.is_empty() && !self.done {
+        if self.batch.gone == self.batch.entries.len() && !self.done {
             if let Err(error) = self.fetch() {
                 self.done = true;
                 return Some(Err(error));
             }
-            self.done = self.batch.len() < BATCH;
+            self.done = self.batch.entries.len() < BATCH;
         }
-        let (name, ino, kind) = self.batch.pop_front()?;
+        let (name, ino, kind) = self.batch.next()?;
         Some(Ok(DirEntry {
             directory: Arc::clone(&self.directory),
-            name,
+            name: OsStr::from_bytes(name).to_owned(),
             ino,
             kind,
         }))
