@@ -175,7 +175,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     .because(
         "A commit takes 8 KB of the log, as partial segments are written in units of 4 KB; all of \
          it is to be cleaned. Before any cleaning 16 KB are read for nothing with each page, \
-         without which the log would be some 5 % ahead, as is reckoned.",
+         without which the log is 4 % ahead.",
     ),
     Claim::new(
         "X2",
@@ -299,7 +299,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     .because(
         "A commit takes 8 KB of the log, as partial segments are written in units of 4 KB, where \
          the paper's had 512 bytes. Segments of 1 MB are 85 % full when they are cleaned, of which \
-         the reserve of so small a log explains 72.",
+         the reserve explains 70.",
     ),
     Claim::new(
         "B8",
