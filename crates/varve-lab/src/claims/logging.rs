@@ -142,10 +142,11 @@ pub(super) const CLUSTERING: &[Claim] = &[
         ],
     )
     .because(
-        "At 48 % segments are cleaned much emptier than the paper reckons with, so its cleaner \
-         costs less. From 70 % on they are fuller than the bound has them, for which the reserve of \
-         a small log is a part of the reason, and at 90 % there is no room; greedy does not part \
-         hot from cold. The rate without cleaner holds only as 16 KB are read for a page of 4.",
+        "Without cleaner the log is a quarter faster: it seeks within the bank only, and writes no \
+         indirect block with every second page. At 48 % segments are cleaned much emptier than the \
+         paper reckons with. From 60 % on they are fuller than the bound has them, for which the \
+         reserve is a part of the reason, and at 90 % there is no room; greedy does not part hot \
+         from cold.",
     ),
     Claim::new(
         "L3",

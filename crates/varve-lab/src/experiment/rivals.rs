@@ -439,9 +439,9 @@ mod tests {
         assert_eq!(failing_if_equal("B3"), (4, 5));
         assert_eq!(failing_if_equal("B8"), (16, 16));
         assert_eq!(failing_if_equal("N3"), (12, 12));
-        assert_eq!(failing_if_equal("L2"), (9, 16));
+        assert_eq!(failing_if_equal("L2"), (8, 15));
         assert_eq!(failing_if_equal("B7"), (7, 8));
-        assert_eq!(failing_if_equal("X1"), (3, 5));
+        assert_eq!(failing_if_equal("X1"), (2, 4));
         assert_eq!(failing_if_equal("X3"), (3, 4));
     }
 
