@@ -46,6 +46,12 @@ fn measured_lookup(volume: &Volume) {
     }
 }
 
+#[inline(never)]
+fn measured_list(volume: &Volume) {
+    let entries = volume.read_dir("/dir").expect("a directory");
+    assert_eq!(black_box(entries.count()), FILES);
+}
+
 fn main() {
     let device = Arc::new(MemoryDevice::new(512 << 20));
     let mut options = VolumeOptions::new();
@@ -58,6 +64,7 @@ fn main() {
     measured_write(&files, &data);
     measured_fsync(&files);
     measured_lookup(&volume);
+    measured_list(&volume);
     drop(files);
     volume.close().expect("it closes");
 }
