@@ -16,7 +16,8 @@
 #   environment: WORK (images and mount point; default /tmp/varve-peers),
 #   VARVE (the binary; default: the release build of this tree)
 #
-# Peers: varve-lib, varve-mount, ext4, fuse2fs, and passthrough, a FUSE server
+# Peers: varve-lib, varve-mount, ffs-lib and vlfs-lib (the library on the layout in place
+# with its journal, and on the virtual log), ext4, fuse2fs, and passthrough, a FUSE server
 # that forwards to ext4: libfuse's own passthrough_ll with its write-back cache
 # on, built from the example in Debian's libfuse3-dev (which has no
 # passthrough_hp).
@@ -139,6 +140,9 @@ setup() {
 		# bench makes the volume itself; whatever stood here has to go
 		"$VARVE" mkfs --force "$IMG" >/dev/null || return 1
 		WHERE=(--image "$IMG" --cache "$CACHE") ;;
+	ffs-lib|vlfs-lib)
+		"$VARVE" mkfs --force "$IMG" >/dev/null || return 1
+		WHERE=(--image "$IMG" --cache "$CACHE" --layout "${1%-lib}") ;;
 	varve-mount)
 		"$VARVE" mkfs --force "$IMG" >/dev/null || return 1
 		"$VARVE" mount "$IMG" "$MNT" --cache "$CACHE" || return 1

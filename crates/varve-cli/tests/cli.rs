@@ -460,6 +460,24 @@ fn bench_overwrites_volumes_only() {
     assert_eq!(fs::read(&precious).unwrap(), b"thesis".repeat(1 << 20));
 }
 
+/// One image, which each finds as the one before left it.
+#[test]
+fn bench_runs_on_every_layout() {
+    let s = Scratch::new();
+    let image = s.text("image");
+    let small = ["--size", "64M", "--n", "200", "--nodrop"];
+    for layout in ["ffs", "vlfs", "efs", "buddy", "log"] {
+        let run = ["bench", "smallfile", "--image", &image, "--layout", layout];
+        varve(run.iter().chain(&small)).expect(0, "delete");
+        let found = varve(["info", &image, "--json"]).expect(0, "").out;
+        assert_eq!(
+            found.contains("\"segments\""),
+            layout == "log",
+            "{layout}: {found}"
+        );
+    }
+}
+
 #[test]
 fn prove_runs_rows_and_counts() {
     varve(["prove", "--list"]).expect(0, "crash-states");

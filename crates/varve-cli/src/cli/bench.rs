@@ -1,5 +1,6 @@
 //! `varve bench`: measures the library, or any mounted directory.
 
+use super::mkfs::LayoutKind;
 use super::output::{self, Failure, Outcome, Progress};
 use super::size;
 use crate::bench::{
@@ -35,6 +36,9 @@ pub struct BenchCommand {
     /// Bytes of the image.
     #[arg(long, value_parser = size::parse, default_value = "2G")]
     size: u64,
+    /// With --image: how the volume places blocks, as `varve mkfs --layout`.
+    #[arg(long, value_enum, default_value = "log", conflicts_with = "dir")]
+    layout: LayoutKind,
     /// Name in the output; varve-lib by default.
     #[arg(long)]
     tag: Option<String>,
@@ -213,7 +217,9 @@ impl BenchCommand {
         let mut options = VolumeOptions::new();
         options
             .preallocate(Preallocation::Written)
-            .overwrite(exists && holds_volume(image));
+            // Only a volume may be overwritten without asking.
+            .overwrite(exists && admin::read_superblock(image).is_ok());
+        self.layout.choose(&mut options);
         if !exists {
             options.size(self.size);
         }
@@ -237,14 +243,6 @@ impl BenchCommand {
         output::line(table.trim());
         Ok(0)
     }
-}
-
-/// Only a volume may be overwritten without asking.
-fn holds_volume(image: &Path) -> bool {
-    use std::io::Read;
-    let mut magic = [0; 8];
-    let read = std::fs::File::open(image).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == varve_lfs::format::superblock::MAGIC
 }
 
 /// fillaging keeps many files open.

@@ -13,7 +13,7 @@ use varve_lfs::format::Superblock;
 
 /// How blocks are placed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum LayoutKind {
+pub(super) enum LayoutKind {
     /// The segmented log.
     Log,
     /// The virtual log.
@@ -157,11 +157,7 @@ impl Mkfs {
                         sizes: leave --segment-size and --inode-size out";
             return Err(Failure::new(2, text));
         }
-        let layout = match self.layout {
-            LayoutKind::Log => Layout::Log,
-            LayoutKind::Vlfs => Layout::VirtualLog,
-            _ => Layout::InPlace,
-        };
+        let layout = self.layout.layout();
         if layout != Layout::InPlace && self.metadata.is_some() {
             let text = "--metadata is for --layout ffs and the others that update in place";
             return Err(Failure::new(2, text));
@@ -189,8 +185,6 @@ impl Mkfs {
 
     fn make(&self, layout: Layout) -> Result<Made, Failure> {
         let allocation = self.allocation()?;
-        let usual = FfsFormatOptions::named(&self.layout.name());
-        let usual = usual.map(|usual| usual.metadata).unwrap_or_default();
         let mut options = VolumeOptions::new();
         options
             .layout(layout)
@@ -203,7 +197,7 @@ impl Mkfs {
             .segment_bytes(self.segment_size)
             .inode_bytes(self.inode_size)
             .metadata(match self.metadata {
-                None => usual,
+                None => self.layout.metadata(),
                 Some(MetadataKind::Journal) => MetadataUpdates::Journal,
                 Some(MetadataKind::Synchronous) => MetadataUpdates::Synchronous,
                 Some(MetadataKind::Async) => MetadataUpdates::Asynchronous,
@@ -336,6 +330,28 @@ impl LayoutKind {
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().into())
+    }
+
+    fn layout(self) -> Layout {
+        match self {
+            LayoutKind::Log => Layout::Log,
+            LayoutKind::Vlfs => Layout::VirtualLog,
+            _ => Layout::InPlace,
+        }
+    }
+
+    /// How changes of metadata reach their places, unless something else is asked for.
+    fn metadata(self) -> MetadataUpdates {
+        let usual = FfsFormatOptions::named(&self.name());
+        usual.map(|usual| usual.metadata).unwrap_or_default()
+    }
+
+    /// Makes volumes of this kind, with nothing else chosen.
+    pub(super) fn choose(self, options: &mut VolumeOptions) {
+        options
+            .layout(self.layout())
+            .metadata(self.metadata())
+            .allocation(Allocation::named(&self.name()).unwrap_or_default());
     }
 
     /// Blocks and fragments, whatever the gaps.
