@@ -590,14 +590,26 @@ fn a_write_that_was_lost_is_not_committed_without() {
     if no_fuse() {
         return;
     }
-    let mount = Mount::new("64M");
-    // More than there is room for.
+    // More than there is room for. Writers are mostly told so when the kernel has taken
+    // more than can be written; sometimes before, and then nothing is lost.
     let script = "echo x > x; for i in $(seq 12); do \
                   head -c 8M /dev/urandom > big$i || true; done 2>/dev/null; true";
-    run(&mount, &[], script).expect(125, "a write came to nothing");
-    assert_eq!(names(&mount), [""; 0]);
-    assert_eq!(statistics(&mount)["aborted_by"]["lost_write"], 1);
-    mount.finish();
+    let is_lost = |_| {
+        let mount = Mount::new("64M");
+        let told = run(&mount, &[], script).expect(125, "nothing was changed");
+        assert_eq!(names(&mount), [""; 0]);
+        let is_lost = told.err.contains("a write came to nothing");
+        assert!(
+            is_lost || told.err.contains("no space left"),
+            "{}",
+            told.err
+        );
+        let counted = &statistics(&mount)["aborted_by"]["lost_write"];
+        assert_eq!(counted.as_u64().unwrap_or(0), u64::from(is_lost));
+        mount.finish();
+        is_lost
+    };
+    assert!((0..10).any(is_lost), "no write came to nothing");
 }
 
 #[test]
