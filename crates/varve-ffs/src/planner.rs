@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::{Geometry, Image, Place, Slot};
 use crate::room::Room;
 use crate::stage::Stage;
-use crate::store::Sectors;
+use crate::store::{Piece, Sectors};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use varve_device::Block;
@@ -66,7 +66,7 @@ pub(crate) struct Planner<'s, 'r> {
     /// Blocks of a file that are placed at once, at most.
     maxcontig: u64,
     /// Data, and where it goes.
-    pub writes: Vec<(u64, Arc<Block>)>,
+    pub writes: Vec<Piece>,
     pub given_up: GivenUp,
     /// What its data asks of the record.
     pub flush: Flush,
@@ -253,7 +253,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         let fragments = self.geometry().fragments_for(sectors);
         let extent = self.room.take_alone(near, fragments).ok_or(Error::Full)?;
         let sector = self.geometry().fragment_sector(extent.start);
-        let bytes = self.data(sector, data);
+        let bytes = self.data(sector, &Arc::new(Block::from(data)));
         let crc = crc32c(&bytes[..sectors as usize * 512]);
         image.xattrs = Pointer::new(sector, sectors as u8, crc, 0, 0);
         self.flush.new = true;
@@ -261,12 +261,19 @@ impl<'s, 'r> Planner<'s, 'r> {
     }
 
     /// Notes data for a place; zeros follow to the end of the unit.
-    fn data(&mut self, sector: u64, data: &[u8]) -> Arc<Block> {
-        let unit = self.geometry().unit_bytes as usize;
-        let mut bytes = Block::with_room(data.len().next_multiple_of(unit));
-        bytes.extend_from_slice(data);
-        bytes.resize(data.len().next_multiple_of(unit));
-        let bytes = Arc::new(bytes);
+    fn data(&mut self, sector: u64, data: &Arc<Block>) -> Arc<Block> {
+        let whole = data
+            .len()
+            .next_multiple_of(self.geometry().unit_bytes as usize);
+        let bytes = match whole == data.len() {
+            true => Arc::clone(data),
+            false => {
+                let mut bytes = Block::with_room(whole);
+                bytes.extend_from_slice(data);
+                bytes.resize(whole);
+                Arc::new(bytes)
+            }
+        };
         self.writes.push((sector, Arc::clone(&bytes)));
         bytes
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::{Block, Device};
+use varve_device::{Block, BufferPool, Device, PooledBuffer};
 use varve_fs::InodeNo;
 use varve_fs::caches::{Cache, cache_of};
 
@@ -17,6 +17,8 @@ const SECTOR_COST: u64 = 640;
 const INODES_AT_ONCE: u64 = 32;
 /// Bytes written by one request.
 const WRITE_BYTES: usize = 1 << 20;
+/// Such requests whose bytes are gathered before they are written, side by side.
+const GATHERED: usize = 8;
 
 /// The device, and what has been read of it.
 pub(crate) struct Store {
@@ -25,7 +27,12 @@ pub(crate) struct Store {
     clean: Cache<u64, Arc<Sector>>,
     /// Sectors that are written together.
     step: u64,
+    /// For what is gathered.
+    pool: Arc<BufferPool>,
 }
+
+/// A block of content, and the sector where it goes.
+pub(crate) type Piece = (u64, Arc<Block>);
 
 /// Sectors that differ from the device's: as of the last group appended.
 #[derive(Default)]
@@ -114,6 +121,23 @@ impl Sectors for Over<'_> {
     }
 }
 
+fn run_bytes(run: &[Piece]) -> usize {
+    run.iter().map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Pieces that follow each other, up to `most` bytes of them at a time.
+fn runs(pieces: &[Piece], most: usize) -> Vec<&[Piece]> {
+    let mut bytes = 0;
+    let follows = |one: &Piece, next: &Piece| {
+        bytes += one.1.len();
+        let end = one.0 + (one.1.len() / SECTOR_BYTES) as u64;
+        let goes_on = end == next.0 && bytes + next.1.len() <= most;
+        bytes *= usize::from(goes_on);
+        goes_on
+    };
+    pieces.chunk_by(follows).collect()
+}
+
 impl Store {
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, cache_bytes: u64) -> Self {
         let sectors = (cache_bytes / SECTOR_COST).max(64) as usize;
@@ -122,6 +146,7 @@ impl Store {
             geometry,
             clean: cache_of(sectors),
             step: geometry.unit_sectors(),
+            pool: BufferPool::new(WRITE_BYTES, GATHERED),
         }
     }
 
@@ -209,25 +234,44 @@ impl Store {
         self.clean.clear();
     }
 
-    /// Writes pieces to their places, neighbours together. Pieces begin and end
-    /// where the device's blocks do.
-    pub fn write(&self, pieces: &mut [(u64, Arc<Block>)], most: usize) -> Result<()> {
+    /// Writes pieces to their places, neighbours together, up to `most` bytes by a
+    /// request. Pieces begin and end where the device's blocks do.
+    pub fn write(&self, pieces: &mut [Piece], most: usize) -> Result<()> {
         pieces.sort_by_key(|(sector, _)| *sector);
-        let end =
-            |(sector, bytes): &(u64, Arc<Block>)| sector + (bytes.len() / SECTOR_BYTES) as u64;
-        let mut buffers: Vec<(u64, Vec<u8>)> = Vec::new();
-        let mut next = 0;
-        for piece in pieces.iter() {
-            match buffers.last_mut() {
-                Some((_, buffer)) if piece.0 == next && buffer.len() + piece.1.len() <= most => {
-                    buffer.extend_from_slice(&piece.1);
-                }
-                _ => buffers.push((piece.0 * SECTOR_BYTES as u64, piece.1.to_vec())),
-            }
-            next = end(piece);
+        let mut runs = &runs(pieces, most)[..];
+        while !runs.is_empty() {
+            let mut bytes = 0;
+            let fits = |run: &&&[Piece]| {
+                bytes += run_bytes(run);
+                bytes <= GATHERED * WRITE_BYTES
+            };
+            let (now, later) = runs.split_at(runs.iter().take_while(fits).count().max(1));
+            runs = later;
+            // What is alone is written from where it is.
+            let gathered = now
+                .iter()
+                .map(|run| (run.len() > 1).then(|| self.gather(run)));
+            let gathered: Vec<Option<PooledBuffer>> = gathered.collect();
+            let writes = now.iter().zip(&gathered).map(|(run, gathered)| {
+                let bytes = gathered.as_deref().unwrap_or(&run[0].1);
+                (run[0].0 * SECTOR_BYTES as u64, bytes)
+            });
+            let writes: Vec<(u64, &[u8])> = writes.collect();
+            self.device.write_many(&writes)?;
         }
-        let writes: Vec<(u64, &[u8])> = buffers.iter().map(|(at, b)| (*at, &b[..])).collect();
-        Ok(self.device.write_many(&writes)?)
+        Ok(())
+    }
+
+    /// The bytes of pieces that follow each other.
+    fn gather(&self, run: &[Piece]) -> PooledBuffer {
+        let mut buffer = self.pool.take(run_bytes(run));
+        let mut rest = &mut buffer[..];
+        for (_, bytes) in run {
+            let (place, behind) = rest.split_at_mut(bytes.len());
+            place.copy_from_slice(bytes);
+            rest = behind;
+        }
+        buffer
     }
 
     /// Writes sectors, whole units, to their places.
