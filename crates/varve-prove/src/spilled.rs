@@ -7,16 +7,16 @@
 //! the newest record and from the one before: all of these are as some one commit left
 //! them, no older than the last that returned, and the offline check finds nothing.
 
+mod meanwhile;
+
 use crate::mounted::Subject;
 use crate::random::Random;
 use crate::runner::new_clock;
 use crate::subjects::Log;
+use meanwhile::Meanwhile;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
-use varve_device::{
-    CrashExplorer, Device, DeviceError, Geometry, Limits, MemoryDevice, MemoryImage,
-    RecordingDevice,
-};
+use varve_device::{CrashExplorer, Device, Limits, MemoryDevice, MemoryImage, RecordingDevice};
 use varve_fs::{
     Caller, Error, FileSystem, InodeNo, Isolation, Options, SetAttr, Ticket, Transaction,
     TransactionOptions,
@@ -46,45 +46,6 @@ pub struct Done {
     pub spilled: u64,
     /// Segments that were given back.
     pub emptied: u64,
-}
-
-type Hook = Box<dyn FnOnce() + Send>;
-
-/// Runs something once, in the middle of somebody's write.
-struct Meanwhile {
-    inner: Arc<RecordingDevice<MemoryDevice>>,
-    hook: Mutex<Option<Hook>>,
-}
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl Device for Meanwhile {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, buffers: &[std::io::IoSlice<'_>]) -> Result<(), DeviceError> {
-        self.inner.write(offset, buffers)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        let hook = self.hook.lock().expect("no panic within").take();
-        if let Some(hook) = hook {
-            hook();
-        }
-        self.inner.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
-        self.inner.discard(offset, length)
-    }
 }
 
 /// What a commit left: the number of the last that wrote each block, and the number
@@ -391,7 +352,7 @@ impl Volume {
                     let ticket = txn.commit_async();
                     *told_to.lock().expect("no panic") = Some(ticket);
                 }));
-                let checkpointed = self.fs.layout_checkpoint();
+                let checkpointed = layout_checkpoint(&self.fs);
                 let ticket = outcome.lock().expect("no panic").take();
                 checkpointed?;
                 let ticket = ticket.ok_or("no flush in a checkpoint")?;
@@ -407,14 +368,8 @@ impl Volume {
 }
 
 /// A checkpoint of the layout alone: nothing is written back first.
-trait LayoutCheckpoint {
-    fn layout_checkpoint(&self) -> Result<(), String>;
-}
-
-impl LayoutCheckpoint for Fs {
-    fn layout_checkpoint(&self) -> Result<(), String> {
-        self.layout().take_checkpoint(false).map_err(told)
-    }
+fn layout_checkpoint(fs: &Fs) -> Result<(), String> {
+    fs.layout().take_checkpoint(false).map_err(told)
 }
 
 /// Which of `moments` an image is at.
