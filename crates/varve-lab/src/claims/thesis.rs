@@ -310,7 +310,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     )
     .because(
-        "All three are faster here than a machine of 1992 was. A read that is no multiple of the \
-         writes comes to two or three of them in the log, each elsewhere.",
+        "All three are faster here than a machine of 1992 was. Reading venus, EFS stays ahead of \
+         the log by 4 %.",
     ),
 ];
