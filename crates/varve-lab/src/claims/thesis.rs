@@ -210,6 +210,10 @@ pub(super) const CLAIMS: &[Claim] = &[
             "the cleaner of the time stopped everything for 30 to 60 s",
             "no stop of more than 50 ms of disk time beyond the writing of one segment",
         ],
+    )
+    .because(
+        "Six of nine parts hold. 80 % full, the longest of 30,000 transactions waits 111 ms on the \
+         RZ55 and 52 on a drive of 7200 rpm, which has 50 and a little when half full.",
     ),
     Claim::new(
         "B1",
