@@ -1,8 +1,9 @@
 //! Memory for blocks of one size, aligned for direct I/O, that is used again.
 //!
 //! The host's allocator takes two pages for each one that must begin on a page, and
-//! fresh memory costs a page fault for every 4 KiB. A slab is the memory of
-//! [`BLOCKS`] blocks in one piece. One that has no block in use is given back to the
+//! fresh memory costs a page fault for every 4 KiB, and being filled with zeros a second
+//! time where it is asked for aligned. A slab is the memory of [`BLOCKS`] blocks in one
+//! piece, which the host maps at once. One that has no block in use is given back to the
 //! host, but for a few.
 //!
 //! Invariants:
@@ -10,18 +11,17 @@
 //! - A slab is in `open` if and only if a bit is set; `place` says where.
 #![allow(unsafe_code)]
 
-use crate::aligned::Unit;
 use parking_lot::Mutex;
-use std::ptr::NonNull;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use zerocopy::FromZeros;
 
 /// Blocks of a slab.
 const BLOCKS: usize = u64::BITS as usize;
-/// Bytes of slabs without a block in use that are kept for the next one.
-const KEPT_BYTES: usize = 4 << 20;
+/// Bytes of slabs without a block in use that are kept for the next ones.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// Slabs of blocks of one size.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Free {
 #[derive(Debug)]
 struct Slab {
     slabs: &'static Slabs,
-    start: NonNull<Unit>,
+    start: NonNull<u8>,
     /// A bit for each block; written under the mutex of `free` only.
     unused: AtomicU64,
     /// Where it is in `open`.
@@ -126,12 +126,15 @@ impl Free {
 
 impl Slab {
     fn new(slabs: &'static Slabs) -> Arc<Self> {
-        let units = BLOCKS * slabs.block_bytes / size_of::<Unit>();
-        let memory = Unit::new_vec_zeroed(units).expect("memory for blocks");
-        let memory = Box::leak(memory.into_boxed_slice());
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let bytes = BLOCKS * slabs.block_bytes;
+        // SAFETY: it replaces no mapping, as it asks for no address.
+        let memory = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+        let memory = memory.expect("memory for blocks");
         Arc::new(Slab {
             slabs,
-            start: NonNull::from(memory).cast(),
+            start: NonNull::new(memory.cast()).expect("a mapping"),
             unused: AtomicU64::new(u64::MAX),
             place: AtomicUsize::new(0),
         })
@@ -140,11 +143,10 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        let units = BLOCKS * self.slabs.block_bytes / size_of::<Unit>();
-        let memory = NonNull::slice_from_raw_parts(self.start, units);
-        // SAFETY: the box that `new` leaked, of as many units. Each piece keeps the
+        let bytes = BLOCKS * self.slabs.block_bytes;
+        // SAFETY: the mapping that `new` made, of as many bytes. Each piece keeps the
         // slab, so nobody has a part of it.
-        drop(unsafe { Box::from_raw(memory.as_ptr()) });
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
     }
 }
 
@@ -152,7 +154,7 @@ impl Piece {
     fn start(&self) -> *mut u8 {
         let bytes = self.nth * self.slab.slabs.block_bytes;
         // SAFETY: `nth` is below `BLOCKS`, so this is within the slab's memory.
-        unsafe { self.slab.start.cast::<u8>().add(bytes) }.as_ptr()
+        unsafe { self.slab.start.add(bytes) }.as_ptr()
     }
 
     /// All of it.
@@ -219,7 +221,8 @@ mod tests {
     #[test]
     fn few_slabs_without_a_block_in_use_are_kept() {
         let slabs = slabs();
-        let pieces: Vec<Piece> = (0..100 * BLOCKS).map(|_| slabs.take()).collect();
+        let several = (slabs.kept() + 10) * BLOCKS;
+        let pieces: Vec<Piece> = (0..several).map(|_| slabs.take()).collect();
         assert!(slabs.free.lock().open.is_empty());
         drop(pieces);
         let free = slabs.free.lock();
