@@ -12,6 +12,9 @@ use crate::planted::{self, Planted};
 use varve_device::sync::atomic::Ordering::*;
 use varve_device::sync::{MutexGuard, RwLockReadGuard};
 
+/// Bytes of pages that are synced at once.
+const SYNCED_BYTES: usize = 1 << 20;
+
 /// A page that is being written: as it was under its latch. Unless it is written, its frame
 /// is as dirty afterwards as it was.
 struct Writing<'a> {
@@ -146,7 +149,9 @@ impl Pool {
     pub(crate) fn write_before(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.log.end().0);
         let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
+        let mut unsynced = 0;
         for pages in self.pages_of(usize::MAX, before).chunks(self.batch) {
+            self.sync_some(&mut unsynced, pages.len())?;
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
@@ -158,6 +163,16 @@ impl Pool {
         Ok(())
     }
 
+    fn sync_some(&self, unsynced: &mut usize, pages: usize) -> Result<()> {
+        *unsynced += pages * self.page_bytes;
+        if *unsynced < SYNCED_BYTES {
+            return Ok(());
+        }
+        *unsynced = 0;
+        // What is on the medium is unknown if it fails.
+        self.sync().inspect_err(|error| self.log.poison(error))
+    }
+
     /// Writes cold pages out while more than half of the frames are dirty, so that those
     /// who need frames find clean ones.
     pub(crate) fn write_cold(&self) -> Result<()> {
@@ -167,7 +182,9 @@ impl Pool {
         }
         let cold =
             |frame: &Frame| frame.first.load(SeqCst) != CLEAN && frame.uses.load(Relaxed) == 0;
+        let mut unsynced = 0;
         for pages in self.pages_of(spare, cold).chunks(self.batch) {
+            self.sync_some(&mut unsynced, pages.len())?;
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;

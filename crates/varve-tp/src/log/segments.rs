@@ -221,16 +221,18 @@ impl Segments {
 }
 
 /// Preallocated blocks that were never written would have to be marked as written by
-/// the file system at each first sync; so they are written once.
+/// the file system at each first sync; so they are written once. Synced in pieces: who
+/// commits meanwhile waits for one of them, not for all.
 fn fill(file: &Named, shape: LogShape) -> Result<()> {
     let zeros = vec![0; (1 << 20).min(shape.segment as usize)];
     let mut at = 0;
     while at < shape.segment {
         let now = (shape.segment - at).min(zeros.len() as u64);
         file.write_at(at, &zeros[..now as usize])?;
+        file.sync()?;
         at += now;
     }
-    file.sync()
+    Ok(())
 }
 
 /// The segment that a file begins with, and the life in which that was written.
