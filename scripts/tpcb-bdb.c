@@ -1,15 +1,19 @@
 /* TPC-B on Berkeley DB, as crates/varve/benches/tpcb.rs has it: accounts, tellers and
  * branches in B-trees of records of 100 bytes, the history in a record-number file.
- * tpcb-bdb DIRECTORY THREADS SECONDS SYNC PAGE_BYTES: one JSON line. */
+ * tpcb-bdb DIRECTORY THREADS SECONDS SYNC PAGE_BYTES [ACCOUNTS]: one JSON line. */
 #include <db.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 
-enum { RECORD = 100, ACCOUNTS = 100000, TELLERS = 100, BRANCHES = 10 };
+enum { RECORD = 100, TELLERS = 100, BRANCHES = 10 };
+
+static uint32_t accounts = 100000;
 
 static DB_ENV *env;
 static DB *files[4];
@@ -50,7 +54,7 @@ static int bump(DB *db, DB_TXN *txn, uint32_t number, int64_t delta) {
 }
 
 static int one(uint64_t *random) {
-    uint32_t account = next(random) % ACCOUNTS, teller = next(random) % TELLERS;
+    uint32_t account = next(random) % accounts, teller = next(random) % TELLERS;
     int64_t delta = (int64_t)(next(random) % 1999999) - 999999;
     DB_TXN *txn;
     int error = env->txn_begin(env, NULL, &txn, 0);
@@ -116,11 +120,26 @@ static int less(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Bytes that the disk below a directory has been given, by whomever. */
+static uint64_t disk_bytes(const char *directory) {
+    struct stat st;
+    char path[64];
+    unsigned long sectors = 0;
+    if (system("sync") || stat(directory, &st)) return 0;
+    snprintf(path, sizeof path, "/sys/dev/block/%u:%u/stat", major(st.st_dev), minor(st.st_dev));
+    FILE *counters = fopen(path, "r");
+    if (!counters) return 0;
+    if (fscanf(counters, "%*u %*u %*u %*u %*u %*u %lu", &sectors) != 1) sectors = 0;
+    fclose(counters);
+    return sectors * 512ULL;
+}
+
 int main(int argc, char **argv) {
-    if (argc != 6) {
-        fprintf(stderr, "usage: %s DIRECTORY THREADS SECONDS SYNC PAGE_BYTES\n", argv[0]);
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: %s DIRECTORY THREADS SECONDS SYNC PAGE_BYTES [ACCOUNTS]\n", argv[0]);
         return 2;
     }
+    if (argc == 7) accounts = atoi(argv[6]);
     int threads = atoi(argv[2]), seconds = atoi(argv[3]), sync = atoi(argv[4]);
     check(db_env_create(&env, 0), "environment");
     check(env->set_cachesize(env, 0, 256 << 20, 1), "cache");
@@ -133,7 +152,7 @@ int main(int argc, char **argv) {
                     0600),
           "open");
     const char *names[4] = {"accounts", "tellers", "branches", "history"};
-    const uint32_t counts[3] = {ACCOUNTS, TELLERS, BRANCHES};
+    const uint32_t counts[3] = {accounts, TELLERS, BRANCHES};
     for (int i = 0; i < 4; i++) {
         check(db_create(&files[i], env, 0), "create");
         /* Few hot records: small pages, or every transaction waits for every other. */
@@ -158,6 +177,7 @@ int main(int argc, char **argv) {
             check(txn->commit(txn, DB_TXN_NOSYNC), "load");
         }
     check(env->txn_checkpoint(env, 0, 0, 0), "checkpoint");
+    uint64_t written = disk_bytes(argv[1]);
     struct Worker *workers = calloc(threads, sizeof *workers);
     uint64_t begun = now_ns();
     for (int i = 0; i < threads; i++) {
@@ -173,6 +193,8 @@ int main(int argc, char **argv) {
         all += workers[i].done;
     }
     double elapsed = (now_ns() - begun) / 1e9;
+    check(env->txn_checkpoint(env, 0, 0, 0), "checkpoint");
+    written = disk_bytes(argv[1]) - written;
     uint64_t *times = malloc((all + 1) * sizeof *times), *to = times;
     for (int i = 0; i < threads; i++) {
         memcpy(to, workers[i].times, workers[i].done * sizeof *to);
@@ -180,10 +202,11 @@ int main(int argc, char **argv) {
     }
     qsort(times, all, sizeof *times, less);
     printf("{\"system\":\"bdb\",\"page\":%s,\"threads\":%d,\"sync\":%s,\"tps\":%.0f,\"again\":%lu,"
-           "\"p50_us\":%lu,\"p99_us\":%lu,\"longest_us\":%lu}\n",
+           "\"p50_us\":%lu,\"p99_us\":%lu,\"longest_us\":%lu,\"accounts\":%u,\"written\":%lu}\n",
            argv[5], threads, sync ? "true" : "false", all / elapsed, (unsigned long)again,
            (unsigned long)times[all / 2] / 1000, (unsigned long)times[all * 99 / 100] / 1000,
-           (unsigned long)times[all - 1] / 1000);
+           (unsigned long)times[all - 1] / 1000, accounts,
+           (unsigned long)(written / (all ? all : 1)));
     for (int i = 0; i < 4; i++) check(files[i]->close(files[i], 0), "close");
     check(env->close(env, 0), "close");
     return 0;

@@ -1,6 +1,6 @@
 //! fjall: a log-structured merge tree with a journal; one writer at a time.
 
-use crate::Peer;
+use crate::{MEMORY, Peer};
 use fjall::{
     KeyspaceCreateOptions, PersistMode, Readable, SingleWriterTxDatabase, SingleWriterTxKeyspace,
 };
@@ -18,7 +18,7 @@ pub struct Fjall {
 impl Fjall {
     pub fn open(directory: &Path, sync: bool) -> Self {
         let builder = SingleWriterTxDatabase::builder(directory.join("bank"));
-        let database = builder.cache_size(256 << 20).open().unwrap();
+        let database = builder.cache_size(MEMORY as u64).open().unwrap();
         let files = ["accounts", "tellers", "branches", "history"].map(|name| {
             let made = database.keyspace(name, KeyspaceCreateOptions::default);
             made.unwrap()

@@ -1,21 +1,30 @@
 //! The bank of TPC-B, and hot reads of one account, on embedded stores.
 //!
-//! `tp-peers SYSTEM DIRECTORY tpcb|reads [--threads N] [--seconds S] [--accounts N]
-//! [--no-sync]` prints one line of JSON. What was written is what the kernel counts for
-//! this process (`write_bytes` of /proc/self/io), from after the load to after the last
-//! checkpoint, for all systems alike.
+//! `tp-peers SYSTEM DIRECTORY [--seconds S] [--accounts N] [--no-sync]` loads a bank, then
+//! reads with one thread and with two, and transfers with one and with eight: a line of
+//! JSON for each. What was written is what the disk below the
+//! directory was given, by whomever, from after the load to after the last checkpoint,
+//! for all systems alike. What the kernel counts for a process (`write_bytes` of
+//! /proc/self/io) is of no use for that: a byte written to a page cache of large folios
+//! counts as a whole folio, up to 1 MiB.
 
 mod fjall_bank;
 mod lmdb;
 mod redb_bank;
+mod rocksdb;
 mod sqlite;
 mod varve;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use varve_tp::Result;
 use varve_tp::tpcb::{self, Store, Transfer};
+
+/// Bytes of memory that each may have for pages.
+pub const MEMORY: usize = 256 << 20;
 
 /// A bank on some store. What goes wrong ends the program.
 pub trait Peer: Sync {
@@ -46,13 +55,15 @@ impl Store for Bank<'_> {
     }
 }
 
-fn written() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").expect("Linux");
-    let line = io
-        .lines()
-        .find_map(|line| line.strip_prefix("write_bytes: "));
-    line.and_then(|bytes| bytes.parse().ok())
-        .expect("write_bytes")
+/// Bytes that the disk below a directory has been given. None where there is no disk.
+fn written(directory: &Path) -> Option<u64> {
+    assert!(Command::new("sync").status().unwrap().success());
+    let device = directory.metadata().unwrap().dev();
+    let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
+    let minor = device & 0xff | (device >> 12) & !0xff;
+    let counters = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let sectors = counters.split_whitespace().nth(6)?;
+    Some(sectors.parse::<u64>().ok()? * 512)
 }
 
 fn reads(peer: &dyn Peer, accounts: u32, threads: u64, length: Duration) -> f64 {
@@ -79,53 +90,58 @@ fn reads(peer: &dyn Peer, accounts: u32, threads: u64, length: Duration) -> f64 
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
+fn open(system: &str, directory: &Path, sync: bool) -> Box<dyn Peer> {
+    match system {
+        "varve-tp" => Box::new(varve::Local::open(directory, sync)),
+        "varve-tp-client" => Box::new(varve::Client::open(directory, sync)),
+        "sqlite" => Box::new(sqlite::Sqlite::open(directory, sync)),
+        "lmdb" => Box::new(lmdb::Lmdb::open(directory, sync)),
+        "redb" => Box::new(redb_bank::Redb::open(directory, sync)),
+        "rocksdb" => Box::new(rocksdb::RocksDb::open(directory, sync)),
+        "fjall" => Box::new(fjall_bank::Fjall::open(directory, sync)),
+        _ => panic!("no system is called {system}"),
+    }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [system, directory, what, ..] = &arguments[..] else {
-        panic!("tp-peers SYSTEM DIRECTORY tpcb|reads [options]");
+    let [system, directory, ..] = &arguments[..] else {
+        panic!("tp-peers SYSTEM DIRECTORY [options]");
     };
     let value = |name: &str, default: u64| {
         let at = arguments.iter().position(|a| a == name);
         let given = at.and_then(|at| arguments.get(at + 1)?.parse().ok());
         given.unwrap_or(default)
     };
-    let threads = value("--threads", 1);
     let accounts = value("--accounts", 100_000) as u32;
-    let length = Duration::from_millis((value("--seconds", 5)) * 1000);
+    let length = Duration::from_secs(value("--seconds", 5));
     let sync = !arguments.iter().any(|a| a == "--no-sync");
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory).unwrap();
-    let peer: Box<dyn Peer> = match system.as_str() {
-        "varve-tp" => Box::new(varve::Local::open(directory, sync)),
-        "varve-tp-client" => Box::new(varve::Client::open(directory, sync)),
-        "sqlite" => Box::new(sqlite::Sqlite::open(directory, sync)),
-        "lmdb" => Box::new(lmdb::Lmdb::open(directory, sync)),
-        "redb" => Box::new(redb_bank::Redb::open(directory, sync)),
-        "fjall" => Box::new(fjall_bank::Fjall::open(directory, sync)),
-        _ => panic!("no system is called {system}"),
-    };
+    let peer = open(system, directory, sync);
     peer.load(accounts);
     peer.settle();
-    if what == "reads" {
+    let head = format!("{{\"system\":\"{system}\",\"accounts\":{accounts},\"sync\":{sync}");
+    for threads in [1, 2] {
         let rate = reads(&*peer, accounts, threads, length);
-        println!(
-            "{{\"system\":\"{system}\",\"what\":\"reads\",\"threads\":{threads},\"reads\":{rate:.0}}}"
-        );
-        return;
+        println!("{head},\"what\":\"reads\",\"threads\":{threads},\"reads\":{rate:.0}}}");
     }
-    let before = written();
-    let run = tpcb::run(&Bank(&*peer), accounts, threads, length).unwrap();
-    peer.settle();
-    let bytes = written() - before;
-    let sums = peer.sums();
-    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
-    println!(
-        "{{\"system\":\"{system}\",\"what\":\"tpcb\",\"threads\":{threads},\"sync\":{sync},\
-         \"tps\":{:.0},\"p50_us\":{},\"p99_us\":{},\"longest_us\":{},\"written\":{}}}",
-        run.per_second(),
-        run.quantile_us(0.5),
-        run.quantile_us(0.99),
-        run.quantile_us(1.0),
-        bytes / run.times_ns.len().max(1) as u64
-    );
+    for threads in [1, 8] {
+        let before = written(directory);
+        let run = tpcb::run(&Bank(&*peer), accounts, threads, length).unwrap();
+        peer.settle();
+        let bytes = written(directory).zip(before).map(|(now, then)| now - then);
+        let sums = peer.sums();
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+        let count = run.times_ns.len().max(1) as u64;
+        println!(
+            "{head},\"what\":\"tpcb\",\"threads\":{threads},\"tps\":{:.0},\"p50_us\":{},\
+             \"p99_us\":{},\"longest_us\":{},\"written\":{}}}",
+            run.per_second(),
+            run.quantile_us(0.5),
+            run.quantile_us(0.99),
+            run.quantile_us(1.0),
+            bytes.map_or("null".into(), |bytes| (bytes / count).to_string())
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! redb: one writer at a time, pages by copy on write, no log.
 
-use crate::Peer;
+use crate::{MEMORY, Peer};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
 use varve_tp::tpcb::{BRANCHES, TELLERS, Transfer, balance, next};
@@ -20,7 +20,7 @@ pub struct Redb {
 impl Redb {
     pub fn open(directory: &Path, sync: bool) -> Self {
         let mut builder = Database::builder();
-        builder.set_cache_size(256 << 20);
+        builder.set_cache_size(MEMORY);
         let database = builder.create(directory.join("bank.redb")).unwrap();
         Redb { database, sync }
     }

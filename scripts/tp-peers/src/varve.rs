@@ -1,6 +1,6 @@
 //! varve-tp, in this process and through the holder's socket.
 
-use crate::Peer;
+use crate::{MEMORY, Peer};
 use std::path::Path;
 use std::process::{Child, Command};
 use varve_tp::tpcb::{Store, Transfer, balance, next};
@@ -10,7 +10,7 @@ const ACCOUNTS: TableDefinition<u32, [u8; 100]> = TableDefinition::new("accounts
 
 fn options(sync: bool) -> Options {
     let mut options = Options::new();
-    options.memory(256 << 20);
+    options.memory(MEMORY);
     if !sync {
         options.durability(Durability::Buffered);
     }
