@@ -45,23 +45,18 @@ step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 cargo test --workspace --features "$features" --no-run
+programs=${CARGO_TARGET_DIR:-target}/debug
 step "tests"
 scripts/test-programs.sh --workspace --features "$features"
 step "examples of the library"
 for example in crates/varve/examples/*.rs; do
-  "${CARGO_TARGET_DIR:-target}/debug/examples/$(basename "$example" .rs)"
+  "$programs/examples/$(basename "$example" .rs)"
 done
 step "conformance"
-VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
+VARVE=$programs/varve scripts/conformance.sh
 step "schedules of threads"
 cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules
-if [ -d fuzz ]; then
-  step "fuzz, compiled"
-  # For minutes of fuzzing, optimising more takes longer than it saves.
-  export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
-  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke
-  step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
-  cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke -- --seconds "$VARVE_FUZZ_SECONDS"
-fi
+step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
+"$programs/smoke" --seconds "$VARVE_FUZZ_SECONDS"
 step "end"
 printf 'all checks passed in %d s\n' "$SECONDS"

@@ -117,7 +117,8 @@ fn in_drive(device: MemoryDevice) -> Arc<dyn Medium> {
 
 /// A used medium: as a crash left it, and parked.
 fn samples(anywhere: bool) -> &'static [(Geometry, Vec<u8>); 2] {
-    static SAMPLES: [OnceLock<[(Geometry, Vec<u8>); 2]>; 2] = [OnceLock::new(), OnceLock::new()];
+    type Media = [(Geometry, Vec<u8>); 2];
+    static SAMPLES: [OnceLock<Media>; 2] = [OnceLock::new(), OnceLock::new()];
     SAMPLES[usize::from(anywhere)].get_or_init(|| {
         let geometry = Geometry {
             size: DEVICE_BYTES,
