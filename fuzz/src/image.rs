@@ -91,7 +91,7 @@ pub fn mount_image(data: &[u8]) {
     }
 }
 
-/// Repairs an image, or with [`WALK`] salvages it. What repair calls whole is
+/// Repairs an image, or with `WALK` salvages it. What repair calls whole is
 /// so, and stays as it is.
 pub fn mend_image(data: &[u8]) {
     let (device, flags) = crafted(data);
@@ -132,7 +132,7 @@ pub fn mend_image(data: &[u8]) {
 }
 
 /// Gives an image on a larger device another size, that the last byte draws: on a
-/// mount with [`WALK`], else offline. What was sound stays so.
+/// mount with `WALK`, else offline. What was sound stays so.
 pub fn resize_image(data: &[u8]) {
     let (small, flags) = crafted(data);
     let device = Arc::new(MemoryDevice::new(RESIZED));
