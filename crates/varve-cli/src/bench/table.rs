@@ -81,6 +81,12 @@ const ROWS: &[Row] = &[
     rate("random write, MB/s", "largefile", "write_rand", MB),
     rate("random read, MB/s", "largefile", "read_rand", MB),
     rate(
+        "random read, 16 threads, MB/s",
+        "largefile",
+        "read_rand_together",
+        MB,
+    ),
+    rate(
         "re-read after random write, MB/s",
         "largefile",
         "reread_seq",

@@ -3,10 +3,15 @@
 //! Source: the large-file test of Rosenblum & Ousterhout 1992, §5.1.
 
 use crate::bench::pattern::permutation;
+use crate::bench::record::Record;
 use crate::bench::target::{How, Outcome, Target, TargetFile};
+use crate::bench::workers::run_workers;
 use crate::bench::{Bench, KIB, MIB};
 use std::time::{Duration, Instant};
 use varve_device::AlignedBuffer;
+
+/// Threads that read at random together.
+const TOGETHER: usize = 16;
 
 pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
     let size = bench.settings.file_bytes.unwrap_or(100 * MIB);
@@ -31,6 +36,8 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         pass.write(bench, "write_rand", &order)?;
         bench.cold()?;
         pass.read(bench, "read_rand", &other_order)?;
+        bench.cold()?;
+        pass.read_together(bench, "read_rand_together", &other_order)?;
         bench.cold()?;
         pass.read(bench, "reread_seq", &sequence)?;
         pass.read(bench, "reread_warm", &sequence)?;
@@ -92,6 +99,35 @@ impl Pass {
         }
         file.close()?;
         bench.emit_busy(&record, &self.extra(Duration::ZERO));
+        Ok(())
+    }
+
+    /// The same by [`TOGETHER`] threads, each every so manyth. What checking takes counts.
+    fn read_together<T: Target>(
+        &self,
+        bench: &Bench<'_, T>,
+        phase: &str,
+        order: &[u32],
+    ) -> Outcome<()> {
+        bench.begin(phase);
+        let file = bench.target.open(&self.path, How::Read)?;
+        let work = |number: usize, record: &mut Record| -> Outcome<()> {
+            let mut buffer = AlignedBuffer::zeroed(self.unit as usize);
+            for &k in order.iter().skip(number).step_by(TOGETHER) {
+                let offset = u64::from(k) * self.unit;
+                let begun = Instant::now();
+                file.read_at(offset, &mut buffer)?;
+                record.add(begun, self.unit);
+                let generation = self.generations[k as usize];
+                let pattern = bench.pattern();
+                pattern.check(&buffer, 7, generation, offset, &self.path)?;
+            }
+            Ok(())
+        };
+        let (record, seconds) = run_workers(TOGETHER, work)?;
+        file.close()?;
+        let extra = format!("{},\"threads\":{TOGETHER}", self.extra(Duration::ZERO));
+        bench.emit(&record, seconds, &extra);
         Ok(())
     }
 
