@@ -111,6 +111,7 @@ impl Pass {
     ) -> Outcome<()> {
         bench.begin(phase);
         let file = bench.target.open(&self.path, How::Read)?;
+        let pattern = bench.pattern();
         let work = |number: usize, record: &mut Record| -> Outcome<()> {
             let mut buffer = AlignedBuffer::zeroed(self.unit as usize);
             for &k in order.iter().skip(number).step_by(TOGETHER) {
@@ -119,7 +120,6 @@ impl Pass {
                 file.read_at(offset, &mut buffer)?;
                 record.add(begun, self.unit);
                 let generation = self.generations[k as usize];
-                let pattern = bench.pattern();
                 pattern.check(&buffer, 7, generation, offset, &self.path)?;
             }
             Ok(())
