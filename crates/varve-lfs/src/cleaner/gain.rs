@@ -12,7 +12,8 @@ impl Lfs {
     /// checkpoint; if there are none, by moving live blocks, as many as the room
     /// allows, and by the checkpoints that give their places back. Of those there is
     /// one pair a round, behind the moves: what it costs is what a round must gain,
-    /// and twice that is more than a nearly full volume has. Returns how many
+    /// and twice that is more than a nearly full volume has. Only where what is to be
+    /// folded leaves no room to move anything it is folded before. Returns how many
     /// segments were cleaned on the way.
     pub(crate) fn gain_segments(
         &self,
@@ -39,27 +40,40 @@ impl Lfs {
         if clean > before || clean >= goal {
             return Ok(early);
         }
-        let wanted = (goal - clean).saturating_sub(self.cleaned_before());
-        let cleaned = self.clean_segments(cleaning, urgency, Among::All, wanted)?;
+        let move_some = || {
+            let wanted = goal.saturating_sub(self.clean_segments_now() + self.cleaned_before());
+            self.clean_segments(cleaning, urgency, Among::All, wanted)
+        };
+        let mut cleaned = move_some()?;
+        if cleaned == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
+            // What is to be folded had the room that moves need. What it kills may leave
+            // segments empty, too.
+            self.take_checkpoint(false)?;
+            make_way();
+            self.settle_vacated()?;
+            cleaned = move_some()?;
+        }
         self.control.reuses_early.store(false, Relaxed);
-        // Where nothing could be moved, what has changed since the last checkpoint may
-        // leave segments empty.
-        let mut deaths = cleaned == 0
-            && match lives_early {
-                true => self.may_see_more(urgency),
-                false => self.pending_deaths(urgency),
-            };
         for _ in 0..2 {
             make_way();
             self.settle_vacated()?;
             let waiting = self.waiting_for_checkpoint();
             let moved = cleaned > 0 && waiting > 0 && !lives_early;
-            let settles = moved || waiting >= pays || std::mem::take(&mut deaths);
+            let settles = moved || waiting >= pays;
             if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
         }
         Ok(early + cleaned)
+    }
+
+    /// What has changed since the last checkpoint may leave segments empty, and is worth
+    /// one.
+    fn has_deaths(&self, urgency: Urgency, lives_early: bool) -> bool {
+        match lives_early {
+            true => self.may_see_more(urgency),
+            false => self.pending_deaths(urgency),
+        }
     }
 
     /// What snapshots keep comes back with them, so nothing is moved for it. Where
