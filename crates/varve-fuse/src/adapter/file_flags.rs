@@ -202,6 +202,8 @@ impl<L: Layout> Adapter<L> {
             return Ok(Outcome::Later(Later::flags(unique, nodeid, setting)));
         }
         self.apply_flags(&setting)?;
+        // The kernel does not know that this changes a file's ctime.
+        reply.amend(request.header.nodeid);
         put(&[], reply);
         Ok(Outcome::Reply)
     }

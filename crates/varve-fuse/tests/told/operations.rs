@@ -2,7 +2,9 @@
 
 use super::{STRANGER, TICK};
 use crate::support::aio::Aio;
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{
+    AtFlags, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, XattrFlags, ioctl_setflags,
+};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, chown, symlink};
@@ -105,6 +107,12 @@ const KEEP: FallocateFlags = FallocateFlags::KEEP_SIZE;
 pub const OPERATIONS: &[(&str, Act)] = &[
     ("write", |p| {
         p.file.write_all_at(b"xyz", 20_000).unwrap();
+    }),
+    ("change a file's flags", |p| {
+        leave_out_of_dumps(&p.path("f"))
+    }),
+    ("change a directory's flags", |p| {
+        leave_out_of_dumps(&p.path("sub"))
     }),
     ("write and fsync", |p| {
         p.file.write_all_at(&[1; 70_000], 20_000).unwrap();
@@ -286,6 +294,11 @@ pub const OPERATIONS: &[(&str, Act)] = &[
         rustix::fs::renameat_with(at, p.path("victim"), at, p.path("sub/new"), how).unwrap();
     }),
 ];
+
+/// `chattr +d`.
+fn leave_out_of_dumps(path: &Path) {
+    ioctl_setflags(File::open(path).unwrap(), IFlags::NODUMP).unwrap();
+}
 
 /// With access lists in force.
 pub const LISTS: &[(&str, Act)] = &[
