@@ -124,6 +124,8 @@ pub enum Planted {
     BlockFreeWhileReferenced,
     /// FFS: what a shorter tail no longer needs is free, and still its.
     FragmentShared,
+    /// FFS, J1: what a tail that moves holds is not flushed before its record.
+    MovedTailUnflushed,
     /// FFS, J4: room is given out again before its group is durable.
     ReuseUncommitted,
     /// FFS, J5: room of journalled sectors is given out again before a checkpoint.
@@ -184,11 +186,12 @@ impl Planted {
     ];
 
     /// Those of FFS alone.
-    pub const OF_FFS: [Planted; 6] = [
+    pub const OF_FFS: [Planted; 7] = [
         Planted::RecordBeforeData,
         Planted::PointerBeforeInode,
         Planted::BlockFreeWhileReferenced,
         Planted::FragmentShared,
+        Planted::MovedTailUnflushed,
         Planted::ReuseUncommitted,
         Planted::ReuseJournalled,
     ];

@@ -24,9 +24,10 @@
 //!    the rename: the target is old and whole or new and whole.
 //!
 //! Where the layout overwrites in place (`Promise::GroupsButOverwrites`), 4 is
-//! weaker: of a block that has been overwritten since its file was last synced with
-//! an acknowledgement, by a later operation, too, only the length is that of a
-//! version, as the device may have been at it when the power went.
+//! weaker: a block that has been overwritten since its file was last synced with an
+//! acknowledgement may be a mixture of its versions, later ones included, sector by
+//! sector. If the crash tore a write, a sector may hold anything but what any file has
+//! held.
 //!
 //! Where a check makes the volume consistent (`Promise::Ordered`,
 //! `Promise::UntilCommit`), `contract/mixed.rs` says what takes the place of one moment.
@@ -125,7 +126,13 @@ impl Moment {
 
     /// Whether the contents found are possible at this moment, if those after it had
     /// begun.
-    fn explains_contents(&self, tree: &Tree, later: &[Moment]) -> Result<(), String> {
+    fn explains_contents(
+        &self,
+        tree: &Tree,
+        later: &[Moment],
+        torn: bool,
+        is_known: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<(), String> {
         for file in &tree.files {
             let id = self.lines.1[file.line];
             let content = &self.model.node(id).content;
@@ -133,7 +140,8 @@ impl Moment {
                 false => content.explains(&file.bytes),
                 true => {
                     let later = later.iter().filter_map(|moment| moment.model.content(id));
-                    content.explains_in_place(&file.bytes, &later.collect::<Vec<_>>())
+                    let later: Vec<_> = later.collect();
+                    content.explains_in_place(&file.bytes, &later, torn, is_known)
                 }
             };
             explained.map_err(|error| format!("{}: {error}", tree.lines[file.line]))?;
@@ -231,7 +239,7 @@ impl History {
             _ => Step::returned(index - 1),
         };
         if self.is_mixed() {
-            let mut model = self.check_mixed(tree, step)?;
+            let mut model = self.check_mixed(tree, step, false)?;
             model.close_all();
             for moment in &mut self.moments {
                 moment.dead_from = moment.dead_from.min(Step::returned(index));
@@ -319,15 +327,15 @@ impl History {
         (self.floors[index], if waits { index } else { index + 1 })
     }
 
-    /// The model of a tree that a crash left.
+    /// The model of a tree that a crash left, which may have torn a write.
     ///
     /// # Errors
     /// If it could not.
-    pub fn survivor(&self, tree: &Tree, step: Step) -> Result<Model, String> {
+    pub fn survivor(&self, tree: &Tree, step: Step, torn: bool) -> Result<Model, String> {
         if self.is_mixed() {
-            return self.check_mixed(tree, step);
+            return self.check_mixed(tree, step, torn);
         }
-        let mut model = self.model(self.check(tree, step)?).clone();
+        let mut model = self.model(self.moment(tree, step, torn)?).clone();
         let (_, ids) = tree::model_lines(&model);
         for file in &tree.files {
             model.observe(ids[file.line], &file.bytes);
@@ -335,7 +343,14 @@ impl History {
         Ok(model)
     }
 
-    fn check_mixed(&self, tree: &Tree, step: Step) -> Result<Model, String> {
+    /// True if a sector of `bytes` is one that a file has held.
+    fn is_known(&self, bytes: &[u8]) -> bool {
+        let models = self.moments.iter().map(|moment| &moment.model);
+        let mut contents = models.flat_map(Model::contents);
+        contents.any(|content| content.has_sector_of(bytes))
+    }
+
+    fn check_mixed(&self, tree: &Tree, step: Step, torn: bool) -> Result<Model, String> {
         let (floor, ceiling) = self.window(step);
         let begun = (ceiling + 1).min(self.moments.len() - 1);
         let moments = self.moments[floor..=ceiling].iter();
@@ -345,6 +360,8 @@ impl History {
             later: &self.moments[(ceiling + 1).min(begun + 1)..=begun],
             ordered: self.promise == Promise::Ordered,
             tree,
+            torn,
+            is_known: &|bytes| self.is_known(bytes),
         };
         mixed.check().map_err(|error| {
             format!("moments {floor}..={ceiling} (operations done) are allowed {step}:\n{error}")
@@ -352,11 +369,15 @@ impl History {
         Ok(seen::of_tree(tree, self.newest()))
     }
 
-    /// The moment at which `tree`, found after a crash at `step`, is.
+    /// The moment at which `tree`, found after a crash at `step`, is; no unit is torn.
     ///
     /// # Errors
     /// If there is none: the difference from the moment that comes closest.
     pub fn check(&self, tree: &Tree, step: Step) -> Result<usize, String> {
+        self.moment(tree, step, false)
+    }
+
+    fn moment(&self, tree: &Tree, step: Step, torn: bool) -> Result<usize, String> {
         let (floor, ceiling) = self.window(step);
         // What waits for the device may have written data all the same.
         let begun = (ceiling + 1).min(self.moments.len() - 1);
@@ -369,7 +390,8 @@ impl History {
                 continue;
             }
             let later = &self.moments[index + 1..=begun.max(index)];
-            match moment.explains_contents(tree, later) {
+            let is_known = |bytes: &[u8]| self.is_known(bytes);
+            match moment.explains_contents(tree, later, torn, &is_known) {
                 Ok(()) => return Ok(index),
                 Err(error) => {
                     contents.get_or_insert((index, error));

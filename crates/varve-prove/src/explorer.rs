@@ -34,12 +34,19 @@ use crate::tree::{self, Bounds, Tree};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use varve_device::{CrashExplorer, Device, Event, MemoryDevice, MemoryImage, RecordingDevice};
+use varve_device::{
+    CrashExplorer, CrashShape, Device, Event, MemoryDevice, MemoryImage, Missing, RecordingDevice,
+};
 
 pub use plan::{Counts, Plan};
 
 pub(crate) fn mix(seed: u64, salt: u64) -> u64 {
     Random::new(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)).word()
+}
+
+/// Whether a unit may hold what nobody wrote.
+fn is_torn(shape: &CrashShape) -> bool {
+    matches!(shape, CrashShape::Torn(tear) if tear.missing != Missing::Old)
 }
 
 /// A workload that ran on a recording device.
@@ -254,7 +261,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
                 self.count(|counts| counts.stops += 1);
                 let step = Step(crashes.marks(stop).last().unwrap_or(0));
                 let flow = crashes.for_each(stop, plan.seed, |image, description| {
-                    match self.check_state(&image, &recorded.history, step, plan) {
+                    let torn = is_torn(&description.shape);
+                    match self.check_state(&image, &recorded.history, (step, torn), plan) {
                         Ok(()) => ControlFlow::Continue(()),
                         Err(failure) => ControlFlow::Break(
                             failure.context(format!("{step}: {description}, atomic unit {unit}")),
@@ -276,7 +284,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         &self,
         image: &MemoryImage,
         history: &History,
-        step: Step,
+        (step, torn): (Step, bool),
         plan: &Plan,
     ) -> Result<(), Failure> {
         self.count(|counts| {
@@ -286,7 +294,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         let checked = panics::catch(|| {
             let device = Arc::new(MemoryDevice::from_image(image));
             let (mounted, tree) = self.mount_and_walk(device.clone(), plan)?;
-            let survivor = history.survivor(&tree, step);
+            let survivor = history.survivor(&tree, step, torn);
             let mut model = survivor.map_err(|error| Failure::new(Promise::Contract, error))?;
             model.close_all();
             model.settle();

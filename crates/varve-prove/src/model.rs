@@ -148,6 +148,11 @@ impl Model {
         self.nodes.get(&id).map(|node| &node.content)
     }
 
+    /// The contents of all files.
+    pub fn contents(&self) -> impl Iterator<Item = &Content> {
+        self.nodes.values().map(|node| &node.content)
+    }
+
     /// The open files.
     pub fn slots(&self) -> &BTreeMap<u8, Id> {
         &self.slots

@@ -284,6 +284,12 @@ fn every_policy_on_small_and_full_volumes() {
     }
 }
 
+/// A tail moves to what another file has left, as there is no room behind it.
+#[cfg(feature = "planted")]
+const MOVED_TAIL: &str = "create c; write c 0+40960 #9; sync; unlink c; sync; \
+     create a; write a 0+600 #1; fsync a; create b; write b 0+600 #2; sync; \
+     write a 600+2000 #3; fsync a";
+
 /// The harness is tested, too: mistakes planted in FFS are caught by what is used
 /// without them.
 #[cfg(feature = "planted")]
@@ -302,7 +308,9 @@ fn planted_mistakes_are_caught() {
     ];
     for bug in Planted::OF_FFS.into_iter().chain(others) {
         let (subject, unit) = match bug {
-            Planted::FragmentShared => (InPlace::with_fragments().small(), 512),
+            Planted::FragmentShared | Planted::MovedTailUnflushed => {
+                (InPlace::with_fragments().small(), 512)
+            }
             _ => (InPlace::default().small(), 4096),
         };
         let mut plan = Plan {
@@ -318,7 +326,10 @@ fn planted_mistakes_are_caught() {
         }
         let explorer = Explorer::new(&subject);
         let caught = (0..60).find(|&index| {
-            let explored = || explorer.explore_generated(index, 100, &plan);
+            let explored = || match bug {
+                Planted::MovedTailUnflushed => explorer.explore_story(MOVED_TAIL, &plan),
+                _ => explorer.explore_generated(index, 100, &plan),
+            };
             let with_bug = || varve_fs::planted::with(bug, explored);
             let outcome = varve_prove::panics::catch(with_bug);
             !matches!(outcome, Ok(Ok(())))

@@ -377,6 +377,7 @@ fn first(bug: Planted) -> Net {
         | Planted::PointerBeforeInode
         | Planted::BlockFreeWhileReferenced
         | Planted::FragmentShared
+        | Planted::MovedTailUnflushed
         | Planted::ReuseUncommitted
         | Planted::ReuseJournalled
         | Planted::NamesRemovedFirst

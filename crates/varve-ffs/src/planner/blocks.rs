@@ -9,6 +9,7 @@ use std::sync::Arc;
 use varve_device::Block;
 use varve_format::crc32c;
 use varve_fs::Item;
+use varve_fs::planted::{self, Planted};
 
 impl Planner<'_, '_> {
     /// How many whole blocks of a file follow each other from the first item on.
@@ -69,6 +70,9 @@ impl Planner<'_, '_> {
             self.data(sector, data);
             self.flush.new |= is_new;
             self.flush.overwrites |= !is_new;
+            if planted::is(Planted::MovedTailUnflushed) && !old.is_none() && old.sector != sector {
+                self.flush.new = false;
+            }
         }
         if place != old {
             self.set(image, block, place)?;

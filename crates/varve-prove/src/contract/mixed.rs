@@ -32,6 +32,10 @@ pub(super) struct Mixed<'a> {
     /// Names are ordered.
     pub ordered: bool,
     pub tree: &'a Tree,
+    /// A write was torn.
+    pub torn: bool,
+    /// Some file has held a sector of these bytes.
+    pub is_known: &'a dyn Fn(&[u8]) -> bool,
 }
 
 fn is_kept(path: &[u8]) -> bool {
@@ -196,7 +200,7 @@ impl Mixed<'_> {
             let later: Vec<_> = later
                 .filter_map(|moment| moment.model.content(id))
                 .collect();
-            match content.explains_in_place(bytes, &later) {
+            match content.explains_in_place(bytes, &later, self.torn, self.is_known) {
                 Ok(()) => return Ok(()),
                 Err(text) => reason = text,
             }

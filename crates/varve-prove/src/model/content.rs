@@ -16,6 +16,8 @@
 //!   written before or after it;
 //! - a sync leaves the newest version alone.
 
+mod in_place;
+
 use crate::operation::Range;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -249,50 +251,6 @@ impl Content {
                         .collect::<Vec<_>>()
                         .join(" | ")
                 ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The same where blocks are overwritten in place: the length of each is that of
-    /// a version here; its bytes count only if no operation, of those in `later`
-    /// either, has overwritten it. The power may have gone while the device did, and
-    /// what it was at then reads as an error, or as anything.
-    ///
-    /// # Errors
-    /// Says which block is in no possible version.
-    pub fn explains_in_place(&self, bytes: &[u8], later: &[&Content]) -> Result<(), String> {
-        let Err(error) = self.explains(bytes) else {
-            return Ok(());
-        };
-        let none: [Version; 1] = [None];
-        let size = bytes.len() as u64;
-        let blocks = (self.blocks.len() as u64).max(size.div_ceil(self.block_bytes));
-        for block in 0..blocks {
-            let start = (block * self.block_bytes).min(size) as usize;
-            let found = &bytes[start..start + self.length_in(size, block)];
-            let of = |content: &'_ Content| -> Vec<Version> {
-                let versions = content.blocks.get(block as usize);
-                versions.map_or(&none[..], Vec::as_slice).to_vec()
-            };
-            let own = of(self);
-            let length = |version: &Version| version.as_deref().map_or(0, <[u8]>::len);
-            if !own.iter().any(|version| length(version) == found.len()) {
-                return Err(error);
-            }
-            let mut contents: Vec<Version> = own;
-            contents.extend(later.iter().flat_map(|content| of(content)));
-            contents.retain(Option::is_some);
-            contents.dedup();
-            let first = contents.first();
-            let again = self.again.contains(&block);
-            let changed = again
-                || later.iter().any(|content| content.again.contains(&block))
-                || contents.iter().any(|version| Some(version) != first);
-            // What is being overwritten when the power goes may be unreadable.
-            let is_first = first.is_none_or(|version| version.as_deref() == Some(found));
-            if !changed && !is_first && !found.is_empty() {
-                return Err(error);
             }
         }
         Ok(())
