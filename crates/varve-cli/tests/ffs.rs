@@ -159,6 +159,31 @@ fn the_configurations_of_the_papers_are_made() {
     varve(["mkfs", "--size=64M", "--maxcontig=8", &image]).expect(2, "--layout ffs");
 }
 
+/// What is kept back is what was asked for, under each policy, and no log's.
+#[test]
+fn the_reserve_is_that_of_minfree() {
+    let scratch = Scratch::new();
+    for layout in ["ffs", "extent", "efs"] {
+        let reserve = |percent: &str| {
+            let image = scratch.text(&format!("{layout}{percent}"));
+            let option = format!("--minfree={percent}");
+            let made = ["mkfs", "--layout", layout, "--size=64M", "--json"];
+            let made = made.into_iter().chain([option.as_str(), &image]);
+            varve(made).expect(0, "");
+            let info = varve(["info", "--json", &image]).expect(0, "").json();
+            info["reserve_blocks"].as_u64().unwrap()
+        };
+        let twentieth = reserve("5");
+        assert!(reserve("20").abs_diff(4 * twentieth) < 4, "{twentieth}");
+        // What the layout itself needs.
+        assert_eq!(reserve("0"), 16);
+    }
+    let image = scratch.text("log");
+    varve(["mkfs", "--size=64M", "--minfree=5", &image]).expect(2, "--layout ffs");
+    let too_much = ["mkfs", "--layout=ffs", "--size=64M", "--minfree=51", &image];
+    varve(too_much).expect(2, "50");
+}
+
 /// Each policy with its parameters: made, told of, checked.
 #[test]
 fn every_policy_is_made_and_told_of() {

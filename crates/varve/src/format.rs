@@ -194,6 +194,7 @@ fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
         block_bytes,
         policy: options.allocation.clone(),
         metadata: options.metadata,
+        minfree_percent: options.minfree_percent,
         label: options.label.clone(),
         case_fold: options.case_fold,
         ..varve_ffs::FfsFormatOptions::default()

@@ -101,6 +101,10 @@ pub struct Mkfs {
     /// `ffs-m8r2` are synchronous, as those of the papers were.
     #[arg(long, value_enum)]
     metadata: Option<MetadataKind>,
+    /// With `--layout ffs` and the others that update in place: hundredths of the room
+    /// that are kept back, for short searches and for removals. By default 5.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=50))]
+    minfree: Option<u32>,
     /// With `--layout ffs`: place blocks one by one, not in clusters.
     #[arg(long)]
     block_by_block: bool,
@@ -158,9 +162,14 @@ impl Mkfs {
             return Err(Failure::new(2, text));
         }
         let layout = self.layout.layout();
-        if layout != Layout::InPlace && self.metadata.is_some() {
-            let text = "--metadata is for --layout ffs and the others that update in place";
-            return Err(Failure::new(2, text));
+        let of_those_in_place = [
+            (self.metadata.is_some(), "--metadata"),
+            (self.minfree.is_some(), "--minfree"),
+        ];
+        let given = of_those_in_place.into_iter().find(|(given, _)| *given);
+        if let (Some((_, option)), true) = (given, layout != Layout::InPlace) {
+            let text = "is for --layout ffs and the others that update in place";
+            return Err(Failure::new(2, format_args!("{option} {text}")));
         }
         let made = self.make(layout)?;
         let path = &self.volume;
@@ -207,6 +216,9 @@ impl Mkfs {
             .overwrite(self.force);
         if let Some(bytes) = self.block_size {
             options.block_bytes(bytes);
+        }
+        if let Some(percent) = self.minfree {
+            options.minfree_percent(percent);
         }
         let mut size = self.size;
         if let Some(map) = self.map()? {

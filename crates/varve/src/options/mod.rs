@@ -67,6 +67,7 @@ pub struct VolumeOptions {
     pub(crate) allocation: Allocation,
     pub(crate) aged: Option<Box<FreeMap>>,
     pub(crate) metadata: MetadataUpdates,
+    pub(crate) minfree_percent: u32,
     pub(crate) inode_bytes: u32,
     pub(crate) case_fold: bool,
     pub(crate) overwrite: bool,
@@ -95,6 +96,7 @@ impl VolumeOptions {
             allocation: Allocation::default(),
             aged: None,
             metadata: MetadataUpdates::Journal,
+            minfree_percent: 5,
             inode_bytes: 256,
             case_fold: false,
             overwrite: false,
@@ -178,6 +180,13 @@ impl VolumeOptions {
     /// journal.
     pub fn metadata(&mut self, metadata: MetadataUpdates) -> &mut Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// Hundredths of the room that a volume that is updated in place keeps back from its
+    /// users, 50 at most. Default: 5.
+    pub fn minfree_percent(&mut self, percent: u32) -> &mut Self {
+        self.minfree_percent = percent;
         self
     }
 
