@@ -5,8 +5,11 @@ use crate::input::Input;
 use crate::mutate::EXTREMES;
 use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_ffs::allocate::Policy;
 use varve_ffs::format::{Geometry, JournalHead, Metadata, RecordHeader, Seal, Slot, Superblock};
-use varve_ffs::{Error, Ffs, FfsFormatOptions, FfsMountOptions, check, format, repair};
+use varve_ffs::{
+    Error, Ffs, FfsFormatOptions, FfsMountOptions, FreeMap, bytes_for, check, format, repair,
+};
 use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::format::crc32c;
 
@@ -18,6 +21,8 @@ const READ_ONLY: u8 = 2;
 const SECTORS: u8 = 4;
 /// The two bits that say how metadata is written, as a number.
 const METADATA_SHIFT: u32 = 3;
+/// Room is found as restricted buddies do.
+const RESTRICTED: u8 = 32;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
@@ -51,14 +56,22 @@ fn device(unit: u32) -> MemoryDevice {
 }
 
 /// A used volume as a crash left it.
-fn sample(unit: u32, metadata: Metadata) -> &'static [u8] {
-    static SAMPLES: [OnceLock<Vec<u8>>; 6] = [const { OnceLock::new() }; 6];
-    let nth = usize::from(unit == 512) * 3 + usize::from(metadata.number());
-    SAMPLES[nth].get_or_init(|| {
+fn sample(unit: u32, metadata: Metadata, restricted: bool) -> &'static [u8] {
+    static SAMPLES: [OnceLock<Vec<u8>>; 12] = [const { OnceLock::new() }; 12];
+    let kind = usize::from(unit == 512) + 2 * usize::from(restricted);
+    SAMPLES[kind * 3 + usize::from(metadata.number())].get_or_init(|| {
         let device: Arc<dyn Device> = Arc::new(device(unit));
         let options = FfsFormatOptions {
             group_blocks: 256,
             metadata,
+            policy: match restricted {
+                true => Policy::Restricted {
+                    sizes: vec![1, 2, 8],
+                    grow: 1,
+                    region: Some(64),
+                },
+                false => Policy::default(),
+            },
             seed: Some(7),
             ..FfsFormatOptions::default()
         };
@@ -139,7 +152,7 @@ pub fn image(data: &[u8]) {
     let flags = input.byte();
     let unit = if flags & SECTORS != 0 { 512 } else { 4096 };
     let metadata = Metadata::ALL[usize::from(flags >> METADATA_SHIFT) % 3];
-    let mut bytes = sample(unit, metadata).to_vec();
+    let mut bytes = sample(unit, metadata, flags & RESTRICTED != 0).to_vec();
     let geometry = Geometry::of(&Superblock::parse(&bytes).expect("the sample's"));
     for _ in 0..PATCHES_MAX {
         if input.is_empty() {
@@ -231,9 +244,38 @@ fn use_all(system: &FileSystem<Arc<Ffs>>) {
 /// Inputs worth mutating.
 pub fn seeds() -> Vec<Vec<u8>> {
     (0..24)
+        .chain([RESTRICTED, RESTRICTED | SEALED])
         .flat_map(|flags| {
             let patched = [0, 8, 0, 4, 1, 3, 0, 40, 0, 2, 0, 9, 9];
             [vec![flags], [&[flags][..], &patched].concat()]
         })
         .collect()
+}
+
+/// A map of free room as JSON: what is one can be written and read again.
+pub fn free_map(data: &[u8]) {
+    let Ok(map) = serde_json::from_slice::<FreeMap>(data) else {
+        return;
+    };
+    assert!(map.free_bytes() <= map.bytes());
+    let _ = bytes_for(&map);
+    let text = serde_json::to_vec(&map).expect("a map");
+    let again: FreeMap = serde_json::from_slice(&text).expect("what was written");
+    assert_eq!(again, map);
+}
+
+/// Maps, and what is nearly one.
+pub fn free_map_seeds() -> Vec<Vec<u8>> {
+    let of = |groups: &str| {
+        let head = r#"{"format":"varve free map","version":1,"block_bytes":8192"#;
+        format!(r#"{head},"group_bytes":65536,"groups":{groups}}}"#).into_bytes()
+    };
+    [
+        "[[]]",
+        "[[[0,1024],[8192,57344]],[[1024,7]]]",
+        "[]",
+        "[[[8,8],[0,8]]]",
+    ]
+    .map(of)
+    .into()
 }

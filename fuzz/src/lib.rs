@@ -1,5 +1,5 @@
-//! Attacks every parser of bytes from the device, and of those that cleaners
-//! of other processes and clients on the network send.
+//! Attacks every parser of bytes from the device, of those that cleaners of other
+//! processes and clients on the network send, and of the files that age a volume.
 //!
 //! Each target takes any bytes and must return: no panic, no endless loop, no
 //! memory beyond the size of what it was given. A target tries the bytes as
@@ -10,6 +10,7 @@
 //! `fuzz_targets/` hands the targets to libFuzzer (nightly toolchain);
 //! `src/bin/smoke.rs` runs them on mutated seeds with the stable one.
 
+pub mod ageing;
 pub mod cleaner;
 pub mod directory;
 pub mod ffs;
@@ -116,6 +117,16 @@ pub const TARGETS: &[Target] = &[
         name: "ffs_image",
         run: ffs::image,
         seeds: ffs::seeds,
+    },
+    Target {
+        name: "free_map",
+        run: ffs::free_map,
+        seeds: ffs::free_map_seeds,
+    },
+    Target {
+        name: "ageing_list",
+        run: ageing::list,
+        seeds: ageing::seeds,
     },
     Target {
         name: "vlfs_image",
