@@ -10,7 +10,9 @@
 # pjdfstest (POSIX, call by call) and fsx (one file changed at random in every
 # way and read back), both from crates.io, installed once. Each runs on four
 # mounts of the segmented log: requests over io_uring and over /dev/fuse, POSIX
-# ACLs in force and not; and on two of VLFS, with each of these once.
+# ACLs in force and not; on two of VLFS, with each of these once; and on one of
+# FFS. The other policies of allocation have a mount each, with the cases that
+# take and give up room, and a tenth of the operations of fsx.
 # pjdfstest's cases that are skipped are listed with its reason; none may fail.
 # Needs root and /dev/fuse; without them it skips and says so, and fails
 # if CI is set. Whatever takes too long is ended, together with the mount below
@@ -235,8 +237,9 @@ run_pjdfstest() {
 	suite others
 	cp "$work/output" "$work/last"
 }
+# run_fsx OPERATIONS
 run_fsx() {
-	local seed=${VARVE_SEED:-$RANDOM$RANDOM} operations=${VARVE_FSX_OPERATIONS:-10000}
+	local seed=${VARVE_SEED:-$RANDOM$RANDOM} operations=$1
 	part fsx "$((SUITE_MAX + operations / 100))" "$tools/bin/fsx" -f "$work/fsx.toml" -N "$operations" \
 		-S "$seed" -P "$work" "$mnt/fsx" || {
 		tail -n 60 "$work/output" >&2
@@ -247,8 +250,10 @@ run_fsx() {
 }
 
 say "pjdfstest $PJDFSTEST and fsx $FSX on $("$VARVE" --version), $VARVE"
+operations=${VARVE_FSX_OPERATIONS:-10000}
 # The layout is another room than transport and lists, so not all of them again.
-for mount in log/{uring,nouring}/{noacl,acl} vlfs/uring/noacl vlfs/nouring/acl; do
+for mount in log/{uring,nouring}/{noacl,acl} vlfs/uring/noacl vlfs/nouring/acl \
+	ffs/nouring/acl {extent,buddy,restricted,fixed}/nouring/noacl; do
 	IFS=/ read -r layout transport lists <<<"$mount"
 	mount_with "$layout" "$transport,$lists"
 	over=/dev/fuse
@@ -259,8 +264,16 @@ for mount in log/{uring,nouring}/{noacl,acl} vlfs/uring/noacl vlfs/nouring/acl; 
 		continue
 	fi
 	say "--layout $layout -o $transport,$lists: requests over $over"
-	run_pjdfstest
-	run_fsx
+	case $layout in
+	log | vlfs | ffs)
+		run_pjdfstest
+		run_fsx "$operations"
+		;;
+	*)
+		suite others ftruncate truncate posix_fallocate unlink
+		run_fsx "$((operations / 10))"
+		;;
+	esac
 	unmount
 done
 say "skipped by pjdfstest for other reasons than that they ran by themselves:"

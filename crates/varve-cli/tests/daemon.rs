@@ -93,7 +93,7 @@ fn a_mount_right_after_an_unmount_finds_a_clean_volume() {
     if no_fuse() {
         return;
     }
-    for layout in ["log", "vlfs"] {
+    for layout in ["log", "vlfs", "ffs"] {
         let scratch = Scratch::new();
         let image = scratch.text("image");
         varve(["mkfs", "--layout", layout, "--size", "64M", &image]).expect(0, "");

@@ -1,4 +1,4 @@
-//! ioctls that concern a whole volume, on mounts of both layouts: shutting it
+//! ioctls that concern a whole volume, on mounts of all layouts: shutting it
 //! down, and telling its device what is free.
 
 mod support;
@@ -14,7 +14,7 @@ use std::path::Path;
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
 
-const LAYOUTS: [&str; 2] = ["log", "vlfs"];
+const LAYOUTS: [&str; 3] = ["log", "vlfs", "ffs"];
 /// FS_IOC_SHUTDOWN: what is to be made durable before.
 const DEFAULT: u32 = 0;
 const LOGFLUSH: u32 = 1;
