@@ -471,5 +471,6 @@ fn a_volume_answers_as_std_does() {
     for round in 0..6 {
         run(seed + round, Layout::Log);
         run(seed + round, Layout::VirtualLog);
+        run(seed + round, Layout::InPlace);
     }
 }
