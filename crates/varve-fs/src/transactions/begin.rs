@@ -47,6 +47,9 @@ impl<L: Layout> FileSystem<L> {
                 let reads = Kind::Serializable(Arc::default());
                 (Some(self.take_snapshot()?), reads)
             }
+            Isolation::Locking if !self.store.layout.has_snapshots() => {
+                return Err(Error::NotSupported);
+            }
             Isolation::Locking => (None, Kind::Locking(self.locking(options))),
         };
         self.begin_private(snapshot, kind)

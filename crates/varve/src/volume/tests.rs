@@ -1,6 +1,7 @@
 //! What is done by path, over volumes in memory of either layout.
 
 use super::*;
+use crate::TransactionOptions;
 use crate::file::OpenOptions;
 use crate::metadata::FileTimes;
 use crate::options::VolumeOptions;
@@ -10,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use varve_device::{Device, MemoryDevice};
+use varve_fs::Isolation;
 
 fn device(layout: Layout) -> Arc<dyn Device> {
     let device = Arc::new(MemoryDevice::new(32 << 20));
@@ -307,4 +309,21 @@ fn what_holds_no_volume_is_told_by_kind() {
     v.close().unwrap();
     let again = Volume::create(&image, 16 << 20).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+}
+
+#[test]
+fn only_the_log_has_transactions_of_whatever_kind() {
+    on_both(|v| {
+        for isolation in [
+            Isolation::Snapshot,
+            Isolation::Serializable,
+            Isolation::Locking,
+        ] {
+            let begun = v.begin_with(&TransactionOptions::new().isolation(isolation));
+            match v.layout() {
+                Layout::Log => drop(begun.unwrap()),
+                _ => assert_eq!(errno(begun), 95),
+            }
+        }
+    });
 }
