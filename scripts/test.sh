@@ -26,7 +26,7 @@ trap '[ "$name" = end ] || { took; printf "\nFAILED: %s\n" "$name"; }' EXIT
 step "programs that this needs"
 need_rust
 need cc gcc
-for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
+for pair in git:git make:make dpkg-deb:dpkg tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
   qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount file:file mandoc:mandoc; do
   need "${pair%%:*}" "${pair#*:}"
 done

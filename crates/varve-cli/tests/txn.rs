@@ -720,14 +720,22 @@ fn what_cannot_be_is_refused_with_its_reason() {
     varve(["txn", "run", dir, "--", "true"]).expect(125, "read-only");
     mount.finish();
 
-    let scratch = Scratch::new();
-    let (image, dir) = (scratch.text("image"), scratch.text("mnt"));
-    fs::create_dir(&dir).unwrap();
-    varve(["mkfs", &image, "--size", "32M", "--layout", "vlfs"]).expect(0, "");
-    varve(["mount", &image, &dir]).expect(0, "");
-    varve(["txn", "run", &dir, "--", "true"]).expect(125, "layout vlfs has no transactions");
-    varve(["txn", "list", &dir]).expect(1, "layout vlfs has no transactions");
-    umount(&dir);
+    for layout in ["vlfs", "ffs"] {
+        let scratch = Scratch::new();
+        let (image, dir) = (scratch.text("image"), scratch.text("mnt"));
+        fs::create_dir(&dir).unwrap();
+        varve(["mkfs", &image, "--size", "32M", "--layout", layout]).expect(0, "");
+        varve(["mount", &image, &dir]).expect(0, "");
+        let none = format!("layout {layout} has no transactions");
+        varve(["txn", "run", &dir, "--", "true"]).expect(125, &none);
+        varve(["txn", "begin", &dir]).expect(125, &none);
+        varve(["txn", "list", &dir]).expect(1, &none);
+        let file = format!("{dir}/file");
+        fs::write(&file, "x").unwrap();
+        varve(["protect", &file]).expect(1, "no transactions here to protect it from");
+        varve(["protect", "--show", &file]).expect(0, "unprotected");
+        umount(&dir);
+    }
 }
 
 /// Most bytes of memory that a process has taken.

@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Mutex, RwLock};
-use varve_locks::LockTable;
+use varve_locks::{Detection, LockTable};
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
@@ -122,6 +122,7 @@ pub(crate) struct Settings {
     /// Files of which only the access time changed: so many wait at most.
     pub read_times_max: usize,
     pub group_commit: GroupCommit,
+    pub deadlocks: Detection,
 }
 
 /// The smallest logical block: a directory's node must fit.
@@ -195,6 +196,7 @@ impl<L: Layout> FileSystem<L> {
                 step_blocks: STEP_BLOCKS,
                 read_times_max: vnodes / 4,
                 group_commit: options.group_commit,
+                deadlocks: options.deadlocks,
             },
         });
         let root = fs.vnode(InodeNo::ROOT)?;

@@ -293,6 +293,12 @@ pub trait Layout: Send + Sync + 'static {
     /// was mapped also fails so: map again, and retry if the pointer changed.
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>>;
 
+    /// True if there are snapshots, and with them transactions. By default there are
+    /// none.
+    fn has_snapshots(&self) -> bool {
+        false
+    }
+
     /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
     /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
     /// room is short, the layout may give it up, and its reads answer `Aborted` then.

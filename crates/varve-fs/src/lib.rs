@@ -53,4 +53,5 @@ pub use options::{Atime, GroupCommit, Options, ReadAheadWindow};
 pub use statistics::FsStatistics;
 pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
+pub use varve_locks::Detection;
 pub use via::HeldTimes;

@@ -331,6 +331,10 @@ impl Layout for MemoryLayout {
         })
     }
 
+    fn has_snapshots(&self) -> bool {
+        true
+    }
+
     fn snapshot(&self) -> Result<SnapshotNo> {
         let volume = &mut *self.volume.lock();
         let number = SnapshotNo(volume.next_snapshot);

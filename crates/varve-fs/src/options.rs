@@ -1,6 +1,7 @@
 //! What a mount may choose.
 
 use std::time::Duration;
+use varve_locks::Detection;
 
 /// How access times are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub struct Options {
     pub read_ahead_window: ReadAheadWindow,
     /// When commits that wait are sealed. Default: at once.
     pub group_commit: GroupCommit,
+    /// When deadlocks of transactions are looked for. Default: at each wait.
+    pub deadlocks: Detection,
 }
 
 impl Default for Options {
@@ -94,6 +97,7 @@ impl Default for Options {
             read_ahead_threads: 0,
             read_ahead_window: ReadAheadWindow::default(),
             group_commit: GroupCommit::default(),
+            deadlocks: Detection::default(),
         }
     }
 }

@@ -163,6 +163,10 @@ pub enum Planted {
     NamesUnvalidated,
     /// Transactions: the locks of one that has ended are not given up.
     LocksKept,
+    /// Transactions: a nested commit does not make what it changed its parent's change.
+    ChildChangesKept,
+    /// Transactions: a nested commit gives its locks up instead of handing them over.
+    ChildLocksReleased,
 }
 
 impl Planted {
@@ -174,7 +178,7 @@ impl Planted {
     ];
 
     /// Those of transactions.
-    pub const OF_TRANSACTIONS: [Planted; 8] = [
+    pub const OF_TRANSACTIONS: [Planted; 10] = [
         Planted::CommitTorn,
         Planted::CommitUnflushed,
         Planted::ReadsUndurable,
@@ -183,6 +187,8 @@ impl Planted {
         Planted::LocksBeforeMerge,
         Planted::NamesUnvalidated,
         Planted::LocksKept,
+        Planted::ChildChangesKept,
+        Planted::ChildLocksReleased,
     ];
 
     /// Those of FFS alone.

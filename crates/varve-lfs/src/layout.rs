@@ -136,6 +136,10 @@ impl Layout for Lfs {
         self.look_in(view, |lookup| lookup.next_block(ino, from))
     }
 
+    fn has_snapshots(&self) -> bool {
+        true
+    }
+
     fn snapshot(&self) -> Result<SnapshotNo> {
         Ok(self.take_snapshot())
     }

@@ -27,7 +27,7 @@ pub enum Detection {
     /// Whoever is about to wait looks whether he closes a circle.
     #[default]
     AtWait,
-    /// Only [`LockTable::detect`] looks.
+    /// Only a call looks ([`LockTable::detect`]): until then who waits in a circle waits.
     OnCall,
 }
 

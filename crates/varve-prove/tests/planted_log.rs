@@ -370,7 +370,9 @@ fn first(bug: Planted) -> Net {
         | Planted::StaleOverlay
         | Planted::LocksBeforeMerge
         | Planted::NamesUnvalidated
-        | Planted::LocksKept => {
+        | Planted::LocksKept
+        | Planted::ChildChangesKept
+        | Planted::ChildLocksReleased => {
             unreachable!("not in ALL: tests/planted_transactions casts for it")
         }
         Planted::RecordBeforeData

@@ -17,7 +17,11 @@ const ROUNDS: u64 = 60;
 
 fn by_cuts(bug: Planted) -> Option<String> {
     (0..STORIES).find_map(|story| {
-        let (plan, mut done) = (crashes::Plan::quick(1), crashes::Done::default());
+        let mut done = crashes::Done::default();
+        let plan = crashes::Plan {
+            bug: Some(bug),
+            ..crashes::Plan::quick(1)
+        };
         let failure = planted::with(bug, || crashes::explore(&plan, story, &mut done)).err()?;
         let states = done.counts.states;
         let told = failure.account.last().cloned().unwrap_or_default();
@@ -54,10 +58,11 @@ fn cast(bug: Planted) -> Option<String> {
         Planted::CommitTorn
         | Planted::CommitUnflushed
         | Planted::ReadsUndurable
-        | Planted::MemberWithoutData => by_cuts(bug),
+        | Planted::MemberWithoutData
+        | Planted::ChildChangesKept => by_cuts(bug),
         Planted::NamesUnvalidated => by_threads(bug, Isolation::Snapshot, false),
         Planted::StaleOverlay => by_threads(bug, Isolation::Locking, true),
-        Planted::LocksBeforeMerge | Planted::LocksKept => {
+        Planted::LocksBeforeMerge | Planted::LocksKept | Planted::ChildLocksReleased => {
             by_threads(bug, Isolation::Locking, false)
         }
         other => panic!("{other:?} is planted elsewhere"),

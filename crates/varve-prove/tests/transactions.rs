@@ -55,6 +55,10 @@ fn each_is_whole_or_absent_wherever_the_power_is_cut() {
         crashes::explore(&plan, story, &mut done).unwrap_or_else(|failure| panic!("{failure}"));
     }
     eprintln!("{done:?}");
+    assert!(
+        done.handed > 12 && done.dropped > 12,
+        "nothing was handed over"
+    );
     assert!(done.commits > 30 && done.together > 1 && done.counts.states > 1000);
 }
 

@@ -1,5 +1,6 @@
 //! Errors that say what was attempted, on what, and why it failed.
 
+use crate::conflict::Conflict;
 use crate::host::Holder;
 use rustix::io::Errno;
 use std::io;
@@ -80,6 +81,8 @@ enum Failure {
 /// Why an operation on an open volume failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
+    #[error("a conflict with another change: {0}")]
+    Conflict(Conflict),
     #[error(transparent)]
     Tree(varve_fs::Error),
     #[error("the volume was closed")]
@@ -96,6 +99,7 @@ impl Cause {
     fn errno(&self) -> i32 {
         let errno = match self {
             Cause::Tree(error) => return error.errno(),
+            Cause::Conflict(_) => Errno::AGAIN,
             // As from a mount whose server is gone.
             Cause::Closed => Errno::NOTCONN,
             Cause::Access => Errno::BADF,
@@ -212,13 +216,22 @@ impl Error {
         let (Failure::Path { cause, .. } | Failure::Volume { cause, .. }) = &*self.0 else {
             return false;
         };
-        let Cause::Tree(error) = cause else {
-            return false;
-        };
         matches!(
-            error,
-            varve_fs::Error::Conflict(_) | varve_fs::Error::Deadlock
+            cause,
+            Cause::Conflict(_) | Cause::Tree(varve_fs::Error::Deadlock)
         )
+    }
+
+    /// What a transaction met that another change had done: the file and the part of it.
+    /// Nothing for other errors, deadlocks included.
+    pub fn conflict(&self) -> Option<&Conflict> {
+        match &*self.0 {
+            Failure::Volume {
+                cause: Cause::Conflict(conflict),
+                ..
+            } => Some(conflict),
+            _ => None,
+        }
     }
 
     /// The path that the call was about, as it was given: one of the volume's

@@ -47,6 +47,7 @@
 pub mod admin;
 mod background;
 mod change;
+mod conflict;
 mod devices;
 mod error;
 mod file;
@@ -66,6 +67,7 @@ mod unlocked;
 mod verifier;
 mod volume;
 
+pub use conflict::Conflict;
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
@@ -77,7 +79,7 @@ pub use varve_device::IoMode;
 pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
-pub use varve_fs::{Atime, FileFlags, GroupCommit, Isolation, StatFs};
+pub use varve_fs::{Atime, Contended, Detection, FileFlags, GroupCommit, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Every handle may be used from any thread, and sent to another.

@@ -1,5 +1,6 @@
 //! Transactions: changes of any number of files that happen together.
 
+use crate::conflict::Conflict;
 use crate::error::{Cause, Error, Result};
 use crate::file::File;
 use crate::tree::Tree;
@@ -304,7 +305,7 @@ impl Transaction {
     /// Makes the changes part of the volume, and waits until they are durable.
     ///
     /// # Errors
-    /// A conflict ([`Error::is_conflict`]) if what was changed here has been changed
+    /// A conflict ([`Error::conflict`]) if what was changed here has been changed
     /// elsewhere since the beginning; `StorageFull`; `ECANCELED` if the volume was
     /// closed, or needed the room that the snapshot held. Nothing is changed then. What
     /// made a flush fail: then the changes were made and may be lost.
@@ -322,7 +323,13 @@ impl Transaction {
             Inner::VirtualLog(transaction) => transaction.commit_async().map(Awaited::VirtualLog),
             Inner::InPlace(transaction) => transaction.commit_async().map(Awaited::InPlace),
         };
-        ticket.map(Ticket).map_err(|error| failed("commit", error))
+        ticket.map(Ticket).map_err(|error| match error {
+            varve_fs::Error::Conflict(met) => {
+                let path = self.volume.mounted().path_of(met.ino);
+                Error::of_volume("commit", Cause::Conflict(Conflict::new(met, path)))
+            }
+            error => failed("commit", error),
+        })
     }
 
     /// Nothing of it remains. The same as dropping it.

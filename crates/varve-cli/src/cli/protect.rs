@@ -13,6 +13,14 @@ use std::path::{Path, PathBuf};
 /// locking transactions that use it, as if in a small one of his own. What is made in
 /// a protected directory is protected; names in it are, too. The attribute is the `j`
 /// of lsattr and chattr.
+///
+/// Locking transactions are those of programs that use the library. The transactions
+/// that a mount has (`varve txn`) take no locks: they find conflicts when they commit,
+/// on protected files as on others, and nobody waits for them. So on a mount protection
+/// changes nothing but that a protected file is not written atomically (mount option
+/// `atomic`); it counts when the volume is opened by such a program.
+///
+/// Volumes with the layouts ffs and vlfs have no transactions, and no protection.
 #[derive(clap::Args)]
 pub struct Protect {
     /// Files and directories on a mounted volume.
@@ -29,22 +37,20 @@ pub struct Protect {
 impl Protect {
     pub fn run(self) -> Outcome {
         for path in &self.paths {
-            self.one(path).map_err(|error| {
-                let why = match error {
-                    Errno::NOTTY | Errno::OPNOTSUPP => {
-                        "no file or directory of a mounted volume of Varve".to_owned()
-                    }
-                    error => error.to_string(),
-                };
-                Failure::new(1, format_args!("{}: {why}", path.display()))
-            })?;
+            let refused = |why: String| Failure::new(1, format_args!("{}: {why}", path.display()));
+            self.one(path).map_err(refused)?;
         }
         Ok(0)
     }
 
-    fn one(&self, path: &Path) -> Result<(), Errno> {
-        let file = opened(path)?;
-        let flags = ioctl_getflags(&file)?;
+    fn one(&self, path: &Path) -> Result<(), String> {
+        let file = opened(path).map_err(|error| error.to_string())?;
+        let flags = ioctl_getflags(&file).map_err(|error| match error {
+            Errno::NOTTY | Errno::OPNOTSUPP => {
+                "no file or directory of a mounted volume of Varve".to_owned()
+            }
+            error => error.to_string(),
+        })?;
         if self.show {
             let shown = match flags.contains(IFlags::JOURNALING) {
                 true => "protected",
@@ -57,7 +63,12 @@ impl Protect {
         new.set(IFlags::JOURNALING, !self.off);
         match new == flags {
             true => Ok(()),
-            false => ioctl_setflags(&file, new),
+            false => ioctl_setflags(&file, new).map_err(|error| match error {
+                Errno::OPNOTSUPP => "there are no transactions here to protect it from: only \
+                                     volumes of Varve with the layout log have them"
+                    .to_owned(),
+                error => error.to_string(),
+            }),
         }
     }
 }

@@ -215,8 +215,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotPermitted` for anybody but the owner and root, for anybody but root
     /// if `immutable` or `append_only` change, and if the file is immutable
-    /// and stays so; `NotSupported` for flags of directories on a file and for
-    /// anything that is neither; `NoSpace`, `ReadOnly`, `Stale`, `Damaged`,
+    /// and stays so; `NotSupported` for flags of directories on a file, for anything that
+    /// is neither, and for `protected` where the layout has no transactions; `NoSpace`, `ReadOnly`, `Stale`, `Damaged`,
     /// device errors.
     pub fn set_file_flags(
         &self,
@@ -231,6 +231,11 @@ impl<L: Layout> FileSystem<L> {
             FileKind::Directory => {}
             FileKind::Regular if new & OF_DIRECTORIES == 0 => {}
             _ => return Err(Error::NotSupported),
+        }
+        let protects = new & !vnode.read().inode.flags & flags::PROTECTED != 0;
+        if protects && !self.store.layout.has_snapshots() {
+            // There are no transactions to protect it from.
+            return Err(Error::NotSupported);
         }
         let guards = match vnode.kind {
             FileKind::Directory => INHERITED & GUARDS,

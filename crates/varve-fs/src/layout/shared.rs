@@ -56,6 +56,9 @@ impl<L: Layout> Layout for Arc<L> {
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>> {
         (**self).read(ino, blocks)
     }
+    fn has_snapshots(&self) -> bool {
+        (**self).has_snapshots()
+    }
     fn snapshot(&self) -> Result<SnapshotNo> {
         (**self).snapshot()
     }

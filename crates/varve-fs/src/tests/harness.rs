@@ -223,6 +223,9 @@ impl Layout for Recorder {
     fn checkpoint(&self) -> Result<()> {
         self.memory().checkpoint()
     }
+    fn has_snapshots(&self) -> bool {
+        true
+    }
     fn snapshot(&self) -> Result<SnapshotNo> {
         self.memory().snapshot()
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
-use varve_locks::LockTable;
+use varve_locks::{LockTable, LockTableOptions};
 
 impl<L: Layout> FileSystem<L> {
     /// Begins a transaction. In a transaction's tree, one within it, isolated as that
@@ -47,16 +47,31 @@ impl<L: Layout> FileSystem<L> {
                 let reads = Kind::Serializable(Arc::default());
                 (Some(self.take_snapshot()?), reads)
             }
+            Isolation::Locking if !self.store.layout.has_snapshots() => {
+                return Err(Error::NotSupported);
+            }
             Isolation::Locking => (None, Kind::Locking(self.locking(options))),
         };
         self.begin_private(snapshot, kind)
     }
 
     fn locking(&self, options: &TransactionOptions) -> Locking {
-        let table = self
-            .locks
-            .get_or_init(|| Arc::new(LockTable::new(Arc::clone(&self.clock))));
+        let table = self.locks.get_or_init(|| {
+            let options = LockTableOptions {
+                detection: self.settings.deadlocks,
+                ..LockTableOptions::default()
+            };
+            Arc::new(LockTable::with_options(Arc::clone(&self.clock), options))
+        });
         Locking::new(table, None, options.timeout, options.subpage)
+    }
+
+    /// Looks at everybody who waits for a lock, and aborts one of each deadlock. Answers
+    /// how many. There is none where they are looked for [at each
+    /// wait](varve_locks::Detection::AtWait).
+    pub fn detect_deadlocks(&self) -> usize {
+        let locks = self.locks.get();
+        locks.map_or(0, |locks| locks.detect().len())
     }
 
     fn begin_private(

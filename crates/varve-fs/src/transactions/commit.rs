@@ -99,7 +99,10 @@ impl<L: Layout> FileSystem<L> {
         }
         if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
             // Before the parent is asked anything: it would wait for its child.
-            locking.table.hand_to_parent(locking.owner);
+            match planted::is(Planted::ChildLocksReleased) {
+                true => locking.table.release_all(locking.owner),
+                false => locking.table.hand_to_parent(locking.owner),
+            }
         }
         if let (true, Kind::Locking(locking)) =
             (planted::is(Planted::LocksBeforeMerge), &below.kind)

@@ -177,7 +177,9 @@ impl<L: Layout> FileSystem<L> {
         }
         merge_attributes(origin, &mine.inode, &mut theirs.inode);
         theirs.join_epoch |= theirs.has_data() && !planted::is(Planted::MemberWithoutData);
-        self.join(vnode, theirs);
+        if self.below.is_none() || !planted::is(Planted::ChildChangesKept) {
+            self.join(vnode, theirs);
+        }
         if links == 0 && origin.nlink > 0 {
             self.merge_end(vnode, theirs, now);
         }

@@ -1,9 +1,11 @@
 //! Power cuts in the midst of commits.
 //!
-//! One thread has up to four transactions open at a time, of every kind and with
-//! others within them. It commits them at once or with a ticket, waits for tickets
-//! later and in any order, so that several commits are in one group, and syncs,
-//! maintains and cleans in between. Then the power is cut at every write, in every way
+//! There are up to four transactions open at a time, of every kind and with others
+//! within them. They are committed at once or with a ticket; tickets are waited for
+//! later and in any order, so that several commits are in one group; syncs,
+//! maintenance and cleaning come in between. Some are handed to another thread, which
+//! goes on with them and ends them, or drops them, even with one within that somebody
+//! else still holds. One thread acts at a time, so that a story can be told again. Then the power is cut at every write, in every way
 //! the medium allows. What a mount finds must be the tree behind a prefix of the
 //! commits, in the order in which they were merged:
 //!
@@ -15,7 +17,7 @@
 mod judged;
 
 use super::mix::{Change, Home, OWNERS, Tree, within};
-use super::{Fs, Txn};
+use super::{Fs, Txn, as_planted};
 use crate::explorer::{Counts, mix};
 use crate::failure::{Failure, Promise};
 use crate::mounted::Subject;
@@ -25,6 +27,7 @@ use crate::subjects::{Log, clean};
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Limits, MemoryDevice, RecordingDevice};
+use varve_fs::planted::Planted;
 use varve_fs::{Error, Isolation, Ticket, TransactionOptions};
 use varve_lfs::Lfs;
 
@@ -44,6 +47,8 @@ pub struct Plan {
     pub units: Vec<u32>,
     /// Decides everything.
     pub seed: u64,
+    /// Planted in every thread of the story.
+    pub bug: Option<Planted>,
 }
 
 impl Plan {
@@ -55,6 +60,7 @@ impl Plan {
             limits,
             units,
             seed,
+            bug: None,
         }
     }
 }
@@ -68,6 +74,10 @@ pub struct Done {
     pub commits: u64,
     /// That were given up or refused.
     pub aborts: u64,
+    /// That another thread went on with.
+    pub handed: u64,
+    /// That another thread dropped, with one within open.
+    pub dropped: u64,
     /// Most commits that shared a flush.
     pub together: u64,
 }
@@ -102,7 +112,10 @@ struct Story {
     marks: Vec<(usize, usize)>,
     told: Vec<String>,
     salt: u64,
+    bug: Option<Planted>,
     aborts: u64,
+    handed: u64,
+    dropped: u64,
     together: u64,
 }
 
@@ -150,7 +163,9 @@ impl Story {
             4 | 5 => self.wait(),
             _ if self.open[at].is_none() => self.begin(at),
             6 | 7 => self.nest(at),
-            8..=15 => self.change(at),
+            8..=14 => self.change(at),
+            15 => self.hand_over(at),
+            16 => self.drop_elsewhere(at),
             _ => self.end(at),
         }
     }
@@ -254,6 +269,38 @@ impl Story {
         Ok(())
     }
 
+    /// Another thread gets it, goes on with it and ends it.
+    fn hand_over(&mut self, at: usize) -> Result<(), String> {
+        self.tell(format!("{at} is handed to another thread"));
+        self.handed += 1;
+        let open = self.open[at].take();
+        elsewhere(self, move |story| {
+            story.open[at] = open;
+            story.change(at)?;
+            story.nest(at)?;
+            story.change(at)?;
+            story.end(at)
+        })
+    }
+
+    /// Another thread drops it. The one within it, which stays here, ends with it.
+    fn drop_elsewhere(&mut self, at: usize) -> Result<(), String> {
+        let mut open = self.open[at].take().expect("open");
+        let child = open
+            .txn
+            .tree()
+            .begin_transaction(&TransactionOptions::default());
+        let child = child.map_err(|error| format!("{at}, begin within: {error}"))?;
+        self.change_in(child.tree(), &mut open.view, at)?;
+        self.tell(format!("{at} is dropped by another thread"));
+        self.dropped += 1;
+        elsewhere(self, move |_| drop(open));
+        match child.commit() {
+            Err(Error::Aborted) => Ok(()),
+            other => Err(format!("{at} is gone, and the one within: {other:?}")),
+        }
+    }
+
     fn end(&mut self, at: usize) -> Result<(), String> {
         let open = self.open[at].take().expect("open");
         if self.random.once_in(6) {
@@ -312,6 +359,15 @@ impl Story {
     }
 }
 
+/// Does something in another thread, and waits for it.
+fn elsewhere<T: Send>(story: &mut Story, work: impl FnOnce(&mut Story) -> T + Send) -> T {
+    let bug = story.bug;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || as_planted(bug, || work(story)));
+        other.join().expect("the other thread panicked")
+    })
+}
+
 /// A snapshot may have held room that was needed, and a serializable transaction have
 /// read what others wrote then. Nobody here writes what another does.
 fn may_refuse(error: &Error, isolation: Isolation, looked: bool) -> bool {
@@ -367,7 +423,10 @@ pub fn explore(plan: &Plan, index: u64, done: &mut Done) -> Result<(), Failure> 
         marks: Vec::new(),
         told: Vec::new(),
         salt: seed | 1,
+        bug: plan.bug,
         aborts: 0,
+        handed: 0,
+        dropped: 0,
         together: 0,
     };
     story.mark(0);
@@ -379,6 +438,8 @@ pub fn explore(plan: &Plan, index: u64, done: &mut Done) -> Result<(), Failure> 
     done.counts.workloads += 1;
     done.commits += story.newest() as u64;
     done.aborts += story.aborts;
+    done.handed += story.handed;
+    done.dropped += story.dropped;
     done.together = done.together.max(story.together);
     let outcome = told
         .map_err(|text| Failure::new(Promise::Reference, text))

@@ -21,6 +21,7 @@ use crate::mounted::Mounted;
 use parking_lot::Mutex;
 use std::fs::Permissions;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +74,7 @@ pub(crate) struct Access {
 impl File {
     /// Takes over what holds the inode.
     pub(crate) fn new(mounted: Arc<Mounted>, ino: InodeNo, access: Access, path: &Path) -> Self {
+        mounted.note(ino, path.as_os_str().as_bytes());
         File {
             handle: Arc::new(Handle {
                 mounted,

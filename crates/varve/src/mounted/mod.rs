@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `running.rs` | the tree and the threads behind it, closed once |
+//! | `paths.rs` | by which paths a transaction found files |
 //! | `operations.rs` | the vnode operations, on whichever layout |
 //! | `resolve.rs` | from a path to an inode |
 //!
@@ -19,6 +20,7 @@
 //! all of them write to its reference count and its lock.
 
 mod operations;
+mod paths;
 mod resolve;
 mod running;
 
@@ -28,6 +30,7 @@ pub(crate) use running::Running;
 use crate::error::{Cause, Error, Result};
 use crate::tree::Tree;
 use parking_lot::{RwLock, RwLockReadGuard};
+use paths::Paths;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +44,8 @@ pub(crate) struct Mounted {
     pub device: u64,
     /// False once the volume was closed; operations hold it shared.
     open: RwLock<bool>,
-    /// The tree is a transaction's.
-    pub private: bool,
+    /// The tree is a transaction's, and these led to its files.
+    paths: Option<Arc<Paths>>,
     running: Arc<Running>,
 }
 
@@ -55,7 +58,7 @@ impl Mounted {
             caller,
             device: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             open: RwLock::new(true),
-            private: false,
+            paths: None,
             running: Arc::clone(running),
         }
     }
@@ -67,9 +70,14 @@ impl Mounted {
             caller: self.caller.clone(),
             device: self.device,
             open: RwLock::new(true),
-            private: true,
+            paths: Some(self.paths.clone().unwrap_or_default()),
             running: Arc::clone(&self.running),
         }
+    }
+
+    /// True if the tree is a transaction's.
+    pub fn is_private(&self) -> bool {
+        self.paths.is_some()
     }
 
     /// The tree that its operations are on.

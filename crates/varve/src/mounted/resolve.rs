@@ -102,12 +102,15 @@ impl Mounted {
     /// What `path` leads to.
     pub fn resolve(&self, path: &[u8], last: Last) -> Result<Found<'_>> {
         let mut links = 0;
-        if let Some((parent, _)) = split_last(path)
+        let found = if let Some((parent, _)) = split_last(path)
             && let Some(parent_hold) = self.enter(parent)?
         {
-            return self.walk_from(parent_hold, &path[parent.len()..], last, &mut links);
-        }
-        self.walk(InodeNo::ROOT, path, last, &mut links)
+            self.walk_from(parent_hold, &path[parent.len()..], last, &mut links)?
+        } else {
+            self.walk(InodeNo::ROOT, path, last, &mut links)?
+        };
+        self.note(found.ino, path);
+        Ok(found)
     }
 
     /// The directory that holds the last name of `path`, and that name.
@@ -124,7 +127,9 @@ impl Mounted {
             self.resolve(path, Last::Follow)?;
             return Err(nameless);
         };
-        Ok((self.walk_directory(InodeNo::ROOT, parent, &mut 0)?, name))
+        let directory = self.walk_directory(InodeNo::ROOT, parent, &mut 0)?;
+        self.note(directory.ino, parent);
+        Ok((directory, name))
     }
 
     /// The directory that `path` leads to from the root, if that is a way of
@@ -149,7 +154,11 @@ impl Mounted {
                 self.walk(start.ino, &path, Last::Follow, &mut links)?;
                 return Err(Error::IsDirectory);
             };
+            let way = parent;
             let parent = self.walk_directory(start.ino, parent, &mut links)?;
+            if start.ino == InodeNo::ROOT {
+                self.note(parent.ino, way);
+            }
             if ends_in_slash(&path) {
                 return Err(Error::IsDirectory);
             }

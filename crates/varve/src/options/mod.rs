@@ -8,7 +8,7 @@ use varve_device::IoMode;
 use varve_ffs::FreeMap;
 use varve_ffs::allocate::Policy as Allocation;
 use varve_ffs::format::Metadata as MetadataUpdates;
-use varve_fs::{Atime, Caller, GroupCommit};
+use varve_fs::{Atime, Caller, Detection, GroupCommit};
 
 /// How a volume places what is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +77,7 @@ pub struct VolumeOptions {
     pub(crate) background: bool,
     pub(crate) strict_order: bool,
     pub(crate) group_commit: GroupCommit,
+    pub(crate) deadlocks: Detection,
     pub(crate) atime: Atime,
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) umask: u32,
@@ -106,6 +107,7 @@ impl VolumeOptions {
             background: true,
             strict_order: false,
             group_commit: GroupCommit::default(),
+            deadlocks: Detection::default(),
             atime: Atime::Relatime,
             owner: None,
             umask: 0o022,
@@ -271,6 +273,15 @@ impl VolumeOptions {
         self
     }
 
+    /// When deadlocks of locking transactions are looked for. Default: at each wait, so
+    /// that there is none for longer than a moment. With [`Detection::OnCall`] whoever
+    /// is in one waits for [`Volume::detect_deadlocks`](crate::Volume::detect_deadlocks),
+    /// or for the end of his time.
+    pub fn deadlocks(&mut self, when: Detection) -> &mut Self {
+        self.deadlocks = when;
+        self
+    }
+
     /// How access times are kept. Default: relatime.
     pub fn atime(&mut self, how: Atime) -> &mut Self {
         self.atime = how;
@@ -325,6 +336,7 @@ impl VolumeOptions {
             read_ahead_threads: self.tuning.read_ahead_threads,
             read_ahead_window: varve_fs::ReadAheadWindow::default(),
             group_commit: self.group_commit,
+            deadlocks: self.deadlocks,
         }
     }
 

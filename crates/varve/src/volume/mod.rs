@@ -68,11 +68,11 @@ impl Volume {
         self.whole("checkpoint", Mounted::checkpoint)
     }
 
-    fn whole(
+    fn whole<T>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&Mounted) -> varve_fs::Result<()>,
-    ) -> Result<()> {
+        work: impl FnOnce(&Mounted) -> varve_fs::Result<T>,
+    ) -> Result<T> {
         let mounted = self.mounted();
         mounted
             .admit()
@@ -111,6 +111,22 @@ impl Volume {
     }
 
     /// The same volume, as a transaction has it.
+    /// Looks at every transaction that waits for a lock, and aborts the cheapest of each
+    /// deadlock, which gets `EDEADLK`. Answers how many. There is none to be found unless
+    /// the volume was opened with [`Detection::OnCall`](crate::Detection::OnCall).
+    ///
+    /// # Errors
+    /// If the volume was closed.
+    pub fn detect_deadlocks(&self) -> Result<usize> {
+        self.whole("look for deadlocks", |_| {
+            Ok(match self.tree() {
+                Tree::Log(fs) => fs.detect_deadlocks(),
+                Tree::VirtualLog(fs) => fs.detect_deadlocks(),
+                Tree::InPlace(fs) => fs.detect_deadlocks(),
+            })
+        })
+    }
+
     pub(crate) fn within(&self, tree: Tree) -> Volume {
         let mounted = Arc::new(self.mounted().within(tree));
         Volume {

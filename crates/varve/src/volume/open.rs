@@ -158,7 +158,7 @@ impl Volume {
     /// will be recovered when it is opened again. `NotConnected` if it was
     /// closed before, `InvalidInput` for a transaction's.
     pub fn close(self) -> Result<usize> {
-        if self.mounted().private {
+        if self.mounted().is_private() {
             let problem = "it is a transaction's: commit or abort that";
             return Err(Error::of_volume("close", Cause::Argument(problem)));
         }
@@ -171,7 +171,7 @@ impl Volume {
     /// next to open it recovers. For front ends that no longer trust what they
     /// hold in memory, and for tests. Other handles get errors from now on.
     pub fn abandon(self) {
-        if self.mounted().private {
+        if self.mounted().is_private() {
             return;
         }
         self.mounted().running().abandon(|| self.shut());

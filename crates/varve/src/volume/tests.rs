@@ -1,6 +1,7 @@
 //! What is done by path, over volumes in memory of either layout.
 
 use super::*;
+use crate::TransactionOptions;
 use crate::file::OpenOptions;
 use crate::metadata::FileTimes;
 use crate::options::VolumeOptions;
@@ -10,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use varve_device::{Device, MemoryDevice};
+use varve_fs::{Detection, Isolation};
 
 fn device(layout: Layout) -> Arc<dyn Device> {
     let device = Arc::new(MemoryDevice::new(32 << 20));
@@ -307,4 +309,52 @@ fn what_holds_no_volume_is_told_by_kind() {
     v.close().unwrap();
     let again = Volume::create(&image, 16 << 20).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+}
+
+#[test]
+fn only_the_log_has_transactions_of_whatever_kind() {
+    on_both(|v| {
+        for isolation in [
+            Isolation::Snapshot,
+            Isolation::Serializable,
+            Isolation::Locking,
+        ] {
+            let begun = v.begin_with(&TransactionOptions::new().isolation(isolation));
+            match v.layout() {
+                Layout::Log => drop(begun.unwrap()),
+                _ => assert_eq!(errno(begun), 95),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_volume_that_was_opened_so_has_its_deadlocks_ended_on_call() {
+    let mut options = VolumeOptions::new();
+    options.background(false).deadlocks(Detection::OnCall);
+    let v = Volume::open_on(device(Layout::Log), &options).unwrap();
+    v.write("/a", b"old").unwrap();
+    v.write("/b", b"old").unwrap();
+    assert_eq!(v.detect_deadlocks().unwrap(), 0);
+    let locking = TransactionOptions::new().isolation(Isolation::Locking);
+    let (one, two) = (
+        v.begin_with(&locking).unwrap(),
+        v.begin_with(&locking).unwrap(),
+    );
+    one.write("/a", b"one").unwrap();
+    two.write("/b", b"two").unwrap();
+    let outcomes = std::thread::scope(|scope| {
+        let one = scope.spawn(move || one.write("/b", b"one").and_then(|()| one.commit()));
+        let two = scope.spawn(move || two.write("/a", b"two").and_then(|()| two.commit()));
+        // Neither ends by itself.
+        while v.detect_deadlocks().unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        [one, two].map(|thread| thread.join().unwrap())
+    });
+    let ended: Vec<_> = outcomes.into_iter().filter(Result::is_err).collect();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended.into_iter().map(errno).collect::<Vec<_>>(), [35]);
+    assert_eq!(v.read("/a").unwrap(), v.read("/b").unwrap());
+    assert_eq!(v.detect_deadlocks().unwrap(), 0);
 }
