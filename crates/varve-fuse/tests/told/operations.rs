@@ -108,9 +108,6 @@ pub const OPERATIONS: &[(&str, Act)] = &[
     ("write", |p| {
         p.file.write_all_at(b"xyz", 20_000).unwrap();
     }),
-    ("change a file's flags", |p| {
-        leave_out_of_dumps(&p.path("f"))
-    }),
     ("change a directory's flags", |p| {
         leave_out_of_dumps(&p.path("sub"))
     }),
