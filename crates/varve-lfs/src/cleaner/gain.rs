@@ -13,8 +13,9 @@ impl Lfs {
     /// allows, and by the checkpoints that give their places back. Of those there is
     /// one pair a round, behind the moves: what it costs is what a round must gain,
     /// and twice that is more than a nearly full volume has. Only where what is to be
-    /// folded leaves no room to move anything it is folded before. Returns how many
-    /// segments were cleaned on the way.
+    /// folded leaves no room to move anything it is folded before. Who must not fail
+    /// goes on as long as that gains. Returns how many segments were cleaned on the
+    /// way.
     pub(crate) fn gain_segments(
         &self,
         cleaning: &CleanerState,
@@ -44,27 +45,36 @@ impl Lfs {
             let wanted = goal.saturating_sub(self.clean_segments_now() + self.cleaned_before());
             self.clean_segments(cleaning, urgency, Among::All, wanted)
         };
-        let mut cleaned = move_some()?;
-        if cleaned == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
-            // What is to be folded had the room that moves need. What it kills may leave
-            // segments empty, too.
-            self.take_checkpoint(false)?;
-            make_way();
-            self.settle_vacated()?;
-            cleaned = move_some()?;
-        }
-        self.control.reuses_early.store(false, Relaxed);
-        for _ in 0..2 {
-            make_way();
-            self.settle_vacated()?;
-            let waiting = self.waiting_for_checkpoint();
-            let moved = cleaned > 0 && waiting > 0 && !lives_early;
-            let settles = moved || waiting >= pays;
-            if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
+        let mut cleaned = early;
+        loop {
+            let spare = self.spare_bytes();
+            let mut moved = move_some()?;
+            if moved == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
+                // What is to be folded had the room that moves need. What it kills may
+                // leave segments empty, too.
                 self.take_checkpoint(false)?;
+                make_way();
+                self.settle_vacated()?;
+                moved = move_some()?;
+            }
+            cleaned += moved;
+            self.control.reuses_early.store(false, Relaxed);
+            for _ in 0..2 {
+                make_way();
+                self.settle_vacated()?;
+                let waiting = self.waiting_for_checkpoint();
+                let settles = moved > 0 && waiting > 0 && !lives_early || waiting >= pays;
+                if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
+                    self.take_checkpoint(false)?;
+                }
+            }
+            // Nothing is to be folded now, so this is the time to move more: before
+            // others take the room that this has made.
+            let goes_on = urgency == Urgency::Starved && self.clean_segments_now() < goal;
+            if !goes_on || self.spare_bytes() <= spare {
+                return Ok(cleaned);
             }
         }
-        Ok(early + cleaned)
     }
 
     /// What has changed since the last checkpoint may leave segments empty, and is worth

@@ -44,7 +44,7 @@ impl Lfs {
 
     /// Bytes that can be written while everything so far can still be folded, one
     /// checkpoint more be taken behind that, and each further head enter a segment.
-    fn spare_bytes(&self) -> u64 {
+    pub(crate) fn spare_bytes(&self) -> u64 {
         let heads = (self.heads as u64 - 1) * u64::from(self.geometry.segment_bytes);
         let next_ino = self.committed.read().live.next_ino;
         let kept = self.whole_fold_bytes() + self.table_bytes(next_ino) + heads;
