@@ -3,6 +3,7 @@
 use super::Mounted;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,15 @@ impl Mounted {
         let Some(Paths(paths)) = self.paths.as_deref() else {
             return;
         };
+        let path = if path.is_empty() { b"/" } else { path };
+        let path = Path::new(OsStr::from_bytes(path));
         let mut paths = paths.lock();
-        if paths.len() < FILES || paths.contains_key(&ino) {
-            let path = if path.is_empty() { b"/" } else { path };
-            paths.insert(ino, Path::new(OsStr::from_bytes(path)).into());
+        let full = paths.len() >= FILES;
+        match paths.entry(ino) {
+            Entry::Occupied(known) if **known.get() == *path => {}
+            Entry::Occupied(mut known) => *known.get_mut() = path.into(),
+            Entry::Vacant(_) if full => {}
+            Entry::Vacant(place) => _ = place.insert(path.into()),
         }
     }
 
