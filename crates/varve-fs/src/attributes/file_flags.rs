@@ -216,8 +216,8 @@ impl<L: Layout> FileSystem<L> {
     /// `NotPermitted` for anybody but the owner and root, for anybody but root
     /// if `immutable` or `append_only` change, and if the file is immutable
     /// and stays so; `NotSupported` for flags of directories on a file, for anything that
-    /// is neither, and for `protected` where the layout has no transactions; `NoSpace`, `ReadOnly`, `Stale`, `Damaged`,
-    /// device errors.
+    /// is neither, and for `protected` where the layout has no transactions; `NoSpace`,
+    /// `ReadOnly`, `Stale`, `Damaged`, device errors.
     pub fn set_file_flags(
         &self,
         caller: &Caller,

@@ -95,6 +95,15 @@ struct Open {
     looked: bool,
 }
 
+impl Open {
+    /// One within it.
+    fn within(&self, at: usize) -> Result<Txn, String> {
+        let within = self.txn.tree();
+        let begun = within.begin_transaction(&TransactionOptions::default());
+        begun.map_err(|error| format!("{at}, begin within: {error}"))
+    }
+}
+
 /// A story while it is told.
 struct Story {
     fs: Arc<Fs>,
@@ -243,11 +252,7 @@ impl Story {
     /// A transaction within one.
     fn nest(&mut self, at: usize) -> Result<(), String> {
         let mut open = self.open[at].take().expect("open");
-        let child = open
-            .txn
-            .tree()
-            .begin_transaction(&TransactionOptions::default());
-        let child = child.map_err(|error| format!("{at}, begin within: {error}"))?;
+        let child = open.within(at)?;
         let (mut view, mut changes) = (open.view.clone(), Vec::new());
         self.tell(format!("{at} begins another within"));
         let tree = Arc::clone(child.tree());
@@ -286,11 +291,7 @@ impl Story {
     /// Another thread drops it. The one within it, which stays here, ends with it.
     fn drop_elsewhere(&mut self, at: usize) -> Result<(), String> {
         let mut open = self.open[at].take().expect("open");
-        let child = open
-            .txn
-            .tree()
-            .begin_transaction(&TransactionOptions::default());
-        let child = child.map_err(|error| format!("{at}, begin within: {error}"))?;
+        let child = open.within(at)?;
         self.change_in(child.tree(), &mut open.view, at)?;
         self.tell(format!("{at} is dropped by another thread"));
         self.dropped += 1;

@@ -163,6 +163,8 @@ impl Pool {
         Ok(())
     }
 
+    /// `pages` more are about to be written: syncs those before, if they are many. Who
+    /// commits meanwhile waits at the disk for these, not for all.
     fn sync_some(&self, unsynced: &mut usize, pages: usize) -> Result<()> {
         *unsynced += pages * self.page_bytes;
         if *unsynced < SYNCED_BYTES {
