@@ -24,11 +24,20 @@ cleanup() {
 }
 trap cleanup EXIT
 
+# A trace to be replayed: blocks of a small disk, some of them often.
+awk 'BEGIN {
+  for (n = 0; n < 20000; n++)
+    printf "%d,demo,0,%s,%d,4096,100\n", 1e17 + n * 1e5, rand() < 0.8 ? "Write" : "Read",
+      int(rand() * rand() * 20000) * 4096
+}' >"$work/trace.txt"
+
 # The lines of the block, without comments, with our places for theirs.
 lines() {
   awk '/^## /{on = $0 == "## Five minutes"} on && /^```/{if (inside) exit; inside = 1; next} inside' README.md |
     sed -E -e 's/ +#.*//' -e "s|\\\$PWD/target|$target|" -e "s|/mnt/notes|$mnt|g" \
-      -e "s|/tmp/disk|$work/disk|" -e "s#(^| )(notes|small|disk)\.img#\1$work/\2.img#g"
+      -e "s|/tmp/disk|$work/disk|" -e "s#(^| )(notes|small|place|disk)\.img#\1$work/\2.img#g" \
+      -e "s|^varve lab run .*|& --out $work/lab|" -e "s|report lab|report $work/lab|" \
+      -e "s|trace\.txt|$work/trace.txt|"
 }
 # The first lines of what comes, long ones cut, and how many follow.
 beginning() {
