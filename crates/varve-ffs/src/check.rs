@@ -6,8 +6,9 @@
 use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::Result;
+use crate::ffs::FfsRecovery;
 use crate::format::{Geometry, GroupMap, Image, Slot};
-use crate::mount::{FfsMountOptions, FfsRecovery};
+use crate::options::FfsMountOptions;
 use crate::store::{Newest, Sectors};
 use crate::tree::{indirects, visit};
 use crate::{Error, Ffs, FreeSpace};

@@ -2,7 +2,7 @@
 //! (`repair`), then its superblocks.
 
 use crate::error::Result;
-use crate::mount::{Examine, FfsMountOptions};
+use crate::options::{Examine, FfsMountOptions};
 use crate::repair::superblocks::mend;
 use crate::{Ffs, FfsRecovery};
 use std::sync::Arc;

@@ -24,7 +24,9 @@ pub mod allocate;
 mod append;
 mod bits;
 mod check;
+mod counters;
 mod error;
+mod ffs;
 pub mod format;
 mod fsck;
 mod journal;
@@ -33,6 +35,7 @@ mod maps;
 mod mkfs;
 mod mount;
 mod numbers;
+mod options;
 mod ordered;
 mod planner;
 mod prices;
@@ -52,84 +55,11 @@ mod writer;
 pub use aged::FreeMap;
 pub use check::{Checked, check};
 pub use error::{Error, Result};
+pub use ffs::{Ffs, FfsRecovery};
 pub use fsck::{Repaired, repair};
 pub use mkfs::{FfsFormatOptions, bytes_for, format, plan};
-pub use mount::{Examine, FfsMountOptions, FfsRecovery};
+pub use options::{Examine, FfsMountOptions};
 pub use repair::search;
 pub use statistics::{FfsStatistics, FreeSpace, GroupRoom};
 pub use tune::tune;
 pub use varve_format::identity::Tune;
-
-use allocate::Policy;
-use format::Superblock;
-use numbers::Numbers;
-use prices::Prices;
-use statistics::Counters;
-use std::sync::Arc;
-use store::{Store, Tables};
-use varve_device::Clock;
-use varve_device::sync::{Mutex, RwLock};
-use writer::Writer;
-
-/// A mounted volume.
-pub struct Ffs {
-    clock: Arc<dyn Clock>,
-    superblock: Superblock,
-    policy: Policy,
-    options: FfsMountOptions,
-    store: Store,
-    mount_id: u64,
-    prices: Prices,
-    committing: Mutex<()>,
-    writer: Mutex<Writer>,
-    tables: RwLock<Tables>,
-    numbers: Mutex<Numbers>,
-    /// Why nothing is written, if so.
-    stopped: Mutex<Option<String>>,
-    counts: Counters,
-    /// What is appended stays in memory: a check before anything is written.
-    rehearsing: bool,
-    read_only: Option<String>,
-    unfinished: Vec<u64>,
-    recovery: FfsRecovery,
-}
-
-impl Ffs {
-    /// The superblock.
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    /// How metadata gets to its place.
-    pub fn metadata(&self) -> format::Metadata {
-        self.superblock.metadata()
-    }
-
-    /// How room is found.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// What the mount found in the journal.
-    pub fn recovery_report(&self) -> &FfsRecovery {
-        &self.recovery
-    }
-
-    /// Why the volume takes no writes, if so.
-    pub fn stopped(&self) -> Option<String> {
-        match &self.read_only {
-            Some(reason) => Some(reason.clone()),
-            None => self.stopped.lock().clone(),
-        }
-    }
-
-    /// Nothing is written from now on.
-    fn stop(&self, reason: String) {
-        self.stopped.lock().get_or_insert(reason);
-    }
-
-    fn writable(&self) -> Result<()> {
-        self.stopped()
-            .map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
-    }
-}

@@ -1,22 +1,22 @@
 //! Mounting and unmounting.
 
-use crate::Ffs;
 use crate::allocate::Policy;
 use crate::bits::Bits;
+use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::ffs::{Ffs, FfsRecovery};
 use crate::format::{Geometry, GroupMap, JournalHead, Sector, Superblock};
 use crate::journal::write_head;
 use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
+use crate::options::{Examine, FfsMountOptions};
 use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
 use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
-use crate::statistics::Counters;
 use crate::store::{Over, Store, Tables};
 use crate::writer::Writer;
-use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
 use std::ops::Range;
@@ -25,70 +25,10 @@ use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
 use varve_format::Malformed;
 use varve_format::identity::{mount_id, not_to_be_written};
-use varve_format::owner::{OwnerIdentity, OwnerRecord};
+use varve_format::owner::OwnerRecord;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
-
-/// When a mount looks at everything ([`crate::repair`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Examine {
-    /// If metadata is written in place and the volume was not unmounted. What a crash
-    /// explains is mended; what it does not leaves the volume read-only.
-    #[default]
-    IfUnclean,
-    /// In any case, and whatever is found is mended.
-    Always,
-}
-
-/// How a volume is mounted.
-#[derive(Clone, Debug)]
-pub struct FfsMountOptions {
-    /// Nothing is written; the journal is replayed in memory.
-    pub read_only: bool,
-    /// When everything is looked at.
-    pub examine: Examine,
-    /// Bytes for metadata, half for what is not in place.
-    pub cache_bytes: u64,
-    /// Fixes the mount's random identity, for reproducible runs.
-    pub seed: Option<u64>,
-    /// A checkpoint is due after this many seconds with changes.
-    pub checkpoint_seconds: u64,
-    /// Recorded in the owner record.
-    pub owner: OwnerIdentity,
-}
-
-impl Default for FfsMountOptions {
-    fn default() -> Self {
-        FfsMountOptions {
-            read_only: false,
-            examine: Examine::IfUnclean,
-            cache_bytes: 16 << 20,
-            seed: None,
-            checkpoint_seconds: 30,
-            owner: OwnerIdentity::default(),
-        }
-    }
-}
-
-/// What a mount found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FfsRecovery {
-    /// Records of the journal that were replayed.
-    pub records: u64,
-    /// Sectors in them.
-    pub sectors: u64,
-    /// Files that were without a name, or in the middle of a truncate.
-    pub unfinished: u64,
-    /// The volume was being changed in place when it was last used.
-    pub unclean: bool,
-    /// What a crash explains, and was mended, or would be by a mount that writes.
-    pub repairs: Vec<String>,
-    /// What it does not explain.
-    pub losses: Vec<String>,
-    /// Findings beyond those told.
-    pub untold: u64,
-}
 
 impl Ffs {
     /// The superblock in the first block, or a copy of it.

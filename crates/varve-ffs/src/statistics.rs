@@ -2,24 +2,10 @@
 
 use crate::Ffs;
 use serde::Serialize;
-use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 
-/// Counters since the mount.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub groups: AtomicU64,
-    pub data_bytes: AtomicU64,
-    pub records: AtomicU64,
-    pub record_bytes: AtomicU64,
-    pub ordered_commits: AtomicU64,
-    pub flushes: AtomicU64,
-    pub checkpoints: AtomicU64,
-    pub sectors_placed: AtomicU64,
-}
-
-/// A reading of all of them.
+/// What has been counted since the mount, and how room is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FfsStatistics {
     /// Groups appended.

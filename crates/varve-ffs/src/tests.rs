@@ -14,7 +14,7 @@ mod torn;
 
 use crate::*;
 use std::sync::Arc;
-use varve_device::{Device, MemoryDevice, VirtualClock};
+use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
 pub(crate) type System = FileSystem<Arc<Ffs>>;

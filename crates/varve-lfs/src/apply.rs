@@ -26,6 +26,16 @@ pub enum Record {
     Reserved(u64, u64, u64),
 }
 
+impl Record {
+    /// The same, in the partial of this serial.
+    pub fn reserved_by(self, serial: u64) -> Self {
+        match self {
+            Record::Reserved(from, to, _) => Record::Reserved(from, to, serial),
+            other => other,
+        }
+    }
+}
+
 /// Why an inode's image was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {

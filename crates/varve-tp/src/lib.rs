@@ -13,6 +13,7 @@ mod buffer;
 mod catalog;
 mod change;
 mod checkpoint;
+mod checksum;
 mod codec;
 mod engine;
 mod environment;
@@ -59,9 +60,4 @@ pub use table::{
 };
 pub use verify::Verified;
 
-/// CRC-32C of these bytes, begun with a seed.
-#[inline]
-fn checksum(seed: u32, bytes: &[u8]) -> u32 {
-    let crc = varve_device::crc32c(bytes);
-    crc ^ seed.wrapping_mul(0x9e37_79b1)
-}
+use checksum::checksum;

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::format::{Fork, Image, Place};
 use crate::lookup::Tables;
-use crate::mount::VlfsMountOptions;
+use crate::options::VlfsMountOptions;
 use crate::recovery::walk;
 use crate::walk::{Tree, attributes};
 use crate::{Vlfs, VlfsRecovery};

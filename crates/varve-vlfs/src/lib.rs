@@ -26,6 +26,8 @@ mod change;
 mod check;
 mod checkpoint;
 mod compact;
+mod compactor;
+mod counters;
 mod cut;
 mod error;
 pub mod format;
@@ -37,6 +39,7 @@ mod mkfs;
 mod mount;
 mod near;
 mod numbers;
+mod options;
 mod owners;
 mod prices;
 mod recovery;
@@ -51,87 +54,17 @@ mod tests;
 mod trim;
 mod tune;
 mod unfolded;
+mod vlfs;
 mod walk;
 mod writer;
 
 pub use check::{Checked, check};
 pub use checkpoint::whole_checkpoints;
-pub use compact::{Claims, Compaction, Watermarks};
+pub use compact::{Claims, Compaction};
 pub use error::{Error, Result};
 pub use mkfs::{VlfsFormatOptions, format, plan};
-pub use mount::VlfsMountOptions;
-pub use recovery::VlfsRecovery;
+pub use options::{VlfsMountOptions, Watermarks};
 pub use statistics::VlfsStatistics;
 pub use tune::tune;
 pub use varve_format::identity::Tune;
-
-use compact::Compactor;
-use format::{Measures, Superblock};
-use lookup::{Store, Tables};
-use numbers::Numbers;
-use prices::Prices;
-use statistics::Counters;
-use std::sync::Arc;
-use varve_device::Clock;
-use varve_device::sync::{Mutex, RwLock};
-use varve_vlog::Medium;
-use writer::Writer;
-
-/// A mounted VLFS volume.
-pub struct Vlfs {
-    clock: Arc<dyn Clock>,
-    superblock: Superblock,
-    options: VlfsMountOptions,
-    store: Store,
-    compactor: Mutex<Compactor>,
-    committing: Mutex<()>,
-    writer: Mutex<Writer>,
-    tables: RwLock<Tables>,
-    numbers: Mutex<Numbers>,
-    prices: Prices,
-    /// Why nothing is written, if so.
-    stopped: Mutex<Option<String>>,
-    counts: Counters,
-    read_only: Option<String>,
-    unfinished: Vec<u64>,
-    recovery: VlfsRecovery,
-}
-
-impl Vlfs {
-    /// The superblock.
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    /// What recovery found.
-    pub fn recovery_report(&self) -> &VlfsRecovery {
-        &self.recovery
-    }
-
-    /// What the volume stands on.
-    pub fn medium(&self) -> &Arc<dyn Medium> {
-        &self.store.medium
-    }
-
-    /// Why the volume takes no writes, if so.
-    pub fn stopped(&self) -> Option<String> {
-        match &self.read_only {
-            Some(reason) => Some(reason.clone()),
-            None => self.stopped.lock().clone(),
-        }
-    }
-
-    fn measures(&self) -> &Measures {
-        &self.store.measures
-    }
-
-    /// Nothing is written from now on.
-    fn stop(&self, reason: String) {
-        self.stopped.lock().get_or_insert(reason);
-    }
-
-    fn writable(&self) -> Result<()> {
-        self.stopped()
-            .map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
-    }
-}
+pub use vlfs::{Vlfs, VlfsRecovery};

@@ -1,17 +1,18 @@
 //! Mounting and unmounting.
 
-use crate::Vlfs;
-use crate::compact::{Compactor, Watermarks};
+use crate::compactor::Compactor;
+use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::format::{CheckpointHeader, Measures, Superblock};
 use crate::lookup::Store;
 use crate::numbers::Numbers;
+use crate::options::VlfsMountOptions;
 use crate::owners::Owners;
 use crate::prices::Prices;
 use crate::recovery::{Recovered, recover, twice};
 use crate::runs::Runs;
 use crate::space::Space;
-use crate::statistics::Counters;
+use crate::vlfs::Vlfs;
 use crate::writer::Writer;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -20,55 +21,10 @@ use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
 use varve_format::Malformed;
 use varve_format::identity::{mount_id, not_to_be_written};
-use varve_format::owner::{OwnerIdentity, OwnerRecord};
+use varve_format::owner::OwnerRecord;
 use varve_vlog::Medium;
-use varve_vlog::eager::Policy;
 use varve_vlog::format::TailRecord;
 use zerocopy::IntoBytes;
-
-/// How a VLFS volume is mounted.
-#[derive(Clone, Debug)]
-pub struct VlfsMountOptions {
-    /// Nothing is written; recovery happens in memory.
-    pub read_only: bool,
-    /// Bytes for decoded metadata, the inode map left out.
-    pub cache_bytes: u64,
-    /// Fixes the mount's random identity, for reproducible runs.
-    pub seed: Option<u64>,
-    /// A checkpoint is due after this many bytes written.
-    pub checkpoint_bytes: u64,
-    /// A checkpoint is due after this many seconds with changes.
-    pub checkpoint_seconds: u64,
-    /// What guides eager writing where there is a head; default: an empty track
-    /// is filled to a half. Records of changes die soon, so that behind each
-    /// block a free one is left, and to fill those takes longer.
-    pub policy: Policy,
-    /// When the compactor works.
-    pub compaction: Watermarks,
-    /// Units whose owners the compactor knows at once, 32 bytes each.
-    pub owners_units: u64,
-    /// Recorded in the owner record.
-    pub owner: OwnerIdentity,
-}
-
-impl Default for VlfsMountOptions {
-    fn default() -> Self {
-        VlfsMountOptions {
-            read_only: false,
-            cache_bytes: 16 << 20,
-            seed: None,
-            checkpoint_bytes: 128 << 20,
-            checkpoint_seconds: 30,
-            policy: Policy {
-                fill: 0.5,
-                ..Policy::default()
-            },
-            compaction: Watermarks::default(),
-            owners_units: 1 << 19,
-            owner: OwnerIdentity::default(),
-        }
-    }
-}
 
 impl Vlfs {
     /// The superblock in the first block, or its copy in the last.

@@ -18,31 +18,13 @@ use crate::numbers::{in_use, not_sparse};
 use crate::replay::replay;
 use crate::space::Bits;
 use crate::unfolded::Unfolded;
+use crate::vlfs::VlfsRecovery;
 use crate::walk::Tree;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_format::Malformed;
 use varve_format::index::Index;
 use varve_vlog::recovery::{Found, Source, find};
-
-/// What recovery did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VlfsRecovery {
-    /// The log's tail was found by its record, not by a search.
-    pub tail_record: bool,
-    /// Map records read by following branches.
-    pub records_read: u64,
-    /// Records of a transaction that does not count.
-    pub records_discarded: u64,
-    /// Checkpoints that could not be read.
-    pub checkpoints_damaged: u32,
-    /// Changes applied that no full transaction has taken along.
-    pub changes: u64,
-    /// Inodes that differ from the newest checkpoint's.
-    pub inodes_changed: u64,
-    /// The bits of used units had to be made anew, from all inodes.
-    pub walked: bool,
-}
 
 /// Everything that a mount needs to know.
 pub(super) struct Recovered {

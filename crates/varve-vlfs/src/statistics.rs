@@ -3,25 +3,10 @@
 use crate::Vlfs;
 use crate::format::Entry;
 use serde::Serialize;
-use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 
-/// Counters since the mount.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub transactions: AtomicU64,
-    pub brief: AtomicU64,
-    pub records: AtomicU64,
-    pub flushes: AtomicU64,
-    pub checkpoints: AtomicU64,
-    pub reliefs: AtomicU64,
-    pub units_moved: AtomicU64,
-    pub regions_emptied: AtomicU64,
-    pub units_immovable: AtomicU64,
-}
-
-/// A reading of all of them.
+/// What has been counted since the mount, and how room is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VlfsStatistics {
     /// Transactions of the virtual log.

@@ -21,10 +21,10 @@ mod waiting;
 use crate::format::Extent;
 use crate::*;
 use std::sync::Arc;
-use varve_device::{Device, MemoryDevice, VirtualClock};
+use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_disk::{SimulatedDisk, drives};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, Usage, View};
-use varve_vlog::{InDrive, InOrder};
+use varve_vlog::{InDrive, InOrder, Medium};
 
 type System = FileSystem<Arc<Vlfs>>;
 

@@ -41,15 +41,13 @@ fn every_operation_changes_its_times() {
     let allocate = |flags, from, length| rustix::fs::fallocate(&open_file, flags, from, length);
     let keep = FallocateFlags::KEEP_SIZE;
     let done = |result: std::io::Result<()>| result.map_err(|e| Errno::from_io_error(&e).unwrap());
+    let nine = Timespec {
+        tv_sec: 9,
+        tv_nsec: 9,
+    };
     let given = Timestamps {
-        last_access: Timespec {
-            tv_sec: 9,
-            tv_nsec: 9,
-        },
-        last_modification: Timespec {
-            tv_sec: 9,
-            tv_nsec: 9,
-        },
+        last_access: nine,
+        last_modification: nine,
     };
     let xattr = |value: &[u8]| rustix::fs::setxattr(&f, "user.a", value, XattrFlags::empty());
     let rows: &[Row<'_>] = &[
@@ -128,22 +126,27 @@ fn every_operation_changes_its_times() {
             Ok(())
         }),
     ];
-    for (what, changes, call) in rows {
-        let look = || {
-            let file = if f.exists() { &f } else { &d.join("g") };
-            [times(file), times(&d)]
-        };
-        std::thread::sleep(TICKS);
-        let before = look();
-        std::thread::sleep(TICKS);
-        table.row(what, call(), Ok(()));
-        let after = look();
-        let changed = [0, 1].map(|of| [0, 1].map(|time| after[of][time] != before[of][time]));
-        table.row(what, changed, *changes);
-        let back = [0, 1].map(|of| after[of][1] < before[of][1]);
-        table.row((what, "went back"), back, [false, false]);
+    for row in rows {
+        changes_its_times(&mut table, row, &d);
     }
     table.end();
+}
+
+/// Does it to the file in directory `d`, `f` or for the moment `g`.
+fn changes_its_times(table: &mut Table, (what, changes, call): &Row<'_>, d: &Path) {
+    let look = || {
+        let file = if d.join("f").exists() { "f" } else { "g" };
+        [times(&d.join(file)), times(d)]
+    };
+    std::thread::sleep(TICKS);
+    let before = look();
+    std::thread::sleep(TICKS);
+    table.row(what, call(), Ok(()));
+    let after = look();
+    let changed = [0, 1].map(|of| [0, 1].map(|time| after[of][time] != before[of][time]));
+    table.row(what, changed, *changes);
+    let back = [0, 1].map(|of| after[of][1] < before[of][1]);
+    table.row((what, "went back"), back, [false, false]);
 }
 
 #[test]

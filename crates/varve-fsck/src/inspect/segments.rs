@@ -3,9 +3,9 @@
 use super::{Inspector, said, utc};
 use serde::Serialize;
 use std::fmt;
-use varve_lfs::format::SECTOR;
 use varve_lfs::format::ifile::NOT_EMPTY;
 use varve_lfs::format::summary::summary_flags;
+use varve_lfs::format::{Pointer, SECTOR};
 use varve_lfs::internal::{ChainItem, Record, Summary};
 use varve_lfs::{SegmentState, SegmentUse, Utilisation};
 
@@ -113,6 +113,24 @@ pub struct EntryView {
     pub source: Option<u64>,
     /// The newest state points to it.
     pub live: bool,
+}
+
+impl EntryView {
+    fn without_place(live: bool) -> Self {
+        EntryView {
+            kind: "",
+            ino: 0,
+            version: 0,
+            number: 0,
+            extent: 0,
+            sector: 0,
+            bytes: 0,
+            crc: 0,
+            birth: 0,
+            source: None,
+            live,
+        }
+    }
 }
 
 impl Inspector {
@@ -269,19 +287,13 @@ impl Inspector {
     }
 
     fn entry_view(&self, item: &ChainItem) -> EntryView {
-        let live = self.item_lives(item);
-        let none = EntryView {
-            kind: "",
-            ino: 0,
-            version: 0,
-            number: 0,
-            extent: 0,
-            sector: 0,
-            bytes: 0,
-            crc: 0,
-            birth: 0,
-            source: None,
-            live,
+        let none = EntryView::without_place(self.item_lives(item));
+        let at = |pointer: &Pointer| EntryView {
+            sector: pointer.sector(),
+            bytes: pointer.stored_bytes(),
+            crc: pointer.crc(),
+            birth: pointer.birth(),
+            ..none
         };
         match *item {
             ChainItem::Record {
@@ -322,12 +334,8 @@ impl Inspector {
                 ino: ino.0,
                 version,
                 number: block,
-                sector: pointer.sector(),
-                bytes: pointer.stored_bytes(),
-                crc: pointer.crc(),
-                birth: pointer.birth(),
                 source,
-                ..none
+                ..at(&pointer)
             },
             ChainItem::Placed {
                 ino,
@@ -340,20 +348,12 @@ impl Inspector {
                 ino: ino.0,
                 version,
                 number: block,
-                sector: pointer.sector(),
-                bytes: pointer.stored_bytes(),
-                crc: pointer.crc(),
-                birth: pointer.birth(),
-                ..none
+                ..at(&pointer)
             },
             ChainItem::Map { segment, pointer } => EntryView {
                 kind: "map",
                 number: segment.into(),
-                sector: pointer.sector(),
-                bytes: pointer.stored_bytes(),
-                crc: pointer.crc(),
-                birth: pointer.birth(),
-                ..none
+                ..at(&pointer)
             },
             ChainItem::Node {
                 id,
@@ -365,11 +365,7 @@ impl Inspector {
                 version,
                 number: id.index,
                 extent: u64::from(id.height),
-                sector: pointer.sector(),
-                bytes: pointer.stored_bytes(),
-                crc: pointer.crc(),
-                birth: pointer.birth(),
-                ..none
+                ..at(&pointer)
             },
             ChainItem::Inode {
                 ino,

@@ -3,7 +3,7 @@
 //! Called under the committed state's lock, so that a move is tested in the
 //! same moment as it is appended (protocol rules 18 and 19).
 
-use crate::apply::{BlockChange, Cause, Record};
+use crate::apply::{BlockChange, Cause};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::format::Pointer;
@@ -16,7 +16,7 @@ use crate::log::item::{GroupKind, LogItem, Placed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{InodeNo, Version};
+use varve_fs::{InodeNo, Timestamp, Version};
 
 impl Lfs {
     /// Writes the entry of one item, and applies it unless a checkpoint wrote it:
@@ -37,10 +37,7 @@ impl Lfs {
                 version,
                 record,
             } => {
-                let record = match record {
-                    Record::Reserved(from, to, _) => Record::Reserved(from, to, buffer.serial),
-                    other => other,
-                };
+                let record = record.reserved_by(buffer.serial);
                 buffer.put_record((ino, version), record);
                 let below = self.height_below(committed, ino);
                 let file = (ino, version, below);
@@ -59,17 +56,9 @@ impl Lfs {
                 if matches!(kind, GroupKind::Spill(_)) && planted::is(Planted::SpillCounted) {
                     committed.live.count_block(geometry, &pointer, 1);
                 }
-                if apply && self.still_at(committed, ino, version, block, source) {
-                    let change = BlockChange {
-                        ino,
-                        version,
-                        block,
-                        pointer,
-                        written_ns: written.as_ns(),
-                        below: self.height_below(committed, ino),
-                        moved: source.is_some(),
-                    };
-                    committed.live.apply_block(geometry, change);
+                if apply && self.still_at(committed, (ino, version), block, source) {
+                    let at = (block, pointer, source.is_some());
+                    self.apply_block(committed, (ino, version), at, written);
                 }
                 Placed::Block(pointer)
             }
@@ -82,22 +71,13 @@ impl Lfs {
                 ref crcs,
                 written,
             } => {
-                let written_ns = written.as_ns();
-                buffer.put_placed((ino, version), block, (&first, crcs), written_ns);
+                let file = (ino, version);
+                buffer.put_placed(file, block, (&first, crcs), written.as_ns());
                 if let Some(segment) = geometry.segment_of(first.sector()) {
                     self.segments.lock().placed(segment, buffer.serial);
                 }
                 for (block, pointer) in (block..).zip(side_by_side(first, crcs)) {
-                    let change = BlockChange {
-                        ino,
-                        version,
-                        block,
-                        pointer,
-                        written_ns,
-                        below: self.height_below(committed, ino),
-                        moved: false,
-                    };
-                    committed.live.apply_block(geometry, change);
+                    self.apply_block(committed, file, (block, pointer, false), written);
                 }
                 Placed::Nothing
             }
@@ -105,22 +85,18 @@ impl Lfs {
                 ino,
                 version,
                 ref data,
-                ..
-            } if data.is_empty() => {
-                // Nothing is stored; the image says that there are none.
-                let live = &mut committed.live;
-                live.apply_xattrs(geometry, ino, version, Pointer::NONE);
-                Placed::Nothing
-            }
-            LogItem::Xattrs {
-                ino,
-                version,
                 source,
-                ..
             } => {
+                if data.is_empty() {
+                    // Nothing is stored; the image says that there are none.
+                    let live = &mut committed.live;
+                    live.apply_xattrs(geometry, ino, version, Pointer::NONE);
+                    return Placed::Nothing;
+                }
                 buffer.put_block(&item, &pointer);
                 if apply && xattrs_still_at(committed, ino, source) {
-                    committed.live.apply_xattrs(geometry, ino, version, pointer);
+                    let live = &mut committed.live;
+                    live.apply_xattrs(geometry, ino, version, pointer);
                 }
                 Placed::Block(pointer)
             }
@@ -149,6 +125,26 @@ impl Lfs {
                 Placed::Block(pointer)
             }
         }
+    }
+
+    /// A file gets a block at a place, which the cleaner moved there or not.
+    fn apply_block(
+        &self,
+        committed: &mut Committed,
+        (ino, version): (InodeNo, Version),
+        (block, pointer, moved): (u64, Pointer, bool),
+        written: Timestamp,
+    ) {
+        let change = BlockChange {
+            ino,
+            version,
+            block,
+            pointer,
+            written_ns: written.as_ns(),
+            below: self.height_below(committed, ino),
+            moved,
+        };
+        committed.live.apply_block(&self.geometry, change);
     }
 
     fn apply_move(&self, committed: &mut Committed, image: InodeImage, place: InodePlace) {
@@ -195,8 +191,7 @@ impl Lfs {
     fn still_at(
         &self,
         committed: &Committed,
-        ino: InodeNo,
-        version: Version,
+        (ino, version): (InodeNo, Version),
         block: u64,
         source: Option<Pointer>,
     ) -> bool {

@@ -22,7 +22,7 @@ mod spilled;
 use crate::durability::InFlight;
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
-use crate::format::{LogPosition, Pointer, SECTOR, SummaryHeader};
+use crate::format::{LogPosition, Mark, Pointer, SECTOR, SummaryHeader};
 use crate::heads::is_entered;
 use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
@@ -246,10 +246,6 @@ impl Lfs {
         if planted::is(Planted::DurableThroughEarly) {
             durable_through = log.end.serial();
         }
-        let aligned = match self.geometry.aligned {
-            true => summary_flags::ALIGNED,
-            false => 0,
-        };
         let mut committed = self.change_committed();
         committed.usage = stamp.usage.unwrap_or(committed.usage);
         if kind == GroupKind::User {
@@ -257,8 +253,12 @@ impl Lfs {
             // Its numbers are not taken from this volume's list.
             committed.live.neighbours_unknown |= stamp.replays.is_some();
         }
-        let replays = stamp.replays.is_some();
-        let replayed = stamp.replays.unwrap_or_default();
+        let group = GroupHeader {
+            kind,
+            durable_through,
+            usage: committed.usage,
+            replays: stamp.replays,
+        };
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
             let Filled {
                 mut buffer,
@@ -272,34 +272,8 @@ impl Lfs {
                 let segment = chunk.holes.segment;
                 pages.iter().for_each(|page| buffer.put_map(segment, page));
             }
-            let position = log.end.at(plan.head);
-            let header = SummaryHeader {
-                crc: 0.into(),
-                magic: MAGIC.into(),
-                volume_tag: self.volume_tag.into(),
-                serial: buffer.serial.into(),
-                sector: buffer.sector.into(),
-                durable_through: durable_through.into(),
-                mount_id: log.mount_id.into(),
-                predecessor: position.predecessor,
-                incarnation: log.incarnation.into(),
-                next_segment: plan.next_segment.into(),
-                segment_incarnation: buffer.incarnation.into(),
-                entry_bytes: 0.into(),
-                sectors: (plan.bytes / SECTOR as u32).into(),
-                flags: (flags_of(kind, index == 0, index == last) | aligned).into(),
-                members: 1.into(),
-                entry_count: 0.into(),
-                written_ns: self.clock.now_ns().into(),
-                inodes_used: committed.usage.inodes.into(),
-                blocks_used: committed.usage.blocks.into(),
-                sectors_used: committed.usage.sectors.into(),
-                head: plan.head as u8,
-                replays: replays.into(),
-                replayed_check: replayed.check.into(),
-                replayed_serial: replayed.serial.into(),
-                spare: [0; 2],
-            };
+            let ends = (index == 0, index == last);
+            let header = self.summary_header(log, &group, plan, &buffer, ends);
             let predecessor = buffer.finish(header);
             let behind = LogPosition {
                 serial: buffer.serial.into(),
@@ -340,6 +314,57 @@ impl Lfs {
             placed,
         }
     }
+
+    /// The header of a partial, the first or last of its group or neither.
+    fn summary_header(
+        &self,
+        log: &LogState,
+        group: &GroupHeader,
+        plan: &PartialPlan,
+        buffer: &PartialBuffer,
+        (first, last): (bool, bool),
+    ) -> SummaryHeader {
+        let aligned = match self.geometry.aligned {
+            true => summary_flags::ALIGNED,
+            false => 0,
+        };
+        let replayed = group.replays.unwrap_or_default();
+        SummaryHeader {
+            crc: 0.into(),
+            magic: MAGIC.into(),
+            volume_tag: self.volume_tag.into(),
+            serial: buffer.serial.into(),
+            sector: buffer.sector.into(),
+            durable_through: group.durable_through.into(),
+            mount_id: log.mount_id.into(),
+            predecessor: log.end.at(plan.head).predecessor,
+            incarnation: log.incarnation.into(),
+            next_segment: plan.next_segment.into(),
+            segment_incarnation: buffer.incarnation.into(),
+            entry_bytes: 0.into(),
+            sectors: (plan.bytes / SECTOR as u32).into(),
+            flags: (flags_of(group.kind, first, last) | aligned).into(),
+            members: 1.into(),
+            entry_count: 0.into(),
+            written_ns: self.clock.now_ns().into(),
+            inodes_used: group.usage.inodes.into(),
+            blocks_used: group.usage.blocks.into(),
+            sectors_used: group.usage.sectors.into(),
+            head: plan.head as u8,
+            replays: group.replays.is_some().into(),
+            replayed_check: replayed.check.into(),
+            replayed_serial: replayed.serial.into(),
+            spare: [0; 2],
+        }
+    }
+}
+
+/// What the headers of all partials of a group have in common.
+struct GroupHeader {
+    kind: GroupKind,
+    durable_through: u64,
+    usage: Usage,
+    replays: Option<Mark>,
 }
 
 /// A planned partial with its blocks in place.

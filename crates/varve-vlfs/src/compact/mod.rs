@@ -25,9 +25,9 @@ mod moves;
 pub use claims::Claims;
 
 use crate::Vlfs;
+use crate::compactor::{Compactor, Took};
 use crate::error::Result;
 use crate::writer::Writer;
-use std::collections::BTreeSet;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// Moves that share a transaction.
@@ -42,34 +42,6 @@ const WORTH: u64 = 4;
 /// has left empty regions.
 const LOST_SHARE: f64 = 0.05;
 
-/// When the compactor works, by the share of what is free that lies in empty
-/// regions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Watermarks {
-    /// It begins below this share, in `[0, 1]`; default 0.25. 1: whenever there
-    /// is something to gain.
-    pub begin: f64,
-    /// It ends at this share, in `[0, 1]`; default 0.5.
-    pub end: f64,
-}
-
-impl Default for Watermarks {
-    fn default() -> Self {
-        Watermarks {
-            begin: 0.25,
-            end: 0.5,
-        }
-    }
-}
-
-impl Watermarks {
-    /// Whenever nobody waits: for drives, where moving costs nothing but time.
-    pub const ALWAYS: Watermarks = Watermarks {
-        begin: 1.0,
-        end: 1.0,
-    };
-}
-
 /// What idle time was used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
@@ -79,44 +51,6 @@ pub struct Compaction {
     pub regions_emptied: u64,
     /// There is nothing (more) to gain.
     pub finished: bool,
-}
-
-/// Nanoseconds of the medium's clock that the last of each took.
-#[derive(Clone, Copy, Debug, Default)]
-struct Took {
-    claim_ns: u64,
-    move_ns: u64,
-    commit_ns: u64,
-    fold_ns: u64,
-    checkpoint_ns: u64,
-}
-
-/// What the compactor remembers between calls.
-#[derive(Debug, Default)]
-pub(super) struct Compactor {
-    /// Between the two watermarks: it has begun.
-    working: bool,
-    /// Regions that could not be emptied in this pass.
-    tried: BTreeSet<u32>,
-    /// Regions emptied since the first window was begun.
-    emptied: bool,
-    /// Groups appended, and share in empty regions, when there was nothing to
-    /// gain.
-    rested: Option<(u64, f64)>,
-    took: Took,
-}
-
-impl Compactor {
-    #[cfg(test)]
-    pub(super) fn forget_rest(&mut self) {
-        self.rested = None;
-    }
-
-    fn wants(&mut self, marks: Watermarks, share: f64) -> bool {
-        let mark = if self.working { marks.end } else { marks.begin };
-        self.working = share < mark;
-        self.working
-    }
 }
 
 /// What comes next.

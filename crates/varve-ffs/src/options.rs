@@ -1,0 +1,44 @@
+//! How a volume is mounted.
+
+use varve_format::OwnerIdentity;
+
+/// When a mount looks at everything ([`crate::repair`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Examine {
+    /// If metadata is written in place and the volume was not unmounted. What a crash
+    /// explains is mended; what it does not leaves the volume read-only.
+    #[default]
+    IfUnclean,
+    /// In any case, and whatever is found is mended.
+    Always,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct FfsMountOptions {
+    /// Nothing is written; the journal is replayed in memory.
+    pub read_only: bool,
+    /// When everything is looked at.
+    pub examine: Examine,
+    /// Bytes for metadata, half for what is not in place.
+    pub cache_bytes: u64,
+    /// Fixes the mount's random identity, for reproducible runs.
+    pub seed: Option<u64>,
+    /// A checkpoint is due after this many seconds with changes.
+    pub checkpoint_seconds: u64,
+    /// Recorded in the owner record.
+    pub owner: OwnerIdentity,
+}
+
+impl Default for FfsMountOptions {
+    fn default() -> Self {
+        FfsMountOptions {
+            read_only: false,
+            examine: Examine::IfUnclean,
+            cache_bytes: 16 << 20,
+            seed: None,
+            checkpoint_seconds: 30,
+            owner: OwnerIdentity::default(),
+        }
+    }
+}
