@@ -5,6 +5,8 @@
 
 mod support;
 
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -369,6 +371,32 @@ fn a_full_volume_says_so_and_is_emptied() {
         fs::remove_file(m.path("large")).unwrap();
     }
     m.remount_checked();
+    m.finish();
+}
+
+/// What three levels of indirect blocks reach, and the block of extended attributes.
+#[test]
+fn its_limits_are_told() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("64M");
+    let path = m.path("f");
+    let file = File::create(&path).unwrap();
+    let largest = (12 + 336 + 336_u64.pow(2) + 336_u64.pow(3)) * 4096;
+    file.set_len(largest).unwrap();
+    for beyond in [largest + 1, 1 << 60] {
+        let error = file.set_len(beyond).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(27), "{beyond}: {error}");
+    }
+    let set = |bytes| setxattr(&path, "user.a", &vec![7; bytes], XattrFlags::empty());
+    assert_eq!(set(4000), Ok(()));
+    assert_eq!(set(5000), Err(Errno::NOSPC));
+    drop(file);
+    m.remount_checked();
+    assert_eq!(fs::metadata(&path).unwrap().len(), largest);
+    let mut value = [0; 8192];
+    assert_eq!(getxattr(&path, "user.a", &mut value), Ok(4000));
     m.finish();
 }
 

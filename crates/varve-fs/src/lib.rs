@@ -51,7 +51,7 @@ pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, GroupCommit, Options, ReadAheadWindow};
 pub use statistics::FsStatistics;
-pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
+pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 pub use varve_locks::Detection;
 pub use via::HeldTimes;

@@ -157,6 +157,9 @@ pub enum Planted {
     MemberWithoutData,
     /// Transactions: what was copied before a lock was granted is not taken anew.
     StaleOverlay,
+    /// Transactions: what waits for the commit to be appended comes to where the file
+    /// ended when the transaction first saw it.
+    AppendedWhereItEnded,
     /// Transactions: locks are given up before the merge.
     LocksBeforeMerge,
     /// Transactions: names that others led elsewhere are no conflict.
@@ -178,7 +181,7 @@ impl Planted {
     ];
 
     /// Those of transactions.
-    pub const OF_TRANSACTIONS: [Planted; 10] = [
+    pub const OF_TRANSACTIONS: [Planted; 11] = [
         Planted::CommitTorn,
         Planted::CommitUnflushed,
         Planted::ReadsUndurable,
@@ -189,6 +192,7 @@ impl Planted {
         Planted::LocksKept,
         Planted::ChildChangesKept,
         Planted::ChildLocksReleased,
+        Planted::AppendedWhereItEnded,
     ];
 
     /// Those of FFS alone.

@@ -61,7 +61,9 @@ fn cast(bug: Planted) -> Option<String> {
         | Planted::MemberWithoutData
         | Planted::ChildChangesKept => by_cuts(bug),
         Planted::NamesUnvalidated => by_threads(bug, Isolation::Snapshot, false),
-        Planted::StaleOverlay => by_threads(bug, Isolation::Locking, true),
+        Planted::StaleOverlay | Planted::AppendedWhereItEnded => {
+            by_threads(bug, Isolation::Locking, true)
+        }
         Planted::LocksBeforeMerge | Planted::LocksKept | Planted::ChildLocksReleased => {
             by_threads(bug, Isolation::Locking, false)
         }

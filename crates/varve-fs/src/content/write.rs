@@ -253,7 +253,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Admits a write for its worst growth, or, where that does not fit, for
     /// what it really adds: a full volume can be overwritten.
-    fn begin_write(
+    pub(crate) fn begin_write(
         &self,
         vnode: &Vnode,
         at: Option<u64>,

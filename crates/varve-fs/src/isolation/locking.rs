@@ -3,7 +3,7 @@
 //! | object | read | written by |
 //! |---|---|---|
 //! | `Content`, then `Page` with a span | IR, then R | IW, then W; many pages: R or W of all |
-//! | `Size` | reads that reach the end, `stat` | what changes it |
+//! | `Size` | reads that reach the end, `stat` | what changes it; appends that know no place: IW |
 //! | `Attributes` | `stat` | what changes owner, rights, flags, attributes |
 //! | `Names`, then `Name` | IR, then R; a listing: R of all | IW, then W |
 //! | `Place` | | a directory's move |
@@ -23,7 +23,7 @@ use crate::types::InodeNo;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_device::sync::atomic::AtomicBool;
+use varve_device::sync::atomic::{AtomicBool, AtomicU32};
 use varve_locks::{LockError, LockTable, Mode, OwnerId};
 
 /// What locks are on.
@@ -53,6 +53,8 @@ pub(crate) struct Locking {
     pub subpage: bool,
     /// It has not got a lock, and is over.
     pub doomed: AtomicBool,
+    /// Files that it appends to without a place, those included that have one now.
+    pub appending: AtomicU32,
 }
 
 impl Locking {
@@ -69,6 +71,7 @@ impl Locking {
             timeout,
             subpage,
             doomed: AtomicBool::new(false),
+            appending: AtomicU32::new(0),
         }
     }
 
@@ -100,6 +103,7 @@ impl Locking {
         match part {
             Part::Content(bytes) => self.take_pages(store, ino, bytes, (intention, mode)),
             Part::Size => self.lock(Object::Size(ino), mode),
+            Part::End => self.lock(Object::Size(ino), intention),
             Part::Attributes => self.lock(Object::Attributes(ino), mode),
             Part::Name(name) => {
                 let cookies = directory::cookies(&store.key(vnode), name);

@@ -21,6 +21,8 @@ pub(crate) enum Part<'a> {
     /// These bytes.
     Content(Range<u64>),
     Size,
+    /// Where the file ends, to append there without knowing where that is.
+    End,
     /// Owner, rights, flags, extended attributes.
     Attributes,
     /// Where a name leads, or that there is none.

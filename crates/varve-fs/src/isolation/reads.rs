@@ -83,7 +83,7 @@ impl Reads {
                 }
             }
             Part::Names => file.listed = true,
-            Part::Place | Part::All => {}
+            Part::End | Part::Place | Part::All => {}
         }
     }
 

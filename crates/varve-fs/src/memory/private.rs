@@ -18,6 +18,40 @@ pub(crate) struct Private {
     pub xattrs: Option<Arc<Block>>,
     /// Of blocks of which not all is this tree's: the bytes that are.
     pub spans: BTreeMap<u64, Vec<Range<u32>>>,
+    /// What is appended without a place (`transactions/append.rs`).
+    pub appending: Appending,
+}
+
+/// See [`Private::appending`].
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Appending {
+    /// None of it.
+    #[default]
+    Nothing,
+    /// These bytes come to where the file ends at the commit.
+    AtCommit(Vec<u8>),
+    /// They have become content, at this offset, or are about to.
+    Placed(Option<u64>),
+}
+
+impl Appending {
+    /// What waits for the commit.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Appending::AtCommit(bytes) => bytes,
+            Appending::Nothing | Appending::Placed(_) => &[],
+        }
+    }
+
+    /// These bytes wait as well; answers how many did, and do.
+    pub fn take_in(&mut self, data: &[u8]) -> (usize, usize) {
+        let before = self.bytes().len();
+        match self {
+            Appending::AtCommit(bytes) => bytes.extend_from_slice(data),
+            other => *other = Appending::AtCommit(data.to_vec()),
+        }
+        (before, before + data.len())
+    }
 }
 
 impl Private {
@@ -28,6 +62,7 @@ impl Private {
             names: NameChanges::default(),
             xattrs: None,
             spans: BTreeMap::new(),
+            appending: Appending::Nothing,
         })
     }
 }

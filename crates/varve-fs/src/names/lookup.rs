@@ -48,7 +48,9 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
-    /// it. From the moment it is found, nobody can take its number away.
+    /// it. From the moment it is found, nobody can take its number away. To a
+    /// transaction the size is not promised, which [`Self::getattr`] is asked for: who
+    /// goes on to append must not keep others from it.
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -79,7 +81,10 @@ impl<L: Layout> FileSystem<L> {
         };
         drop(outside);
         let used = self.uses(&vnode, Part::Attributes, Access::Read);
-        let used = used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read));
+        let used = match holds {
+            0 => used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read)),
+            _ => used,
+        };
         used.inspect_err(|_| {
             vnode.refs.fetch_sub(holds, Relaxed);
         })?;

@@ -19,6 +19,7 @@ mod passages;
 mod space;
 mod stress;
 mod transactions;
+mod transactions_append;
 mod transactions_attacks;
 mod transactions_model;
 mod transactions_spilled;

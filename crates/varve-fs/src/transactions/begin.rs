@@ -37,7 +37,10 @@ impl<L: Layout> FileSystem<L> {
             let kind = match &below.kind {
                 Kind::Snapshot => Kind::Snapshot,
                 Kind::Serializable(reads) => Kind::Serializable(Arc::clone(reads)),
-                Kind::Locking(parent) => Kind::Locking(parent.nested()),
+                Kind::Locking(parent) => {
+                    self.place_all(parent)?;
+                    Kind::Locking(parent.nested())
+                }
             };
             return self.begin_private(None, kind);
         }
@@ -92,6 +95,11 @@ impl<L: Layout> FileSystem<L> {
             // Others that begin one here wait for the mutex of the open.
             outer.has_inner.store(true, SeqCst);
             outer.is_suspended.store(true, SeqCst);
+            if self.has_appending(outer) {
+                // By another thread, since it was all placed.
+                tree.end_private();
+                return Err(Error::Suspended);
+            }
         }
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));

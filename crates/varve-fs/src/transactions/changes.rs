@@ -5,7 +5,7 @@ use crate::account::{difference, sum};
 use crate::directory;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Unwritten, Usage};
-use crate::memory::vnode::{Life, State, Vnode, WriteState, usage_of};
+use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState, usage_of};
 use crate::types::InodeNo;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,10 +101,11 @@ impl<L: Layout> FileSystem<L> {
             unwritten: self.waits.now(),
             ..Price::default()
         };
-        for Mine { state, .. } in known {
+        for Mine { vnode, state } in known {
             let before = usage_of(&state.origin().origin);
             let grown = difference(state.usage(), before);
             price.growth = sum(price.growth, grown);
+            self.price_appending(vnode, state, &mut price);
             let NameBlocks { dirty, new } = name_blocks(state);
             price.growth.blocks += new;
             price.growth.sectors += new * self.store.sectors_per_block();
@@ -120,7 +121,30 @@ impl<L: Layout> FileSystem<L> {
         }
         price
     }
+
+    /// What waits for the end of a file of the target: it may lie in two blocks, one of
+    /// which counts as waiting already.
+    fn price_appending(&self, vnode: &Vnode, state: &State, price: &mut Price) {
+        let waiting = state.appending().len() as u64;
+        let Ground::Vnode(ground) = &vnode.ground else {
+            return;
+        };
+        if waiting == 0 {
+            return;
+        }
+        price.growth.blocks += 2;
+        price.growth.sectors += 2 * self.store.sectors_per_block();
+        price.unwritten.blocks += 1;
+        price.unwritten.bytes += self.store.block_bytes as u64 + 128;
+        let end = ground.read().inode.size.saturating_add(waiting);
+        let end = self.store.blocks_of(end).saturating_add(APPENDED_BLOCKS);
+        price.highest_block = price.highest_block.max(end);
+    }
 }
+
+/// Blocks by which others may lengthen a file until a merge appends to it; if it is
+/// more, the merge is priced again.
+const APPENDED_BLOCKS: u64 = 1024;
 
 /// Blocks of a directory.
 struct NameBlocks {

@@ -145,7 +145,6 @@ impl<L: Layout> FileSystem<L> {
             self.keep_spilled(&changes.known)?;
             self.keep_spilled(&changes.new)?;
         }
-        let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
         let reads = match &below.kind {
             Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
             _ => BTreeMap::new(),
@@ -164,10 +163,11 @@ impl<L: Layout> FileSystem<L> {
                     target.finish_truncate(vnode)?;
                 }
             }
+            let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
             let merge = target.promise_merge(&price)?;
-            if let Some(before) =
-                self.merge(below, merge, (&files, &changes.new), &theirs, &reads)?
-            {
+            let all = (&files[..], &changes.new[..]);
+            let highest = price.highest_block;
+            if let Some(before) = self.merge(below, (merge, highest), all, &theirs, &reads)? {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
@@ -182,7 +182,7 @@ impl<L: Layout> FileSystem<L> {
     fn merge(
         &self,
         below: &Below<L>,
-        merge: Merge<'_>,
+        (merge, highest_block): (Merge<'_>, u64),
         (files, new): (&[Arc<Vnode>], &[Arc<Vnode>]),
         theirs: &[Arc<Vnode>],
         reads: &BTreeMap<InodeNo, FileReads>,
@@ -207,6 +207,11 @@ impl<L: Layout> FileSystem<L> {
         self.validate_moves(target, &pairs, &new)?;
         for pair in &mut pairs {
             target.prepare_cut(pair)?;
+            let waiting = pair.mine.state.appending();
+            let end = target.end_with(pair.state.inode.size, waiting)?;
+            if !waiting.is_empty() && target.store.blocks_of(end) > highest_block {
+                return Ok(None);
+            }
             pair.plan = target.plan_file(pair)?;
         }
         target.merge_names(&mut pairs)?;

@@ -28,13 +28,14 @@ impl<L: Layout> FileSystem<L> {
         part: &Part<'_>,
         access: Access,
     ) -> Result<()> {
+        self.place_before(locking, vnode, part, access)?;
         if let Err(error) = locking.take(&self.store, vnode, part, access) {
             // It has lost: who waits for it need not wait for its end.
             locking.doomed.store(true, SeqCst);
             locking.table.release_all(locking.owner);
             return Err(error);
         }
-        if matches!(part, Part::Name(_) | Part::Names | Part::Place)
+        if matches!(part, Part::Name(_) | Part::Names | Part::Place | Part::End)
             || planted::is(Planted::StaleOverlay)
         {
             return Ok(());
@@ -104,6 +105,11 @@ impl<L: Layout> FileSystem<L> {
             // The rest of the block in which the file ended becomes part of it.
             let from = at.min(size());
             self.uses(vnode, Part::Content(from..end), Access::Write)?;
+        } else if end > size() >> self.store.block_shift << self.store.block_shift
+            && (!locking.subpage || vnode.read().is_inline())
+        {
+            // The block is written as a whole: nobody may append to it meanwhile.
+            self.uses(vnode, Part::Size, Access::Read)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::commit::Pair;
 use super::validate::{STORED, clears, links_after};
-use crate::content::put::Tail;
+use crate::content::put::{Put, Tail};
 use crate::content::truncate::Survey;
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -33,6 +33,8 @@ pub(super) struct FilePlan {
     tail: Option<Tail>,
     /// Blocks of which only spans were written, laid over what is there.
     pages: BTreeMap<u64, Body>,
+    /// What is appended, to the end that the file has now.
+    appended: Option<Put>,
 }
 
 impl FilePlan {
@@ -60,8 +62,19 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// What the layout fails to be read with.
-    pub(super) fn plan_file(&self, pair: &Pair<'_>) -> Result<FilePlan> {
+    pub(super) fn plan_file(&self, pair: &mut Pair<'_>) -> Result<FilePlan> {
         let mut plan = FilePlan::default();
+        let waiting = pair.mine.state.appending();
+        if !waiting.is_empty() {
+            let size = match planted::is(Planted::AppendedWhereItEnded) {
+                true => pair.mine.state.origin().origin.size,
+                false => pair.state.inode.size,
+            };
+            let bytes = waiting.len() as u64;
+            plan.appended = Some(self.plan_put(pair.vnode, &mut pair.state, size, bytes)?);
+            return Ok(plan);
+        }
+        let pair = &*pair;
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         if pair.vnode.kind == FileKind::Directory || mine.life != Life::Live {
             return Ok(plan);
@@ -168,6 +181,8 @@ impl<L: Layout> FileSystem<L> {
             }
         } else if mine.has_new_content() {
             self.merge_content(vnode, mine, theirs, std::mem::take(plan), now);
+        } else if let Some(put) = plan.appended.take() {
+            self.carry_out_put(vnode, theirs, put, mine.appending(), now);
         }
         if mine.xattrs_dirty {
             let before = theirs.usage();

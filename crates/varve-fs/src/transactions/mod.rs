@@ -13,6 +13,7 @@
 //! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | what a private tree may take |
 //! | `spill.rs` | data beyond that, which goes to the layout |
+//! | `append.rs` | appends that find their place at the commit |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
 //! | `validate.rs` | whether what was changed is as it was |
@@ -21,6 +22,7 @@
 //! | `adopt.rs` | new files, handed over |
 
 mod adopt;
+mod append;
 mod begin;
 mod changes;
 mod commit;
@@ -41,6 +43,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use append::Appended;
 pub use commit::{Changed, Ticket};
 
 /// What a private tree stands on.

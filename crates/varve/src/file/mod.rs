@@ -60,7 +60,15 @@ struct Handle {
     ino: InodeNo,
     access: Access,
     path: PathBuf,
-    position: Mutex<u64>,
+    position: Mutex<Position>,
+}
+
+/// Where a file stands.
+#[derive(Clone, Copy)]
+enum Position {
+    At(u64),
+    /// Behind so many bytes that a transaction appends at its commit.
+    Behind(u64),
 }
 
 /// What a file was opened for.
@@ -81,7 +89,7 @@ impl File {
                 ino,
                 access,
                 path: path.to_owned(),
-                position: Mutex::new(0),
+                position: Mutex::new(Position::At(0)),
             }),
         }
     }

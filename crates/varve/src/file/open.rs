@@ -55,7 +55,8 @@ impl OpenOptions {
     }
 
     /// Writes are allowed and go to the end of the file, each whole and at
-    /// once, whoever else writes there.
+    /// once, whoever else writes there. In a locking transaction that is the end which
+    /// the file has at the commit, unless the transaction asks where it is.
     pub fn append(&mut self, append: bool) -> &mut Self {
         self.append = append;
         self
@@ -137,7 +138,7 @@ impl Mounted {
             truncate,
         };
         self.may_open(found.ino, asked)?;
-        if truncate && found.size > 0 {
+        if truncate && found.attr()?.size > 0 {
             self.set_size(found.ino, 0)?;
         }
         found.keep()

@@ -3,10 +3,11 @@
 //! Whoever moves the position holds it, as the kernel does: two threads that
 //! read one file never get the same bytes.
 
-use super::{File, Handle};
+use super::{File, Handle, Position};
 use crate::error::{Cause, Result};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use varve_fs::Appended;
 
 impl Handle {
     /// Fills `buffer` from byte `offset`; answers how many bytes there were.
@@ -16,26 +17,47 @@ impl Handle {
         })
     }
 
-    /// Writes at `offset`, or at the end; answers how much, and where that
-    /// ended.
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<(usize, u64)> {
+    /// Writes at `offset`, or at the end; answers how much.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        match self.access.append {
+            true => self.append(data).map(|_| data.len()),
+            false => self.run_if(self.access.write, "write", |mounted, ino| match data {
+                [] => Ok(0),
+                data => mounted.write(ino, offset, data),
+            }),
+        }
+    }
+
+    /// Writes at the end; answers where that is then, if anything was written.
+    fn append(&self, data: &[u8]) -> Result<Option<Position>> {
         self.run_if(self.access.write, "write", |mounted, ino| {
             if data.is_empty() {
-                return Ok((0, offset));
+                return Ok(None);
             }
-            let (written, from) = match self.access.append {
-                true => (data.len(), mounted.append(ino, data)?),
-                false => (mounted.write(ino, offset, data)?, offset),
-            };
-            Ok((written, from + written as u64))
+            Ok(Some(match mounted.append(ino, data)? {
+                Appended::At(from) => Position::At(from + data.len() as u64),
+                Appended::AtCommit(waiting) => Position::Behind(waiting),
+            }))
         })
+    }
+
+    /// The offset at which it stands.
+    fn offset(&self, position: &mut Position) -> Result<u64> {
+        let offset = match *position {
+            Position::At(offset) => offset,
+            Position::Behind(waiting) => self.run("find the end of", |mounted, ino| {
+                mounted.end_of_appended(ino, waiting)
+            })?,
+        };
+        *position = Position::At(offset);
+        Ok(offset)
     }
 
     fn seek(&self, to: SeekFrom) -> Result<u64> {
         let mut position = self.position.lock();
         let (base, by) = match to {
             SeekFrom::Start(offset) => (0, i128::from(offset)),
-            SeekFrom::Current(by) => (*position, i128::from(by)),
+            SeekFrom::Current(by) => (self.offset(&mut position)?, i128::from(by)),
             SeekFrom::End(by) => {
                 let attr = self.run("seek in", |mounted, ino| mounted.getattr(ino))?;
                 (attr.size, i128::from(by))
@@ -43,8 +65,8 @@ impl Handle {
         };
         match i64::try_from(i128::from(base) + by) {
             Ok(new) if new >= 0 => {
-                *position = new as u64;
-                Ok(*position)
+                *position = Position::At(new as u64);
+                Ok(new as u64)
             }
             _ => {
                 let why = Cause::Argument("a position before the first byte or beyond 2^63");
@@ -110,9 +132,9 @@ impl File {
     pub(crate) fn write_whole(&self, mut data: &[u8]) -> Result<()> {
         let mut offset = 0;
         while !data.is_empty() {
-            let (written, end) = self.handle.write_at(data, offset)?;
+            let written = self.handle.write_at(data, offset)?;
             data = &data[written..];
-            offset = end;
+            offset += written as u64;
         }
         Ok(())
     }
@@ -121,8 +143,9 @@ impl File {
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut position = self.handle.position.lock();
-        let read = self.handle.read_at(buffer, *position)?;
-        *position += read as u64;
+        let offset = self.handle.offset(&mut position)?;
+        let read = self.handle.read_at(buffer, offset)?;
+        *position = Position::At(offset + read as u64);
         Ok(read)
     }
 }
@@ -130,8 +153,15 @@ impl Read for &File {
 impl Write for &File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let mut position = self.handle.position.lock();
-        let (written, end) = self.handle.write_at(data, *position)?;
-        *position = end;
+        if self.handle.access.append {
+            if let Some(end) = self.handle.append(data)? {
+                *position = end;
+            }
+            return Ok(data.len());
+        }
+        let offset = self.handle.offset(&mut position)?;
+        let written = self.handle.write_at(data, offset)?;
+        *position = Position::At(offset + written as u64);
         Ok(written)
     }
 
@@ -178,6 +208,6 @@ impl FileExt for File {
 
     /// In append mode it goes to the end all the same, as on Linux.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize> {
-        Ok(self.handle.write_at(data, offset)?.0)
+        Ok(self.handle.write_at(data, offset)?)
     }
 }

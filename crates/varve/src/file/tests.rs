@@ -106,6 +106,42 @@ fn a_file_stands_where_it_was_left() {
     assert_eq!(&volume.read("/f").unwrap()[..12], b"abc3456789\0\0");
 }
 
+/// A locking transaction knows at its commit where that is, or when somebody asks.
+#[test]
+fn what_a_transaction_appends_is_read_by_it_from_where_it_stands() {
+    use crate::{Isolation, TransactionOptions};
+    let volume = Volume::in_memory(16 << 20).unwrap();
+    volume.write("/log", b"begin").unwrap();
+    let options = TransactionOptions::new().isolation(Isolation::Locking);
+    let open = |volume: &Volume| {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .append(true)
+            .open(volume, "/log")
+            .unwrap()
+    };
+    let (transaction, other) = (
+        volume.begin_with(&options).unwrap(),
+        volume.begin_with(&options).unwrap(),
+    );
+    let (mut one, mut two) = (open(&transaction), open(&transaction));
+    let mut theirs = open(&other);
+    one.write_all(b"one").unwrap();
+    theirs.write_all(b"theirs").unwrap();
+    two.write_all(b"two").unwrap();
+    drop(theirs);
+    other.commit().unwrap();
+    let mut rest = String::new();
+    one.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "two", "behind what it wrote itself");
+    assert_eq!(two.stream_position().unwrap(), 17);
+    assert_eq!(one.seek(std::io::SeekFrom::Current(-6)).unwrap(), 11);
+    drop((one, two));
+    transaction.commit().unwrap();
+    assert_eq!(volume.read("/log").unwrap(), b"begintheirsonetwo");
+}
+
 #[test]
 fn what_is_appended_goes_to_the_end_wherever_the_file_stands() {
     let volume = volume();

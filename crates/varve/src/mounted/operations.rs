@@ -4,7 +4,9 @@
 use super::Mounted;
 use crate::tree::on;
 use std::ops::Range;
-use varve_fs::{Access, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, Whence};
+use varve_fs::{
+    Access, Appended, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, Whence,
+};
 
 /// Names.
 impl Mounted {
@@ -90,8 +92,12 @@ impl Mounted {
         on!(&self.tree, fs => fs.write(&self.caller, ino, offset, data))
     }
 
-    pub fn append(&self, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        on!(&self.tree, fs => fs.append(&self.caller, ino, data))
+    pub fn append(&self, ino: InodeNo, data: &[u8]) -> Result<Appended> {
+        on!(&self.tree, fs => fs.append_in_turn(&self.caller, ino, data))
+    }
+
+    pub fn end_of_appended(&self, ino: InodeNo, waiting: u64) -> Result<u64> {
+        on!(&self.tree, fs => fs.end_of_appended(ino, waiting))
     }
 
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {

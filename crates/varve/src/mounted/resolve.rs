@@ -58,6 +58,17 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
+    /// The attributes, the size among them, as a transaction may rely on them.
+    ///
+    /// # Errors
+    /// A conflict with another transaction.
+    pub fn attr(&self) -> Result<Attr> {
+        match self.hold.mounted.is_private() {
+            true => self.hold.mounted.getattr(self.attr.ino),
+            false => Ok(self.attr),
+        }
+    }
+
     /// # Errors
     /// `NotDirectory` for anything else.
     pub fn directory(&self) -> Result<()> {

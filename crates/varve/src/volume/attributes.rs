@@ -29,7 +29,7 @@ impl Volume {
 
     fn examine(&self, path: &Path, last: Last) -> Result<Metadata> {
         let attr = self.mounted().by_path("examine", path, |mounted, path| {
-            mounted.resolve(path, last).map(|found| *found)
+            mounted.resolve(path, last)?.attr()
         })?;
         Ok(Metadata::new(attr, self.mounted().device))
     }

@@ -61,7 +61,7 @@ impl DirEntry {
     pub fn metadata(&self) -> Result<Metadata> {
         let Directory { mounted, ino, .. } = &*self.directory;
         let attr = mounted.run("examine", &self.path(), |mounted| {
-            mounted.find(*ino, self.name.as_bytes()).map(|found| *found)
+            mounted.find(*ino, self.name.as_bytes())?.attr()
         })?;
         Ok(Metadata::new(attr, mounted.device))
     }
