@@ -18,6 +18,12 @@ pub trait Value {
 
     /// Out of bytes. `None` if they are not of this type.
     fn decode(bytes: &[u8]) -> Option<Self::Owned>;
+
+    /// The same out of bytes that nobody else needs: a type that keeps them as they are
+    /// need not copy a large value.
+    fn decode_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
+        Self::decode(&bytes)
+    }
 }
 
 /// A type whose bytes sort as its values do.
@@ -117,7 +123,11 @@ impl Value for &str {
     }
 
     fn decode(bytes: &[u8]) -> Option<String> {
-        String::from_utf8(bytes.to_vec()).ok()
+        Self::decode_vec(bytes.to_vec())
+    }
+
+    fn decode_vec(bytes: Vec<u8>) -> Option<String> {
+        String::from_utf8(bytes).ok()
     }
 }
 
@@ -137,6 +147,10 @@ impl Value for &[u8] {
 
     fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
         Some(bytes.to_vec())
+    }
+
+    fn decode_vec(bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
     }
 }
 

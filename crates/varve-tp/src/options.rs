@@ -111,7 +111,7 @@ impl Default for Options {
             together: 32,
             memory: 64 << 20,
             segment: 16 << 20,
-            log: 1 << 30,
+            log: 2 << 30,
             unit: 512,
             checkpoint: 64 << 20,
             durability: Durability::Durable,
@@ -165,9 +165,10 @@ impl Options {
     }
 
     /// Bytes that the log may take. A transaction and those that began after it have to
-    /// fit. Images of pages in place are let beyond it, by about the memory for pages and
+    /// fit: for a value of 1 GiB about 1.1 GiB with what undoing it takes. Files are made
+    /// as they are needed. Images of pages in place are let beyond it, by about the memory for pages and
     /// the pages that undoing changes; nothing else is until the log is below it again.
-    /// Default: 1 GiB.
+    /// Default: 2 GiB.
     pub fn log(&mut self, bytes: u64) -> &mut Self {
         self.log = bytes;
         self

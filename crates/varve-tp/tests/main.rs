@@ -9,6 +9,7 @@ mod faults;
 mod images;
 mod indices;
 mod isolation;
+mod large;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;

@@ -1,7 +1,7 @@
 //! Records in the order of their keys, from either end.
 
 use super::Handle;
-use super::typed::decoded;
+use super::typed::decoded_vec;
 use crate::codec::{Key, Value};
 use crate::error::Result;
 use crate::transaction::{Statement, TableId};
@@ -86,7 +86,7 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
                 .load(self.id, &value, &self.statement)?,
             false => value,
         };
-        Ok((decoded::<K>(&key)?, decoded::<V>(&value)?))
+        Ok((decoded_vec::<K>(key)?, decoded_vec::<V>(value)?))
     }
 }
 

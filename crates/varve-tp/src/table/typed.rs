@@ -5,7 +5,7 @@ use super::{Handle, Row};
 use crate::codec::{Key, Value};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
-use crate::transaction::{TableId, Transaction};
+use crate::transaction::{Bytes, TableId, Transaction};
 use crate::types::Types;
 use std::marker::PhantomData;
 use std::ops::{Deref, RangeBounds};
@@ -78,11 +78,26 @@ pub(super) fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn decoded<V: Value>(bytes: &[u8]) -> Result<V::Owned> {
-    let wrong = || {
-        let what = format!("{} bytes are no {}", bytes.len(), V::type_name());
-        Error::damaged("pages", 0, what)
-    };
-    V::decode(bytes).ok_or_else(wrong)
+    V::decode(bytes).ok_or_else(|| of_other_type::<V>(bytes.len()))
+}
+
+fn of_other_type<V: Value>(bytes: usize) -> Error {
+    let what = format!("{bytes} bytes are no {}", V::type_name());
+    Error::damaged("pages", 0, what)
+}
+
+/// The same out of what was read, which need not be copied.
+pub(super) fn decoded_vec<V: Value>(bytes: Vec<u8>) -> Result<V::Owned> {
+    let length = bytes.len();
+    V::decode_vec(bytes).ok_or_else(|| of_other_type::<V>(length))
+}
+
+/// A value that was read; small ones lie in place and are not allocated for this.
+fn decoded_read<V: Value>(bytes: Bytes) -> Result<V::Owned> {
+    match bytes.spilled() {
+        true => decoded_vec::<V>(bytes.into_vec()),
+        false => decoded::<V>(&bytes),
+    }
 }
 
 impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
@@ -102,7 +117,7 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         let key = bytes::<K>(key);
         let found = self.handle.transaction.borrow_mut().read(self.id, &key)?;
-        found.map(|bytes| decoded::<V>(&bytes)).transpose()
+        found.map(decoded_read::<V>).transpose()
     }
 
     /// All records whose keys lie in a range, from either end. Where reading locks, the
@@ -190,7 +205,7 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
         let mut transaction = self.handle.transaction.borrow_mut();
         let found = transaction.get_to_write(self.id, &key)?;
         drop(transaction);
-        found.map(|bytes| decoded::<V>(&bytes)).transpose()
+        found.map(decoded_read::<V>).transpose()
     }
 
     /// Gives a key a value. True if it had one.

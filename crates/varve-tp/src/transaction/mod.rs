@@ -12,7 +12,7 @@ mod read;
 mod rollback;
 
 pub(crate) use nested::Outer;
-pub(crate) use read::Statement;
+pub(crate) use read::{Bytes, Statement};
 pub(crate) use rollback::{finish, finish_commit, rollback};
 
 use crate::change::{Chain, Change, chain_bytes};
@@ -163,7 +163,7 @@ impl<'e> Transaction<'e> {
             return Err(Error::ValueTooLong { bytes: value.len() });
         }
         self.lock_to_write(id, key)?;
-        self.write(id, key.len() + value.len() + value.len() / 16)?;
+        self.write(id, key.len() + value.len().min(page_bytes))?;
         let stored;
         let tree = self.tree(id);
         let cell = match value.len() > page::longest_inline(page_bytes) {
