@@ -30,6 +30,7 @@ pub fn structures(data: &[u8]) {
     let _ = record(data);
     crate::archive::look_at_piece(data);
     crate::process::look_at_frame(data);
+    crate::bundle::look(data);
     let named = BTreeMap::from([("identity".to_owned(), data.to_vec())]);
     let _ = crate::archive::identity::read(&MemoryStorage::with_files(named));
     let _ = Checkpoint::parse(data);

@@ -61,6 +61,7 @@
 mod active;
 mod archive;
 mod buffer;
+mod bundle;
 mod catalog;
 mod change;
 mod checkpoint;

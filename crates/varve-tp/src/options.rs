@@ -139,7 +139,8 @@ impl Options {
     }
 
     /// Bytes in a page of a new environment: a power of two from 4,096 to 32,768. Keys
-    /// have an eighth of it at most. Default: 4,096.
+    /// of up to an eighth of it lie in the trees; longer ones cost more (`docs/tp.md`, "Long
+    /// keys"). Default: 4,096.
     pub fn page(&mut self, bytes: u32) -> &mut Self {
         self.page = bytes;
         self

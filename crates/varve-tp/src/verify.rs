@@ -1,12 +1,13 @@
 //! Looking at everything: every page of every tree, chains, the free list; and that each
 //! page belongs to one of them.
 
+use crate::bundle::{Bundle, is_bundle};
 use crate::catalog;
 use crate::change::Chain;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::page::{CATALOG_ROOT, META_PAGE, kind};
+use crate::page::{CATALOG_ROOT, Cell, META_PAGE, Page, kind, longest_key};
 use crate::tree::{Stored, Tree};
 use std::collections::BTreeMap;
 
@@ -149,7 +150,7 @@ impl Look<'_> {
         }
     }
 
-    fn entries(&self, number: u32, page: &crate::page::Page<'_>) -> Result<()> {
+    fn entries(&self, number: u32, page: &Page<'_>) -> Result<()> {
         if page.key(0) != page.low() {
             return Err(wrong(number, "the first entry is not the low fence"));
         }
@@ -163,10 +164,28 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn leaf(&mut self, table: u32, page: &crate::page::Page<'_>) -> Result<()> {
-        self.found.records += page.count() as u64;
+    /// Keys of a bundle.
+    fn bundle(&self, tree: Tree<'_>, key: &[u8], value: Cell<'_>) -> Result<u64> {
+        let bytes = match value.overflow {
+            true => tree.load(value.bytes)?,
+            false => value.bytes.to_vec(),
+        };
+        Ok(Bundle::read(key, bytes)?.len() as u64)
+    }
+
+    fn leaf(&mut self, table: u32, page: &Page<'_>) -> Result<()> {
+        let (engine, root) = (self.engine, 0);
+        let tree = Tree {
+            engine,
+            table,
+            root,
+        };
         for at in 0..page.count() {
-            let value = page.value(at);
+            let (key, value) = (page.key(at), page.value(at));
+            self.found.records += match is_bundle(key, longest_key(page.0.len())) {
+                true => self.bundle(tree, key, value)?,
+                false => 1,
+            };
             if !value.overflow {
                 continue;
             }

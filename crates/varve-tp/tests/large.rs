@@ -5,12 +5,14 @@
 //! VARVE_LARGE_MIB=1024 cargo test -p varve-tp --test store -- large:: --nocapture
 //! ```
 
-use crate::common::small;
+use crate::common::{TABLE as BYTES, small, wherever_pages_lie};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use varve_tp::storage::MemoryStorage;
-use varve_tp::{Durability, Environment, Error, Options, TableDefinition};
+use varve_tp::{
+    Durability, Environment, Error, IndexDefinition, Isolation, Options, TableDefinition,
+};
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
 /// Bytes of a value that a page of 4,096 bytes holds.
@@ -154,4 +156,162 @@ fn a_value_as_large_as_the_log_allows() {
     let names = storage.files().into_keys();
     let segments = names.filter(|name| name.starts_with("wal-")).count();
     assert!(segments <= LOG >> 20, "{segments} segments");
+}
+
+/// A key as long as a value can be, one that differs in its last byte, and one that ends
+/// before it.
+#[test]
+fn long_keys_are_put_read_overwritten_aborted_recovered_and_deleted() {
+    let bytes = given().unwrap_or(32 << 20);
+    let directory = tempfile::tempdir().unwrap();
+    let key = |last: &[u8]| {
+        let mut key = value(bytes - 1, 1);
+        key.extend_from_slice(last);
+        key
+    };
+    let began = Instant::now();
+    let done = |what: &str| eprintln!("{:6.1} s: {what}", began.elapsed().as_secs_f64());
+    let environment = open(directory.path());
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(BYTES).unwrap();
+    assert!(!table.insert(&key(b"a"), b"first").unwrap());
+    transaction.commit().unwrap();
+    done("one");
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(BYTES).unwrap();
+    assert!(!table.insert(&key(b"b"), b"second").unwrap());
+    assert!(!table.insert(&key(b""), b"before").unwrap());
+    assert!(table.insert(&key(b"a"), b"again").unwrap());
+    transaction.abort().unwrap();
+    done("two more and another value, aborted");
+    let reader = environment.begin_read();
+    let table = reader.open_table(BYTES).unwrap();
+    assert_eq!(table.get(&key(b"a")).unwrap().unwrap(), b"first");
+    assert_eq!(table.get(&key(b"b")).unwrap(), None);
+    assert_eq!(table.iter().unwrap().count(), 1);
+    drop(reader);
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(BYTES).unwrap();
+    table.insert(&key(b""), b"before").unwrap();
+    transaction.commit().unwrap();
+    done("one more");
+    drop(environment);
+    let environment = open(directory.path());
+    assert!(environment.recovery().redone > 0);
+    done("recovered");
+    let reader = environment.begin_read();
+    let table = reader.open_table(BYTES).unwrap();
+    let from = key(b"");
+    let mut range = table.range(&from[..]..).unwrap();
+    let (found, before) = range.next().unwrap().unwrap();
+    assert!(found == from && before == b"before");
+    let (found, first) = range.next_back().unwrap().unwrap();
+    assert!(found == key(b"a") && first == b"first");
+    assert!(range.next().is_none() && range.next_back().is_none());
+    drop(range);
+    drop(reader);
+    done("read, in order");
+    assert_eq!(environment.verify().unwrap().lost_pages, 0);
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(BYTES).unwrap();
+    assert!(table.remove(&from).unwrap());
+    assert!(!table.remove(&from).unwrap());
+    assert!(table.remove(&key(b"a")).unwrap());
+    transaction.commit().unwrap();
+    let verified = environment.verify().unwrap();
+    assert_eq!((verified.overflow_pages, verified.lost_pages), (0, 0));
+    environment.close().unwrap();
+    done("deleted");
+    if given().is_some() {
+        eprintln!("{:?} MiB of memory", most_memory().map(|most| most >> 20));
+    }
+}
+
+fn long(last: &str) -> Vec<u8> {
+    [&[b'k'; 700][..], last.as_bytes()].concat()
+}
+
+#[test]
+fn what_lies_in_one_bundle_is_changed_by_one_at_a_time() {
+    wherever_pages_lie(|| {
+        let mut options = small();
+        options.lock_timeout(Some(Duration::from_millis(20)));
+        let storage = Arc::new(MemoryStorage::new());
+        let environment = options.open_storage(storage).unwrap();
+        let one = environment.begin_write();
+        one.open_table(BYTES)
+            .unwrap()
+            .insert(&long("a"), b"1")
+            .unwrap();
+        one.commit().unwrap();
+        let one = environment.begin_write();
+        let other = environment.begin_write();
+        let snapshot = environment.begin_write_at(Isolation::Snapshot);
+        let table = one.open_table(BYTES).unwrap();
+        table.insert(&long("b"), b"2").unwrap();
+        table.remove(&long("a")).unwrap();
+        let beside = other.open_table(BYTES).unwrap();
+        assert!(matches!(beside.get(&long("c")), Err(Error::LockTimeout)));
+        other.abort().unwrap();
+        let seen = snapshot.open_table(BYTES).unwrap();
+        assert_eq!(seen.get(&long("a")).unwrap().unwrap(), b"1");
+        one.commit().unwrap();
+        assert_eq!(seen.get(&long("a")).unwrap().unwrap(), b"1");
+        assert_eq!(seen.get(&long("b")).unwrap(), None);
+        assert_eq!(seen.iter().unwrap().count(), 1);
+        let late = seen.insert(&long("c"), b"3");
+        assert!(matches!(late, Err(Error::WriteConflict)));
+        snapshot.abort().unwrap();
+        let reader = environment.begin_read();
+        let all = reader.open_table(BYTES).unwrap().iter().unwrap();
+        let all: Vec<_> = all.map(Result::unwrap).collect();
+        assert_eq!(all, [(long("b"), b"2".to_vec())]);
+    });
+}
+
+#[test]
+fn an_index_of_long_keys() {
+    const BY_VALUE: IndexDefinition<&[u8], &[u8], &[u8]> = IndexDefinition::new(BYTES, "by value");
+    let mut options = small();
+    options.index(BY_VALUE, |_, value, keys| keys.add(value));
+    let storage = Arc::new(MemoryStorage::new());
+    let environment = options.open_storage(storage).unwrap();
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(BYTES).unwrap();
+    let key = |number: u32| long(&format!("{}", number % 7));
+    for number in 0..20 {
+        let value = vec![number as u8 % 3; 200 * number as usize];
+        table.insert(&key(number), &value).unwrap();
+        table.insert(&key(number)[699..], &value).unwrap();
+    }
+    transaction.commit().unwrap();
+    assert_eq!(environment.verify().unwrap().index_entries, 14);
+    let transaction = environment.begin_write();
+    transaction.rebuild_index(BY_VALUE).unwrap();
+    transaction.commit().unwrap();
+    let verified = environment.verify().unwrap();
+    // Two in the catalog.
+    assert_eq!((verified.index_entries, verified.records), (14, 30));
+    let reader = environment.begin_read();
+    let index = reader.open_index(BY_VALUE).unwrap();
+    let found = index.get(&[19 % 3; 3800][..]).unwrap();
+    let found: Vec<_> = found.map(|row| row.unwrap().0).collect();
+    assert_eq!(found, [key(19)[699..].to_vec(), key(19)]);
+    assert_eq!(index.iter().unwrap().count(), 14);
+    assert_eq!(index.iter().unwrap().rev().count(), 14);
+}
+
+#[test]
+fn keys_and_names_have_limits() {
+    let environment = small()
+        .open_storage(Arc::new(MemoryStorage::new()))
+        .unwrap();
+    let transaction = environment.begin_write();
+    let name = "n".repeat(513);
+    let table = TableDefinition::<u32, u32>::new(&name);
+    let too_long = transaction.open_table(table).map(|_| ());
+    assert!(matches!(
+        too_long,
+        Err(Error::KeyTooLong { limit: 512, .. })
+    ));
 }

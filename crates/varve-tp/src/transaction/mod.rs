@@ -7,6 +7,7 @@
 //! Source: Seltzer 1992, §5.1.4.5; Mohan and others 1992 (savepoints, compensation).
 
 mod locks;
+mod long;
 mod nested;
 mod read;
 mod rollback;
@@ -31,8 +32,8 @@ use varve_locks::{Mode, OwnerId};
 /// Chains that a commit record lists; further ones go into records before it.
 const MOST_CHAINS: usize = 256;
 
-/// Longest value.
-const LONGEST_VALUE: usize = 1 << 30;
+/// Longest key, and longest value.
+const LONGEST: usize = 1 << 30;
 
 /// A table, as a transaction uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,11 +158,18 @@ impl<'e> Transaction<'e> {
     /// Gives a key a value. True if it had one.
     pub(crate) fn put(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_table(id)?;
-        let page_bytes = self.engine.pool.page_bytes;
-        check_key(key, page_bytes)?;
-        if value.len() > LONGEST_VALUE {
+        check_key(key, LONGEST)?;
+        if value.len() > LONGEST {
             return Err(Error::ValueTooLong { bytes: value.len() });
         }
+        match self.tree_key(key) {
+            Some(tree_key) => self.put_long(id, &tree_key, key, value),
+            None => self.put_in_tree(id, key, value),
+        }
+    }
+
+    fn put_in_tree(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
+        let page_bytes = self.engine.pool.page_bytes;
         self.lock_to_write(id, key)?;
         self.write(id, key.len() + value.len().min(page_bytes))?;
         let stored;
@@ -214,6 +222,13 @@ impl<'e> Transaction<'e> {
     /// Takes a key away. True if it was there.
     pub(crate) fn delete(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
         self.check_table(id)?;
+        match self.tree_key(key) {
+            Some(tree_key) => self.delete_long(id, &tree_key, key),
+            None => self.delete_in_tree(id, key),
+        }
+    }
+
+    fn delete_in_tree(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
         self.lock_to_write(id, key)?;
         self.write(id, key.len())?;
         let tree = self.tree(id);
@@ -416,8 +431,12 @@ impl Drop for Transaction<'_> {
     }
 }
 
-pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
-    let limit = page::longest_key(page_bytes);
+/// An error if a table's name is longer than a key that a tree has as it is.
+pub(crate) fn check_name(name: &str, page_bytes: usize) -> Result<()> {
+    check_key(name.as_bytes(), page::longest_key(page_bytes))
+}
+
+fn check_key(key: &[u8], limit: usize) -> Result<()> {
     match key.len() > limit {
         true => Err(Error::KeyTooLong {
             bytes: key.len(),

@@ -1,0 +1,264 @@
+//! Keys longer than those of a tree: what begins alike lies in one of its records.
+//!
+//! A tree's own keys have an eighth of a page at most, the *limit*. A longer one lies in a
+//! record whose key is its first `limit` bytes and a zero. No other key is as long as that,
+//! so it is told by its length; and no key of the tree lies between it and its first
+//! `limit` bytes, so the order is that of the whole keys. The record's value is a *bundle*: what
+//! all of these keys have behind the limit, and their values.
+//!
+//! Whatever is done for a record is done for a bundle: it is logged, undone, locked, kept
+//! for snapshots and given pages of its own as any other. `docs/tp.md`, "Long keys", has
+//! the bytes and the reasons.
+
+use crate::error::{Error, Result};
+use std::cmp::Ordering;
+use std::ops::{Bound, Range};
+
+/// The key under which a tree has a long key; `None` if it has it as it is.
+pub(crate) fn tree_key(key: &[u8], limit: usize) -> Option<Vec<u8>> {
+    if key.len() <= limit {
+        return None;
+    }
+    let mut head = Vec::with_capacity(limit + 1);
+    head.extend_from_slice(&key[..limit]);
+    head.push(0);
+    Some(head)
+}
+
+/// True if a tree has a bundle under this key.
+pub(crate) fn is_bundle(tree_key: &[u8], limit: usize) -> bool {
+    tree_key.len() > limit
+}
+
+/// A key's bytes behind the limit, as the first one's and its own, and its value.
+#[derive(Clone, Debug)]
+struct Entry {
+    shared: usize,
+    own: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The keys that begin alike, in their order, and their values.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    /// What they begin with.
+    head: Vec<u8>,
+    bytes: Vec<u8>,
+    /// Where the first one goes on.
+    base: Range<usize>,
+    entries: Vec<Entry>,
+}
+
+/// Bytes before an entry's.
+const ENTRY: usize = 12;
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    Some(u32::from_le_bytes(bytes) as usize)
+}
+
+impl Bundle {
+    /// What a tree has under a bundle's key.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the bytes are none.
+    pub(crate) fn read(tree_key: &[u8], bytes: Vec<u8>) -> Result<Self> {
+        let (_, head) = tree_key.split_last().unwrap_or((&0, &[]));
+        let damaged = || Error::damaged("pages", 0, "a bundle of long keys");
+        Self::parse(head, bytes).ok_or_else(damaged)
+    }
+
+    /// Out of bytes. `None` if they are none.
+    pub(crate) fn parse(head: &[u8], bytes: Vec<u8>) -> Option<Self> {
+        let base = 4..number(&bytes, 0)?.checked_add(4)?;
+        let mut bundle = Bundle {
+            head: head.to_vec(),
+            base,
+            bytes,
+            entries: Vec::new(),
+        };
+        let mut at = bundle.base.end;
+        while at < bundle.bytes.len() {
+            let shared = number(&bundle.bytes, at)?;
+            let own = number(&bundle.bytes, at + 4)?;
+            let value = number(&bundle.bytes, at + 8)?;
+            let own = at + ENTRY..(at + ENTRY).checked_add(own)?;
+            let value = own.end..own.end.checked_add(value)?;
+            at = value.end;
+            let right = at <= bundle.bytes.len() && shared <= bundle.base.len();
+            let first = shared == bundle.base.len() && own.is_empty();
+            if !right || (bundle.entries.is_empty() && !first) {
+                return None;
+            }
+            bundle.entries.push(Entry { shared, own, value });
+        }
+        let ordered = bundle.entries.windows(2);
+        let ordered = ordered
+            .into_iter()
+            .all(|pair| bundle.order(&pair[0], &pair[1]) == Ordering::Less);
+        (!bundle.entries.is_empty() && ordered).then_some(bundle)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn rest(&self, entry: &Entry) -> (&[u8], &[u8]) {
+        let base = &self.bytes[self.base.clone()];
+        (&base[..entry.shared], &self.bytes[entry.own.clone()])
+    }
+
+    /// Two of them. What both share with the first need not be looked at.
+    fn order(&self, a: &Entry, b: &Entry) -> Ordering {
+        let same = a.shared.min(b.shared);
+        let behind = |entry| {
+            let (shared, own) = self.rest(entry);
+            shared[same..].iter().chain(own)
+        };
+        behind(a).cmp(behind(b))
+    }
+
+    /// An entry's key beside any other.
+    fn beside(&self, entry: &Entry, key: &[u8]) -> Ordering {
+        let (shared, own) = self.rest(entry);
+        let mut rest = key;
+        for part in [&self.head[..], shared] {
+            let (now, behind) = rest.split_at(part.len().min(rest.len()));
+            match part.cmp(now) {
+                Ordering::Equal => rest = behind,
+                other => return other,
+            }
+        }
+        own.cmp(rest)
+    }
+
+    /// Where a key is, or would be put.
+    pub(crate) fn search(&self, key: &[u8]) -> std::result::Result<usize, usize> {
+        self.entries
+            .binary_search_by(|entry| self.beside(entry, key))
+    }
+
+    /// Those of its keys that lie within bounds.
+    pub(crate) fn within(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Range<usize> {
+        let place = |key: &[u8], behind: bool| match self.search(key) {
+            Ok(at) => at + usize::from(behind),
+            Err(at) => at,
+        };
+        let first = match from {
+            Bound::Included(key) => place(key, false),
+            Bound::Excluded(key) => place(key, true),
+            Bound::Unbounded => 0,
+        };
+        let end = match to {
+            Bound::Included(key) => place(key, true),
+            Bound::Excluded(key) => place(key, false),
+            Bound::Unbounded => self.len(),
+        };
+        first..end.max(first)
+    }
+
+    /// The whole key at a position.
+    pub(crate) fn key(&self, at: usize) -> Vec<u8> {
+        let (shared, own) = self.rest(&self.entries[at]);
+        [&self.head, shared, own].concat()
+    }
+
+    pub(crate) fn value(&self, at: usize) -> &[u8] {
+        &self.bytes[self.entries[at].value.clone()]
+    }
+
+    /// The value of a key, without copying it.
+    pub(crate) fn into_value(mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let value = self.entries[self.search(key).ok()?].value.clone();
+        self.bytes.truncate(value.end);
+        self.bytes.drain(..value.start);
+        Some(self.bytes)
+    }
+
+    /// The bytes of a bundle in which a key has another value, or none. Empty if there is
+    /// no key left.
+    pub(crate) fn with(&self, key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
+        let (at, skip) = match self.search(key) {
+            Ok(at) => (at, 1),
+            Err(at) => (at, 0),
+        };
+        let entry = |entry: &Entry| {
+            let (shared, own) = self.rest(entry);
+            Part {
+                rest: [shared, own],
+                value: &self.bytes[entry.value.clone()],
+            }
+        };
+        let mut parts: Vec<Part<'_>> = self.entries[..at].iter().map(entry).collect();
+        parts.extend(value.map(|value| Part {
+            rest: [&key[self.head.len()..], &[]],
+            value,
+        }));
+        parts.extend(self.entries[at + skip..].iter().map(entry));
+        encode(&parts)
+    }
+}
+
+/// The bytes of a bundle of one key.
+pub(crate) fn of_one(key: &[u8], limit: usize, value: &[u8]) -> Vec<u8> {
+    let rest = [&key[limit..], &[]];
+    encode(&[Part { rest, value }])
+}
+
+/// What a bundle is made of: a key behind the limit, in two pieces, and its value.
+struct Part<'a> {
+    rest: [&'a [u8]; 2],
+    value: &'a [u8],
+}
+
+/// Bytes that both begin with.
+fn same(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn encode(parts: &[Part<'_>]) -> Vec<u8> {
+    let Some(first) = parts.first() else {
+        return Vec::new();
+    };
+    let base = first.rest.concat();
+    let bytes = |part: &Part<'_>| ENTRY + part.rest[1].len() + part.value.len();
+    let mut to = Vec::with_capacity(4 + base.len() + parts.iter().map(bytes).sum::<usize>());
+    let length = |to: &mut Vec<u8>, length: usize| to.extend((length as u32).to_le_bytes());
+    length(&mut to, base.len());
+    to.extend_from_slice(&base);
+    for part in parts {
+        let [a, b] = part.rest;
+        let of_a = same(a, &base);
+        let of_b = match of_a == a.len() {
+            true => same(b, &base[of_a..]),
+            false => 0,
+        };
+        let (a, b) = (&a[of_a..], &b[of_b..]);
+        length(&mut to, of_a + of_b);
+        length(&mut to, a.len() + b.len());
+        length(&mut to, part.value.len());
+        to.extend_from_slice(a);
+        to.extend_from_slice(b);
+        to.extend_from_slice(part.value);
+    }
+    to
+}
+
+/// For the fuzzer: bytes as a bundle.
+pub(crate) fn look(data: &[u8]) {
+    let Some(bundle) = Bundle::parse(b"head", data.to_vec()) else {
+        return;
+    };
+    let again = |bytes: Vec<u8>| Bundle::parse(b"head", bytes);
+    for at in 0..bundle.len().min(16) {
+        let key = bundle.key(at);
+        assert_eq!(bundle.search(&key), Ok(at));
+        let fewer = again(bundle.with(&key, None));
+        assert_eq!(fewer.map_or(0, |fewer| fewer.len()), bundle.len() - 1);
+        let more = again(bundle.with(&[&key[..], b"0"].concat(), Some(b"more")));
+        assert!(more.is_some_and(|more| more.len() >= bundle.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests;
