@@ -66,6 +66,7 @@ mod catalog;
 mod change;
 mod checkpoint;
 mod codec;
+mod ended;
 mod engine;
 mod environment;
 mod error;
@@ -92,7 +93,7 @@ mod types;
 mod verify;
 mod versions;
 
-pub use codec::{FixedKey, Key, Value};
+pub use codec::{FirstKey, Key, Value};
 pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
 pub use log::GroupCommit;

@@ -5,6 +5,7 @@ mod copies;
 mod crafted;
 mod crashes;
 mod device;
+mod duplicates;
 mod faults;
 mod images;
 mod indices;

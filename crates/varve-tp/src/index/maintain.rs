@@ -1,7 +1,7 @@
 //! Keeping an index with its table, filling it, and comparing both.
 
-use super::entry;
 use crate::bundle::{Bundle, is_bundle, tree_key};
+use crate::ended::entry;
 use crate::error::{Error, Result};
 use crate::page::longest_key;
 use crate::planted::{self, Planted};

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 use std::rc::Rc;
 
-pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A record.
 pub type Row<K, V> = (<K as Value>::Owned, <V as Value>::Owned);

@@ -2,7 +2,8 @@
 
 use super::range::{Bounds, Range};
 use super::{Handle, Row};
-use crate::codec::{Key, Value};
+use crate::codec::{FirstKey, Key, Value};
+use crate::ended::behind;
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::transaction::{Bytes, TableId, Transaction};
@@ -168,6 +169,47 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
     pub fn last(&self) -> Result<Option<Row<K, V>>> {
         self.iter()?.next_back().transpose()
     }
+}
+
+impl<'t, 'e, A: FirstKey, B: Key, V: Value> ReadTable<'t, 'e, (A, B), V> {
+    /// All records whose keys are pairs with this first, from either end: with the unit as
+    /// value, all values of a key. Where reading locks, the whole table is locked.
+    ///
+    /// ```
+    /// use varve_tp::{Options, TableDefinition};
+    ///
+    /// // Any number of titles for an author.
+    /// const TITLES: TableDefinition<(&str, &str), ()> = TableDefinition::new("titles");
+    ///
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let environment = Options::new().open(directory.path())?;
+    /// let transaction = environment.begin_write();
+    /// let titles = transaction.open_table(TITLES)?;
+    /// titles.insert(("Gray", "The Transaction Concept"), ())?;
+    /// titles.insert(("Gray", "Notes on Data Base Operating Systems"), ())?;
+    /// titles.insert(("Graefe", "Modern B-Tree Techniques"), ())?;
+    /// let gray: Result<Vec<_>, _> = titles.with_first("Gray")?.collect();
+    /// let gray: Vec<_> = gray?.into_iter().map(|((_, title), ())| title).collect();
+    /// assert_eq!(gray, ["Notes on Data Base Operating Systems", "The Transaction Concept"]);
+    /// # Ok::<(), varve_tp::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn with_first(&self, first: A::Ref<'_>) -> Result<Range<'t, 'e, (A, B), V>> {
+        let mut transaction = self.handle.transaction.borrow_mut();
+        transaction.lock_to_scan(self.id)?;
+        drop(transaction);
+        Ok(Range::new(self.handle, self.id, of_first::<A>(first)))
+    }
+}
+
+/// Where pairs with this first lie.
+pub(crate) fn of_first<A: FirstKey>(first: A::Ref<'_>) -> Bounds {
+    let mut beginning = Vec::new();
+    A::encode_first(first, &mut beginning);
+    let to = behind(beginning.clone());
+    (std::ops::Bound::Included(beginning), to)
 }
 
 impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
