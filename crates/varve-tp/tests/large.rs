@@ -36,10 +36,11 @@ fn value(bytes: usize, salt: u8) -> Vec<u8> {
     value
 }
 
-/// Checkpoints are taken where the test says so.
-fn open(path: &Path) -> Environment {
+/// Checkpoints are taken where the test says so. `log` is as by default, or for more than
+/// one change of a large record in a transaction.
+fn open(path: &Path, log: u64) -> Environment {
     let mut options = Options::new();
-    options.memory(16 << 20).checkpoint_after(1 << 40);
+    options.memory(16 << 20).checkpoint_after(1 << 40).log(log);
     options.open(path).unwrap()
 }
 
@@ -73,7 +74,7 @@ fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let done = |what: &str| eprintln!("{:6.1} s: {what}", began.elapsed().as_secs_f64());
-    let environment = open(directory.path());
+    let environment = open(directory.path(), 2 << 30);
     put(&environment, bytes, 1);
     done("put");
     has(&environment, Some((bytes, 1)));
@@ -88,7 +89,7 @@ fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
     put(&environment, bytes, 3);
     done("overwritten");
     drop(environment);
-    let environment = open(directory.path());
+    let environment = open(directory.path(), 2 << 30);
     assert!(environment.recovery().redone >= u64::from(pages));
     done("recovered, redone");
     has(&environment, Some((bytes, 3)));
@@ -107,7 +108,7 @@ fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
     other.commit_with(Durability::Durable).unwrap();
     std::mem::forget(transaction);
     drop(environment);
-    let environment = open(directory.path());
+    let environment = open(directory.path(), 2 << 30);
     assert_eq!(environment.recovery().undone, 1);
     done("recovered, undone");
     has(&environment, Some((bytes, 3)));
@@ -171,7 +172,7 @@ fn long_keys_are_put_read_overwritten_aborted_recovered_and_deleted() {
     };
     let began = Instant::now();
     let done = |what: &str| eprintln!("{:6.1} s: {what}", began.elapsed().as_secs_f64());
-    let environment = open(directory.path());
+    let environment = open(directory.path(), 8 << 30);
     let transaction = environment.begin_write();
     let table = transaction.open_table(BYTES).unwrap();
     assert!(!table.insert(&key(b"a"), b"first").unwrap());
@@ -196,7 +197,7 @@ fn long_keys_are_put_read_overwritten_aborted_recovered_and_deleted() {
     transaction.commit().unwrap();
     done("one more");
     drop(environment);
-    let environment = open(directory.path());
+    let environment = open(directory.path(), 8 << 30);
     assert!(environment.recovery().redone > 0);
     done("recovered");
     let reader = environment.begin_read();
