@@ -63,9 +63,11 @@ impl Bundle {
     /// # Errors
     /// [`Error::Damaged`] if the bytes are none.
     pub(crate) fn read(tree_key: &[u8], bytes: Vec<u8>) -> Result<Self> {
-        let (_, head) = tree_key.split_last().unwrap_or((&0, &[]));
-        let damaged = || Error::damaged("pages", 0, "a bundle of long keys");
-        Self::parse(head, bytes).ok_or_else(damaged)
+        let parsed = match tree_key.split_last() {
+            Some((0, head)) => Self::parse(head, bytes),
+            _ => None,
+        };
+        parsed.ok_or_else(|| Error::damaged("pages", 0, "a bundle of long keys"))
     }
 
     /// Out of bytes. `None` if they are none.

@@ -4,7 +4,7 @@ use crate::common::{Random, seed, small, wherever_pages_lie};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_tp::storage::MemoryStorage;
-use varve_tp::{Environment, TableDefinition};
+use varve_tp::{Environment, Options, TableDefinition};
 
 const PAIRS: TableDefinition<(&[u8], &[u8]), ()> = TableDefinition::new("pairs");
 
@@ -110,4 +110,41 @@ fn values_of_numbers() {
     assert_eq!(values(7), [1, 2]);
     assert_eq!(values(255), [3, 4]);
     assert_eq!(values(8), []);
+}
+
+/// Over the socket, too: the second one asks the first.
+#[test]
+fn another_process_reads_the_values_of_a_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = Options::new();
+    options.memory(1 << 20).segment(256 << 10);
+    let here = options.share(directory.path()).unwrap();
+    let there = options.share(directory.path()).unwrap();
+    let transaction = there.begin_write().unwrap();
+    let table = transaction.open_table(PAIRS).unwrap();
+    let key = vec![0; 700];
+    for number in 0..2_000u32 {
+        let value = number.to_be_bytes();
+        let other = [&[0, 1][..], &value].concat();
+        table.insert_later((&[0], &value), ()).unwrap();
+        table.insert_later((&other, &value), ()).unwrap();
+        if number < 50 {
+            table.insert((&key, &value), ()).unwrap();
+        }
+    }
+    transaction.commit().unwrap();
+    for environment in [&here, &there] {
+        let transaction = environment.begin_read().unwrap();
+        let table = transaction.open_table(PAIRS).unwrap();
+        let found = |key: &[u8]| {
+            let values = table.with_first(key).map(|row| row.unwrap().0.1);
+            values.collect::<Vec<_>>()
+        };
+        let numbers = |count: u32| (0..count).map(|number| number.to_be_bytes().to_vec());
+        assert!(found(&[0]).into_iter().eq(numbers(2_000)));
+        assert!(found(&key).into_iter().eq(numbers(50)));
+        assert!(found(&[0, 1]).is_empty());
+        let last = table.with_first(&key[..]).next_back().unwrap().unwrap();
+        assert_eq!(last.0.1, 49u32.to_be_bytes());
+    }
 }

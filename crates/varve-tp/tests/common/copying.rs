@@ -106,8 +106,7 @@ pub fn backup_at_work(memory: usize) {
         .memory(memory)
         .background(true)
         .checkpoint_after(128 << 10)
-        // A backup holds the log, however long it has to wait for a processor.
-        .log(256 << 20)
+        .log(256 << 20) // A backup holds it, however long it waits for a processor.
         .open_storage(Arc::new(InPieces(MemoryStorage::new())))
         .unwrap();
     const ACCOUNTS: u32 = 2_000;
