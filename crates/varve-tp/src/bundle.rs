@@ -6,11 +6,15 @@
 //! `limit` bytes, so the order is that of the whole keys. The record's value is a *bundle*: what
 //! all of these keys have behind the limit, and their values.
 //!
+//! Values too large for a leaf have chains of pages of their own, as those of other records;
+//! the bundle has their descriptors.
+//!
 //! Whatever is done for a record is done for a bundle: it is logged, undone, locked, kept
 //! for snapshots and given pages of its own as any other. `docs/tp.md`, "Long keys", has
 //! the bytes and the reasons.
 
 use crate::error::{Error, Result};
+use crate::page::{Cell, OVERFLOW};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
@@ -35,6 +39,7 @@ pub(crate) fn is_bundle(tree_key: &[u8], limit: usize) -> bool {
 struct Entry {
     shared: usize,
     own: Range<usize>,
+    overflow: bool,
     value: Range<usize>,
 }
 
@@ -51,6 +56,8 @@ pub(crate) struct Bundle {
 
 /// Bytes before an entry's.
 const ENTRY: usize = 12;
+/// Of a value's length: it is a descriptor.
+const BIT: usize = OVERFLOW as usize;
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
     let bytes: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
@@ -83,7 +90,8 @@ impl Bundle {
         while at < bundle.bytes.len() {
             let shared = number(&bundle.bytes, at)?;
             let own = number(&bundle.bytes, at + 4)?;
-            let value = number(&bundle.bytes, at + 8)?;
+            let field = number(&bundle.bytes, at + 8)?;
+            let (overflow, value) = (field & BIT != 0, field & !BIT);
             let own = at + ENTRY..(at + ENTRY).checked_add(own)?;
             let value = own.end..own.end.checked_add(value)?;
             at = value.end;
@@ -92,7 +100,12 @@ impl Bundle {
             if !right || (bundle.entries.is_empty() && !first) {
                 return None;
             }
-            bundle.entries.push(Entry { shared, own, value });
+            bundle.entries.push(Entry {
+                shared,
+                own,
+                overflow,
+                value,
+            });
         }
         let ordered = bundle.entries.windows(2);
         let ordered = ordered
@@ -165,21 +178,26 @@ impl Bundle {
         [&self.head, shared, own].concat()
     }
 
-    pub(crate) fn value(&self, at: usize) -> &[u8] {
-        &self.bytes[self.entries[at].value.clone()]
+    fn cell(&self, entry: &Entry) -> Cell<'_> {
+        Cell {
+            overflow: entry.overflow,
+            bytes: &self.bytes[entry.value.clone()],
+        }
     }
 
-    /// The value of a key, without copying it.
-    pub(crate) fn into_value(mut self, key: &[u8]) -> Option<Vec<u8>> {
-        let value = self.entries[self.search(key).ok()?].value.clone();
-        self.bytes.truncate(value.end);
-        self.bytes.drain(..value.start);
-        Some(self.bytes)
+    pub(crate) fn value(&self, at: usize) -> Cell<'_> {
+        self.cell(&self.entries[at])
+    }
+
+    /// The descriptors of large values.
+    pub(crate) fn large_values(&self) -> impl Iterator<Item = &[u8]> {
+        let large = self.entries.iter().filter(|entry| entry.overflow);
+        large.map(|entry| &self.bytes[entry.value.clone()])
     }
 
     /// The bytes of a bundle in which a key has another value, or none. Empty if there is
     /// no key left.
-    pub(crate) fn with(&self, key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
+    pub(crate) fn with(&self, key: &[u8], value: Option<Cell<'_>>) -> Vec<u8> {
         let (at, skip) = match self.search(key) {
             Ok(at) => (at, 1),
             Err(at) => (at, 0),
@@ -188,7 +206,7 @@ impl Bundle {
             let (shared, own) = self.rest(entry);
             Part {
                 rest: [shared, own],
-                value: &self.bytes[entry.value.clone()],
+                value: self.cell(entry),
             }
         };
         let mut parts: Vec<Part<'_>> = self.entries[..at].iter().map(entry).collect();
@@ -202,7 +220,7 @@ impl Bundle {
 }
 
 /// The bytes of a bundle of one key.
-pub(crate) fn of_one(key: &[u8], limit: usize, value: &[u8]) -> Vec<u8> {
+pub(crate) fn of_one(key: &[u8], limit: usize, value: Cell<'_>) -> Vec<u8> {
     let rest = [&key[limit..], &[]];
     encode(&[Part { rest, value }])
 }
@@ -210,7 +228,7 @@ pub(crate) fn of_one(key: &[u8], limit: usize, value: &[u8]) -> Vec<u8> {
 /// What a bundle is made of: a key behind the limit, in two pieces, and its value.
 struct Part<'a> {
     rest: [&'a [u8]; 2],
-    value: &'a [u8],
+    value: Cell<'a>,
 }
 
 /// Bytes that both begin with.
@@ -223,7 +241,7 @@ fn encode(parts: &[Part<'_>]) -> Vec<u8> {
         return Vec::new();
     };
     let base = first.rest.concat();
-    let bytes = |part: &Part<'_>| ENTRY + part.rest[1].len() + part.value.len();
+    let bytes = |part: &Part<'_>| ENTRY + part.rest[1].len() + part.value.bytes.len();
     let mut to = Vec::with_capacity(4 + base.len() + parts.iter().map(bytes).sum::<usize>());
     let length = |to: &mut Vec<u8>, length: usize| to.extend((length as u32).to_le_bytes());
     length(&mut to, base.len());
@@ -238,10 +256,10 @@ fn encode(parts: &[Part<'_>]) -> Vec<u8> {
         let (a, b) = (&a[of_a..], &b[of_b..]);
         length(&mut to, of_a + of_b);
         length(&mut to, a.len() + b.len());
-        length(&mut to, part.value.len());
+        to.extend_from_slice(&part.value.length_field().to_le_bytes());
         to.extend_from_slice(a);
         to.extend_from_slice(b);
-        to.extend_from_slice(part.value);
+        to.extend_from_slice(part.value.bytes);
     }
     to
 }
@@ -257,7 +275,8 @@ pub(crate) fn look(data: &[u8]) {
         assert_eq!(bundle.search(&key), Ok(at));
         let fewer = again(bundle.with(&key, None));
         assert_eq!(fewer.map_or(0, |fewer| fewer.len()), bundle.len() - 1);
-        let more = again(bundle.with(&[&key[..], b"0"].concat(), Some(b"more")));
+        let value = Some(bundle.value(at));
+        let more = again(bundle.with(&[&key[..], b"0"].concat(), value));
         assert!(more.is_some_and(|more| more.len() >= bundle.len()));
     }
 }

@@ -243,9 +243,13 @@ pub fn structure_seeds() -> Vec<Vec<u8>> {
     seeds.push(shadow["check-0"].clone());
     let in_place = sample(Placement::InPlace(TornPages::LogImages));
     seeds.push(in_place["check-0"].clone());
-    let bundle = crate::bundle::of_one(b"head, base", 4, b"a value");
+    let value = page::Cell {
+        overflow: true,
+        bytes: &[3; 20],
+    };
+    let bundle = crate::bundle::of_one(b"head, base", 4, value);
     let bundle = crate::bundle::Bundle::parse(b"head", bundle).expect("it was just made");
-    seeds.push(bundle.with(b"head, and own", Some(b"another")));
+    seeds.push(bundle.with(b"head, and own", Some(value)));
     for (name, file) in shadow.iter().chain(&in_place) {
         if !name.starts_with("wal") {
             continue;

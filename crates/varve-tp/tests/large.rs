@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use varve_tp::storage::MemoryStorage;
 use varve_tp::{
-    Durability, Environment, Error, IndexDefinition, Isolation, Options, TableDefinition,
+    Durability, Environment, Error, IndexDefinition, Isolation, Options, Table, TableDefinition,
 };
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
@@ -315,4 +315,93 @@ fn keys_and_names_have_limits() {
         too_long,
         Err(Error::KeyTooLong { limit: 512, .. })
     ));
+}
+
+type Open<'t, 'e> = Table<'t, 'e, &'static [u8], &'static [u8]>;
+
+/// A large value of a long key has pages of its own: a neighbour's change leaves them where
+/// they are, and each of its own frees them.
+#[test]
+fn large_values_of_long_keys_are_not_rewritten_with_their_neighbours() {
+    wherever_pages_lie(|| {
+        let storage = Arc::new(MemoryStorage::new());
+        let environment = small().open_storage(storage).unwrap();
+        let change = |what: &dyn Fn(&Open<'_, '_>)| {
+            let transaction = environment.begin_write();
+            what(&transaction.open_table(BYTES).unwrap());
+            transaction.commit().unwrap();
+            let verified = environment.verify().unwrap();
+            assert_eq!((verified.lost_pages, verified.kept_pages), (0, 0));
+            verified.overflow_pages
+        };
+        let large = |salt| value(100_000, salt);
+        let pages = 100_000usize.div_ceil(ROOM) as u32;
+        let put = |last: &'static str, salt| {
+            change(&|table| _ = table.insert(&long(last), &large(salt)).unwrap())
+        };
+        assert_eq!(put("a", 1), pages);
+        assert_eq!(put("b", 2), 2 * pages);
+        assert_eq!(put("a", 3), 2 * pages);
+        let before = environment.statistics().log_bytes;
+        assert_eq!(
+            change(&|table| _ = table.insert(&long("c"), b"small").unwrap()),
+            2 * pages
+        );
+        let logged = environment.statistics().log_bytes - before;
+        assert!(logged < 16 << 10, "{logged} bytes");
+        // Undone, by halves and whole.
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(BYTES).unwrap();
+        let savepoint = transaction.savepoint();
+        table.insert(&long("b"), &large(4)).unwrap();
+        table.remove(&long("a")).unwrap();
+        assert_eq!(table.get(&long("b")).unwrap().unwrap(), large(4));
+        transaction.rollback_to(savepoint).unwrap();
+        table.remove(&long("b")).unwrap();
+        transaction.abort().unwrap();
+        let reader = environment.begin_read();
+        let rows = reader.open_table(BYTES).unwrap().iter().unwrap();
+        let values: Vec<_> = rows.map(|row| row.unwrap().1).collect();
+        assert_eq!(values, [large(3), large(2), b"small".to_vec()]);
+        drop(reader);
+        assert_eq!(
+            change(&|table| _ = table.remove(&long("a")).unwrap()),
+            pages
+        );
+        let transaction = environment.begin_write();
+        transaction.drop_table(BYTES.name()).unwrap();
+        transaction.commit().unwrap();
+        let verified = environment.verify().unwrap();
+        assert_eq!((verified.overflow_pages, verified.lost_pages), (0, 0));
+    });
+}
+
+/// The log has room for a large value, but not for its long key as well: the value's pages
+/// are given back, and the transaction goes on.
+#[test]
+fn a_put_that_fails_leaves_no_pages() {
+    let mut options = small();
+    options.segment(1 << 20).memory(4 << 20);
+    let storage = Arc::new(MemoryStorage::new());
+    let environment = options.open_storage(storage).unwrap();
+    let (mut done, mut refused) = (0, 0);
+    for mib in [1, 4, 10] {
+        let key = [long("key"), value(mib << 20, 5)].concat();
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(BYTES).unwrap();
+        match table.insert(&key, &value(6 << 20, 6)) {
+            Ok(_) => {
+                done += 1;
+                assert!(table.remove(&key).unwrap());
+            }
+            Err(Error::LogFull { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        table.insert(&long("other"), b"small").unwrap();
+        transaction.commit().unwrap();
+        let verified = environment.verify().unwrap();
+        assert_eq!((verified.lost_pages, verified.overflow_pages), (0, 0));
+        environment.checkpoint().unwrap();
+    }
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
 }

@@ -62,7 +62,11 @@ fn records(tree: Tree<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> 
             }
             let bundle = Bundle::read(&key, value)?;
             for at in 0..bundle.len() {
-                each(&bundle.key(at), bundle.value(at))?;
+                let value = bundle.value(at);
+                match value.overflow {
+                    true => each(&bundle.key(at), &tree.load(value.bytes)?)?,
+                    false => each(&bundle.key(at), value.bytes)?,
+                }
             }
         }
         match leaf.next {

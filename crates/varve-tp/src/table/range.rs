@@ -122,7 +122,11 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
                 return self.bundled(record).map(Opened::Items);
             }
             Item::Record((key, overflow, value)) => (key, self.value(overflow, value)?),
-            Item::Bundled(bundle, at) => (bundle.key(at), bundle.value(at).to_vec()),
+            Item::Bundled(bundle, at) => {
+                let value = bundle.value(at);
+                let value = self.value(value.overflow, value.bytes.to_vec())?;
+                (bundle.key(at), value)
+            }
         };
         let row = (decoded_vec::<K>(key)?, decoded_vec::<V>(value)?);
         Ok(Opened::Row(row))

@@ -162,34 +162,45 @@ impl<'e> Transaction<'e> {
         if value.len() > LONGEST {
             return Err(Error::ValueTooLong { bytes: value.len() });
         }
-        match self.tree_key(key) {
+        let inline = page::longest_inline(self.engine.pool.page_bytes);
+        let mark = (key.len() + value.len() > inline).then(|| self.mark());
+        let put = match self.tree_key(key) {
             Some(tree_key) => self.put_long(id, &tree_key, key, value),
             None => self.put_in_tree(id, key, value),
+        };
+        if let (Err(Error::LogFull { .. }), Some(mark)) = (&put, mark) {
+            // The value may have pages already, which nothing refers to, and is put again.
+            self.rollback_to(mark)?;
         }
+        put
     }
 
     fn put_in_tree(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
-        let page_bytes = self.engine.pool.page_bytes;
         self.lock_to_write(id, key)?;
-        self.write(id, key.len() + value.len().min(page_bytes))?;
-        let stored;
-        let tree = self.tree(id);
-        let cell = match value.len() > page::longest_inline(page_bytes) {
-            true => {
-                stored = tree.store(&mut self.author, value)?.to_bytes();
-                Cell {
-                    overflow: true,
-                    bytes: &stored,
-                }
-            }
-            false => Cell {
-                overflow: false,
-                bytes: value,
-            },
-        };
-        let put = tree.put(&mut self.author, key, cell)?;
+        let mut stored = Vec::new();
+        let cell = self.cell(id, value, &mut stored)?;
+        let put = self.tree(id).put(&mut self.author, key, cell)?;
         self.free_later(put.old_overflow);
         Ok(put.existed)
+    }
+
+    /// A value as a leaf holds it, which is going to be written; a large one is stored, and
+    /// its descriptor is put into `stored`.
+    fn cell<'v>(
+        &mut self,
+        id: TableId,
+        value: &'v [u8],
+        stored: &'v mut Vec<u8>,
+    ) -> Result<Cell<'v>> {
+        let page_bytes = self.engine.pool.page_bytes;
+        self.write(id, page_bytes)?;
+        let overflow = value.len() > page::longest_inline(page_bytes);
+        if overflow {
+            let tree = self.tree(id);
+            *stored = tree.store(&mut self.author, value)?.to_bytes();
+        }
+        let bytes = if overflow { stored } else { value };
+        Ok(Cell { overflow, bytes })
     }
 
     fn free_later(&mut self, stored: Option<Vec<u8>>) {

@@ -1,6 +1,5 @@
 //! Reading, at each level of isolation.
 
-use super::long::value_of;
 use super::{TableId, Transaction};
 use crate::error::Result;
 use crate::log::Lsn;
@@ -77,7 +76,7 @@ impl<'e> Transaction<'e> {
         match self.tree_key(key) {
             Some(tree_key) => {
                 let found = self.read_in_tree(id, &tree_key, statement)?;
-                value_of(&tree_key, key, found)
+                self.value_of((id, &tree_key, key), found, Some(statement))
             }
             None => self.read_in_tree(id, key, statement),
         }
@@ -131,7 +130,7 @@ impl<'e> Transaction<'e> {
         match tree_key {
             Some(tree_key) => {
                 let found = self.read_locked(id, &tree_key)?;
-                value_of(&tree_key, key, found)
+                self.value_of((id, &tree_key, key), found, None)
             }
             None => self.read_locked(id, key),
         }
