@@ -15,6 +15,7 @@
 
 use crate::error::{Error, Result};
 use crate::page::{Cell, OVERFLOW};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
@@ -231,34 +232,54 @@ struct Part<'a> {
     value: Cell<'a>,
 }
 
-/// Bytes that both begin with.
+/// Bytes that both begin with: by the block first, as they may be alike for long.
 fn same(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    const BLOCK: usize = 4096;
+    let blocks = a.chunks(BLOCK).zip(b.chunks(BLOCK));
+    let alike = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let at = alike.min(a.len()).min(b.len());
+    let rest = a[at..].iter().zip(&b[at..]);
+    at + rest.take_while(|(a, b)| a == b).count()
+}
+
+impl Part<'_> {
+    /// Bytes behind the limit that it begins with as the base does.
+    fn shared(&self, base: &[u8]) -> usize {
+        let [a, b] = self.rest;
+        match same(a, base) {
+            all if all == a.len() => all + same(b, &base[all..]),
+            some => some,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.rest[0].len() + self.rest[1].len()
+    }
 }
 
 fn encode(parts: &[Part<'_>]) -> Vec<u8> {
     let Some(first) = parts.first() else {
         return Vec::new();
     };
-    let base = first.rest.concat();
-    let bytes = |part: &Part<'_>| ENTRY + part.rest[1].len() + part.value.bytes.len();
-    let mut to = Vec::with_capacity(4 + base.len() + parts.iter().map(bytes).sum::<usize>());
+    let base = match first.rest {
+        [all, []] | [[], all] => Cow::Borrowed(all),
+        pieces => Cow::Owned(pieces.concat()),
+    };
+    let shared: Vec<usize> = parts.iter().map(|part| part.shared(&base)).collect();
+    let parts = || parts.iter().zip(&shared);
+    let bytes =
+        |(part, shared): (&Part<'_>, &usize)| ENTRY + part.len() - shared + part.value.bytes.len();
+    let mut to = Vec::with_capacity(4 + base.len() + parts().map(bytes).sum::<usize>());
     let length = |to: &mut Vec<u8>, length: usize| to.extend((length as u32).to_le_bytes());
     length(&mut to, base.len());
     to.extend_from_slice(&base);
-    for part in parts {
+    for (part, shared) in parts() {
         let [a, b] = part.rest;
-        let of_a = same(a, &base);
-        let of_b = match of_a == a.len() {
-            true => same(b, &base[of_a..]),
-            false => 0,
-        };
-        let (a, b) = (&a[of_a..], &b[of_b..]);
-        length(&mut to, of_a + of_b);
-        length(&mut to, a.len() + b.len());
+        length(&mut to, *shared);
+        length(&mut to, part.len() - shared);
         to.extend_from_slice(&part.value.length_field().to_le_bytes());
-        to.extend_from_slice(a);
-        to.extend_from_slice(b);
+        to.extend_from_slice(&a[(*shared).min(a.len())..]);
+        to.extend_from_slice(&b[shared.saturating_sub(a.len())..]);
         to.extend_from_slice(part.value.bytes);
     }
     to

@@ -80,6 +80,25 @@ fn bundles_beside_a_map() {
     }
 }
 
+#[test]
+fn what_is_alike_is_counted_in_blocks_and_behind_them() {
+    for length in [0, 1, 4095, 4096, 4097, 10_000] {
+        let a = vec![7; length];
+        for longer in [0, 1, 5000] {
+            let mut b = vec![7; length + longer];
+            assert_eq!((same(&a, &b), same(&b, &a)), (length, length));
+            for at in [0, 1, 4095, 4096, 9_999]
+                .into_iter()
+                .filter(|at| *at < length)
+            {
+                b[at] = 8;
+                assert_eq!(same(&a, &b), at);
+                b[at] = 7;
+            }
+        }
+    }
+}
+
 /// Keys that are alike for long cost what is their own.
 #[test]
 fn what_keys_share_is_there_once() {
