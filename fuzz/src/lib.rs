@@ -149,6 +149,11 @@ pub const TARGETS: &[Target] = &[
         seeds: varve_tp::fuzzing::structure_seeds,
     },
     Target {
+        name: "tp_device",
+        run: varve_tp::fuzzing::device_table,
+        seeds: varve_tp::fuzzing::device_table_seeds,
+    },
+    Target {
         name: "tp_environment",
         run: varve_tp::fuzzing::environment,
         seeds: varve_tp::fuzzing::environment_seeds,

@@ -18,15 +18,56 @@ pub trait Value {
 
     /// Out of bytes. `None` if they are not of this type.
     fn decode(bytes: &[u8]) -> Option<Self::Owned>;
+
+    /// The same out of bytes that nobody else needs: a type that keeps them as they are
+    /// need not copy a large value.
+    fn decode_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
+        Self::decode(&bytes)
+    }
 }
 
 /// A type whose bytes sort as its values do.
 pub trait Key: Value {}
 
-/// A key of always as many bytes: the first of a pair.
-pub trait FixedKey: Key {
-    /// Bytes it takes.
-    const BYTES: usize;
+/// A key that can be the first of a pair: its bytes tell where they end.
+///
+/// Those of always as many bytes are written as they are. Others are escaped and ended: a
+/// byte 0 within is `0 255`, and `0 0` is the end. So none is the beginning of another, and they
+/// sort as the keys do.
+pub trait FirstKey: Key {
+    /// Appends the bytes of a first.
+    fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>);
+
+    /// A first, and what comes behind it. `None` if the bytes begin with none.
+    fn split_first(bytes: &[u8]) -> Option<(Self::Owned, &[u8])>;
+}
+
+/// The first of always as many bytes.
+macro_rules! fixed_first {
+    ($bytes:expr) => {
+        fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>) {
+            Self::encode(first, to);
+        }
+
+        fn split_first(bytes: &[u8]) -> Option<(Self::Owned, &[u8])> {
+            let (first, rest) = bytes.split_at_checked($bytes)?;
+            Some((Self::decode(first)?, rest))
+        }
+    };
+}
+
+/// The first of any length.
+macro_rules! ended_first {
+    () => {
+        fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>) {
+            crate::ended::escape(first.as_ref(), to);
+        }
+
+        fn split_first(bytes: &[u8]) -> Option<(Self::Owned, &[u8])> {
+            let (first, rest) = crate::ended::split(bytes)?;
+            Some((Self::decode_vec(first)?, rest))
+        }
+    };
 }
 
 macro_rules! unsigned {
@@ -50,8 +91,8 @@ macro_rules! unsigned {
 
         impl Key for $type {}
 
-        impl FixedKey for $type {
-            const BYTES: usize = size_of::<$type>();
+        impl FirstKey for $type {
+            fixed_first!(size_of::<$type>());
         }
     )*};
 }
@@ -80,8 +121,8 @@ macro_rules! signed {
 
         impl Key for $type {}
 
-        impl FixedKey for $type {
-            const BYTES: usize = size_of::<$type>();
+        impl FirstKey for $type {
+            fixed_first!(size_of::<$type>());
         }
     )*};
 }
@@ -117,11 +158,19 @@ impl Value for &str {
     }
 
     fn decode(bytes: &[u8]) -> Option<String> {
-        String::from_utf8(bytes.to_vec()).ok()
+        Self::decode_vec(bytes.to_vec())
+    }
+
+    fn decode_vec(bytes: Vec<u8>) -> Option<String> {
+        String::from_utf8(bytes).ok()
     }
 }
 
 impl Key for &str {}
+
+impl FirstKey for &str {
+    ended_first!();
+}
 
 impl Value for &[u8] {
     type Ref<'a> = &'a [u8];
@@ -138,9 +187,17 @@ impl Value for &[u8] {
     fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
         Some(bytes.to_vec())
     }
+
+    fn decode_vec(bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
+    }
 }
 
 impl Key for &[u8] {}
+
+impl FirstKey for &[u8] {
+    ended_first!();
+}
 
 impl<const N: usize> Value for [u8; N] {
     type Ref<'a> = &'a [u8; N];
@@ -161,13 +218,14 @@ impl<const N: usize> Value for [u8; N] {
 
 impl<const N: usize> Key for [u8; N] {}
 
-impl<const N: usize> FixedKey for [u8; N] {
-    const BYTES: usize = N;
+impl<const N: usize> FirstKey for [u8; N] {
+    fixed_first!(N);
 }
 
 /// Pairs sort by the first, then by the second: with the unit as value, a table of them
-/// holds several values for a key.
-impl<A: FixedKey, B: Key> Value for (A, B) {
+/// holds several values for a key, of any lengths
+/// ([`with_first`](crate::ReadTable::with_first)).
+impl<A: FirstKey, B: Key> Value for (A, B) {
     type Ref<'a> = (A::Ref<'a>, B::Ref<'a>);
     type Owned = (A::Owned, B::Owned);
 
@@ -176,17 +234,30 @@ impl<A: FixedKey, B: Key> Value for (A, B) {
     }
 
     fn encode((a, b): Self::Ref<'_>, to: &mut Vec<u8>) {
-        A::encode(a, to);
+        A::encode_first(a, to);
         B::encode(b, to);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self::Owned> {
-        let (a, b) = bytes.split_at_checked(A::BYTES)?;
-        Some((A::decode(a)?, B::decode(b)?))
+        let (a, b) = A::split_first(bytes)?;
+        Some((a, B::decode(b)?))
     }
 }
 
-impl<A: FixedKey, B: Key> Key for (A, B) {}
+impl<A: FirstKey, B: Key> Key for (A, B) {}
+
+impl<A: FirstKey, B: FirstKey> FirstKey for (A, B) {
+    fn encode_first((a, b): Self::Ref<'_>, to: &mut Vec<u8>) {
+        A::encode_first(a, to);
+        B::encode_first(b, to);
+    }
+
+    fn split_first(bytes: &[u8]) -> Option<(Self::Owned, &[u8])> {
+        let (a, rest) = A::split_first(bytes)?;
+        let (b, rest) = B::split_first(rest)?;
+        Some(((a, b), rest))
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -208,6 +279,41 @@ mod tests {
         }
         assert!(bytes::<u32>(255) < bytes::<u32>(256));
         assert_eq!(u32::decode(&[1, 2]), None);
+    }
+
+    /// Pairs of every two strings of few letters sort as the pairs do, and come back.
+    #[test]
+    fn pairs_of_any_lengths_sort_as_they_do() {
+        let letters: [&[u8]; 3] = [b"\0", b"a", b"\xff"];
+        let mut strings = vec![Vec::new()];
+        for _ in 0..3 {
+            let longer = |string: &Vec<u8>| letters.map(|letter| [string, letter].concat());
+            strings.extend(strings.iter().flat_map(longer).collect::<Vec<_>>());
+            strings.sort();
+            strings.dedup();
+        }
+        type Pair = (&'static [u8], &'static [u8]);
+        type Three = (Pair, &'static [u8]);
+        let pairs = strings
+            .iter()
+            .flat_map(|a| strings.iter().map(move |b| (a, b)));
+        let encoded: Vec<_> = pairs.clone().map(|(a, b)| bytes::<Pair>((a, b))).collect();
+        assert!(encoded.is_sorted_by(|a, b| a < b));
+        for ((a, b), encoded) in pairs.clone().zip(&encoded) {
+            assert_eq!(Pair::decode(encoded), Some((a.clone(), b.clone())));
+        }
+        let threes = pairs.flat_map(|(a, b)| strings.iter().step_by(5).map(move |c| ((a, b), c)));
+        let encoded: Vec<_> = threes
+            .clone()
+            .map(|((a, b), c)| bytes::<Three>(((a, b), c)))
+            .collect();
+        assert!(encoded.is_sorted_by(|a, b| a < b));
+        for (((a, b), c), encoded) in threes.zip(&encoded) {
+            let three = ((a.clone(), b.clone()), c.clone());
+            assert_eq!(Three::decode(encoded), Some(three));
+        }
+        assert_eq!(Pair::decode(b"no end"), None);
+        assert_eq!(<(&str, u8)>::decode(b"\xff\0\0\x01"), None, "no text");
     }
 
     #[test]

@@ -73,10 +73,10 @@ pub enum Error {
     /// The transaction has ended, or failed to roll back.
     #[error("the transaction has ended")]
     Ended,
-    /// A key of more bytes than a page allows.
-    #[error("a key of {bytes} bytes; {limit} are allowed with this page size")]
+    /// A key of more than 1 GiB, or a table's name of more bytes than an eighth of a page.
+    #[error("a key or a name of {bytes} bytes; {limit} are allowed")]
     KeyTooLong {
-        /// Bytes of the key.
+        /// Bytes of the key or name.
         bytes: usize,
         /// Bytes allowed.
         limit: usize,

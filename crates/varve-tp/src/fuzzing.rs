@@ -30,6 +30,7 @@ pub fn structures(data: &[u8]) {
     let _ = record(data);
     crate::archive::look_at_piece(data);
     crate::process::look_at_frame(data);
+    crate::bundle::look(data);
     let named = BTreeMap::from([("identity".to_owned(), data.to_vec())]);
     let _ = crate::archive::identity::read(&MemoryStorage::with_files(named));
     let _ = Checkpoint::parse(data);
@@ -95,6 +96,16 @@ fn sealed_checkpoint(data: &[u8], version: u32) -> Vec<u8> {
     bytes
 }
 
+/// Bytes as the table of files of a device.
+pub fn device_table(data: &[u8]) {
+    crate::storage::look_at_table(data);
+}
+
+/// Bytes worth mutating, for [`device_table`].
+pub fn device_table_seeds() -> Vec<Vec<u8>> {
+    vec![crate::storage::table_seed(), Vec::new()]
+}
+
 fn options() -> Options {
     let mut options = Options::new();
     options
@@ -118,6 +129,11 @@ fn sample(placement: Placement) -> BTreeMap<String, Vec<u8>> {
         for number in 0..40u8 {
             let value = vec![number; if number % 16 == 7 { 5000 } else { 60 }];
             table.insert(&[round, number], &value).expect("in memory");
+        }
+        // Two of one bundle, and one that is alone.
+        for key in [[7; 600], [7; 600], [round; 600]].iter_mut().enumerate() {
+            key.1[599] = key.0 as u8 + round;
+            table.insert(&key.1[..], &[round; 9]).expect("in memory");
         }
         transaction.commit().expect("in memory");
         if round == 3 {
@@ -227,6 +243,13 @@ pub fn structure_seeds() -> Vec<Vec<u8>> {
     seeds.push(shadow["check-0"].clone());
     let in_place = sample(Placement::InPlace(TornPages::LogImages));
     seeds.push(in_place["check-0"].clone());
+    let value = page::Cell {
+        overflow: true,
+        bytes: &[3; 20],
+    };
+    let bundle = crate::bundle::of_one(b"head, base", 4, value);
+    let bundle = crate::bundle::Bundle::parse(b"head", bundle).expect("it was just made");
+    seeds.push(bundle.with(b"head, and own", Some(value)));
     for (name, file) in shadow.iter().chain(&in_place) {
         if !name.starts_with("wal") {
             continue;

@@ -4,17 +4,70 @@
 //! The user-level transaction system of Seltzer's thesis (§5.1) as a library: tables of
 //! typed keys and values, changed by transactions that are atomic, serializable and
 //! durable. `docs/tp.md` has the formats and the reasons.
+//!
+//! An [`Environment`] is a directory; [`Options`] says how it is made. It holds tables, each
+//! with a [`TableDefinition`] that names it and its types.
+//!
+//! ```
+//! use varve_tp::{Error, Options, TableDefinition};
+//!
+//! const ACCOUNTS: TableDefinition<&str, i64> = TableDefinition::new("accounts");
+//!
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let path = directory.path().join("bank");
+//! let environment = Options::new().open(&path)?;
+//! let transaction = environment.begin_write();
+//! let accounts = transaction.open_table(ACCOUNTS)?;
+//! accounts.insert("Ann", 100)?;
+//! accounts.insert("Bob", 20)?;
+//! transaction.commit()?;
+//!
+//! // Whoever has to give way to another begins anew.
+//! let pay = |amount: i64| loop {
+//!     let transaction = environment.begin_write();
+//!     let pay = || {
+//!         let accounts = transaction.open_table(ACCOUNTS)?;
+//!         let ann = accounts.get_for_update("Ann")?.unwrap_or(0);
+//!         let bob = accounts.get_for_update("Bob")?.unwrap_or(0);
+//!         accounts.insert("Ann", ann - amount)?;
+//!         accounts.insert("Bob", bob + amount)?;
+//!         Ok::<_, Error>(ann >= amount)
+//!     };
+//!     match pay() {
+//!         Ok(true) => return transaction.commit(),
+//!         Ok(false) => return transaction.abort(),
+//!         Err(error) if error.is_conflict() => transaction.abort()?,
+//!         Err(error) => return Err(error),
+//!     }
+//! };
+//! let before = environment.begin_read();
+//! pay(30)?;
+//! pay(1_000)?;
+//!
+//! // A snapshot: whatever is committed meanwhile, it stays as it was.
+//! assert_eq!(before.open_table(ACCOUNTS)?.get("Ann")?, Some(100));
+//! drop(before);
+//! environment.close()?;
+//!
+//! let environment = Options::new().create(false).open(&path)?;
+//! let transaction = environment.begin_read();
+//! let all: Result<Vec<_>, Error> = transaction.open_table(ACCOUNTS)?.iter()?.collect();
+//! assert_eq!(all?, [("Ann".to_owned(), 70), ("Bob".to_owned(), 50)]);
+//! # Ok::<(), Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
 mod active;
 mod archive;
 mod buffer;
+mod bundle;
 mod catalog;
 mod change;
 mod checkpoint;
 mod checksum;
 mod codec;
+mod ended;
 mod engine;
 mod environment;
 mod error;
@@ -41,7 +94,7 @@ mod types;
 mod verify;
 mod versions;
 
-pub use codec::{FixedKey, Key, Value};
+pub use codec::{FirstKey, Key, Value};
 pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
 pub use log::GroupCommit;

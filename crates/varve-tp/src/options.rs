@@ -111,7 +111,7 @@ impl Default for Options {
             together: 32,
             memory: 64 << 20,
             segment: 16 << 20,
-            log: 1 << 30,
+            log: 2 << 30,
             unit: 512,
             checkpoint: 64 << 20,
             durability: Durability::Durable,
@@ -139,7 +139,8 @@ impl Options {
     }
 
     /// Bytes in a page of a new environment: a power of two from 4,096 to 32,768. Keys
-    /// have an eighth of it at most. Default: 4,096.
+    /// of up to an eighth of it lie in the trees; longer ones cost more (`docs/tp.md`, "Long
+    /// keys"). Default: 4,096.
     pub fn page(&mut self, bytes: u32) -> &mut Self {
         self.page = bytes;
         self
@@ -165,9 +166,10 @@ impl Options {
     }
 
     /// Bytes that the log may take. A transaction and those that began after it have to
-    /// fit. Images of pages in place are let beyond it, by about the memory for pages and
+    /// fit: for a value of 1 GiB about 1.1 GiB with what undoing it takes. Files are made
+    /// as they are needed. Images of pages in place are let beyond it, by about the memory for pages and
     /// the pages that undoing changes; nothing else is until the log is below it again.
-    /// Default: 1 GiB.
+    /// Default: 2 GiB.
     pub fn log(&mut self, bytes: u64) -> &mut Self {
         self.log = bytes;
         self

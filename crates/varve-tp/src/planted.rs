@@ -69,6 +69,8 @@ pub enum Planted {
     ChainFreedEarly,
     /// A record's value is not noted before it is changed.
     VersionNotNoted,
+    /// With a long key those go that begin as it does.
+    NeighbourLost,
     /// A changed record gets no entry in its index.
     IndexEntryLost,
     /// Who writes at the level of a snapshot does not look for later commits.

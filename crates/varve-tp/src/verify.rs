@@ -1,12 +1,13 @@
 //! Looking at everything: every page of every tree, chains, the free list; and that each
 //! page belongs to one of them.
 
+use crate::bundle::is_bundle;
 use crate::catalog;
 use crate::change::Chain;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::page::{CATALOG_ROOT, META_PAGE, kind};
+use crate::page::{CATALOG_ROOT, META_PAGE, Page, kind, longest_key};
 use crate::tree::{Stored, Tree};
 use std::collections::BTreeMap;
 
@@ -149,7 +150,7 @@ impl Look<'_> {
         }
     }
 
-    fn entries(&self, number: u32, page: &crate::page::Page<'_>) -> Result<()> {
+    fn entries(&self, number: u32, page: &Page<'_>) -> Result<()> {
         if page.key(0) != page.low() {
             return Err(wrong(number, "the first entry is not the low fence"));
         }
@@ -163,25 +164,43 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn leaf(&mut self, table: u32, page: &crate::page::Page<'_>) -> Result<()> {
-        self.found.records += page.count() as u64;
+    fn leaf(&mut self, table: u32, page: &Page<'_>) -> Result<()> {
+        let (engine, root) = (self.engine, 0);
+        let tree = Tree {
+            engine,
+            table,
+            root,
+        };
         for at in 0..page.count() {
-            let value = page.value(at);
-            if !value.overflow {
+            let (key, value) = (page.key(at), page.value(at));
+            if value.overflow {
+                self.large_value(table, value.bytes)?;
+            }
+            if !is_bundle(key, longest_key(page.0.len())) {
+                self.found.records += 1;
                 continue;
             }
-            let stored = Stored::parse(value.bytes);
-            let stored = stored.ok_or_else(|| wrong(0, "a descriptor of a large value"))?;
-            let mut number = stored.first;
-            for _ in 0..stored.pages {
-                self.owns(number, table)?;
-                self.found.overflow_pages += 1;
-                let held = self.engine.pool.read(number)?;
-                if held.page().header().kind != kind::OVERFLOW {
-                    return Err(wrong(number, "is not of a large value"));
-                }
-                number = held.page().header().right.get();
+            let bundle = tree.bundle(key, value)?;
+            self.found.records += bundle.len() as u64;
+            for descriptor in bundle.large_values() {
+                self.large_value(table, descriptor)?;
             }
+        }
+        Ok(())
+    }
+
+    fn large_value(&mut self, table: u32, descriptor: &[u8]) -> Result<()> {
+        let stored = Stored::parse(descriptor);
+        let stored = stored.ok_or_else(|| wrong(0, "a descriptor of a large value"))?;
+        let mut number = stored.first;
+        for _ in 0..stored.pages {
+            self.owns(number, table)?;
+            self.found.overflow_pages += 1;
+            let held = self.engine.pool.read(number)?;
+            if held.page().header().kind != kind::OVERFLOW {
+                return Err(wrong(number, "is not of a large value"));
+            }
+            number = held.page().header().right.get();
         }
         Ok(())
     }

@@ -34,6 +34,11 @@ fn structures() {
 }
 
 #[test]
+fn tables_of_devices() {
+    attack(fuzzing::device_table, fuzzing::device_table_seeds(), 3000);
+}
+
+#[test]
 fn environments() {
     attack(fuzzing::environment, fuzzing::environment_seeds(), 300);
 }

@@ -5,10 +5,12 @@ mod copies;
 mod crafted;
 mod crashes;
 mod device;
+mod duplicates;
 mod faults;
 mod images;
 mod indices;
 mod isolation;
+mod large;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;

@@ -55,6 +55,7 @@ fn every_mistake_is_caught() {
         SlotReusedEarly,
         LogRecycledEarly,
         IndexEntryLost,
+        NeighbourLost,
         BatchUnchecked,
         LifeNotRenewed,
         UndoRepeated,

@@ -65,6 +65,8 @@ pub(crate) struct Pool {
     /// Held by the one who writes several: they are pinned meanwhile, and others need
     /// frames, too.
     batching: Mutex<()>,
+    /// The log's end when few frames were dirty: none has become so unless it has grown.
+    few_dirty_at: AtomicU64,
     pub page_bytes: usize,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
@@ -91,6 +93,7 @@ impl Pool {
             log,
             batch: together.min(frames / 4).max(1),
             batching: Mutex::default(),
+            few_dirty_at: AtomicU64::new(0),
             page_bytes,
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),

@@ -176,10 +176,16 @@ impl Pool {
     }
 
     /// Writes cold pages out while more than half of the frames are dirty, so that those
-    /// who need frames find clean ones.
+    /// who need frames find clean ones. Where nothing was logged since frames were counted
+    /// they are not counted again: that reads a line of memory for each.
     pub(crate) fn write_cold(&self) -> Result<()> {
+        let end = self.log.end().0;
+        if self.few_dirty_at.load(Relaxed) == end {
+            return Ok(());
+        }
         let spare = self.dirty().saturating_sub(self.frames.len() / 2);
         if spare == 0 {
+            self.few_dirty_at.store(end, Relaxed);
             return Ok(());
         }
         let cold =

@@ -91,47 +91,75 @@ impl<'a> Reader<'a> {
 impl<'a> Change<'a> {
     /// Appends the body, and answers the kind.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) -> u8 {
-        let mut to = Writer(to);
+        self.write(&mut Writer(to));
+        self.kind()
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Change::Insert { .. } => kinds::INSERT,
+            Change::Delete { .. } => kinds::DELETE,
+            Change::Patch { .. } => kinds::PATCH,
+            Change::Replace { .. } => kinds::REPLACE,
+            Change::Split { .. } => kinds::SPLIT,
+            Change::Grow { .. } => kinds::GROW,
+            Change::Post { .. } => kinds::POST,
+            Change::Merge { .. } => kinds::MERGE,
+            Change::Collapse { .. } => kinds::COLLAPSE,
+            Change::Overflow { .. } => kinds::OVERFLOW,
+            Change::Tree { .. } => kinds::TREE,
+            Change::Free { .. } => kinds::FREE,
+            Change::Commit { .. } => kinds::COMMIT,
+            Change::Chains { .. } => kinds::CHAINS,
+            Change::End => kinds::END,
+            Change::Image { .. } => kinds::IMAGE,
+        }
+    }
+
+    fn write(&self, to: &mut Writer<'_>) {
         match *self {
-            Change::Insert {
+            Change::Insert { page, at, key, .. }
+            | Change::Delete { page, at, key, .. }
+            | Change::Patch { page, at, key, .. }
+            | Change::Replace { page, at, key, .. } => {
+                to.u32(page).u16(at).bytes(key);
+                self.write_values(to);
+            }
+            Change::Split { .. }
+            | Change::Grow { .. }
+            | Change::Post { .. }
+            | Change::Merge { .. }
+            | Change::Collapse { .. } => self.write_structure(to),
+            Change::Overflow {
                 page,
-                at,
-                key,
-                value,
-            } => {
-                to.u32(page).u16(at).bytes(key).cell(value);
-                kinds::INSERT
-            }
-            Change::Delete { page, at, key, old } => {
-                to.u32(page).u16(at).bytes(key).cell(old);
-                kinds::DELETE
-            }
+                meta,
+                next,
+                bytes,
+            } => _ = to.u32(page).meta(meta).u32(next).bytes(bytes),
+            Change::Tree { root, table, meta } => _ = to.u32(root).u32(table).meta(meta),
+            Change::Free { chain, free } => _ = to.u32(chain.first).u32(chain.last).u32(free),
+            Change::Commit { chains } | Change::Chains { chains } => to.0.extend(chains),
+            Change::End => {}
+            Change::Image { page, image } => _ = to.u32(page).image(image),
+        }
+    }
+
+    /// What a change of a record has behind the key; others have nothing there.
+    fn write_values(&self, to: &mut Writer<'_>) {
+        match *self {
+            Change::Insert { value, .. } => _ = to.cell(value),
+            Change::Delete { old, .. } => _ = to.cell(old),
             Change::Patch {
-                page,
-                at,
-                key,
-                offset,
-                old,
-                new,
-            } => {
-                to.u32(page)
-                    .u16(at)
-                    .bytes(key)
-                    .u32(offset)
-                    .bytes(old)
-                    .bytes(new);
-                kinds::PATCH
-            }
-            Change::Replace {
-                page,
-                at,
-                key,
-                old,
-                new,
-            } => {
-                to.u32(page).u16(at).bytes(key).cell(old).cell(new);
-                kinds::REPLACE
-            }
+                offset, old, new, ..
+            } => _ = to.u32(offset).bytes(old).bytes(new),
+            Change::Replace { old, new, .. } => _ = to.cell(old).cell(new),
+            _ => {}
+        }
+    }
+
+    /// All of a change between pages of a tree; nothing of others.
+    fn write_structure(&self, to: &mut Writer<'_>) {
+        match *self {
             Change::Split {
                 left,
                 right,
@@ -140,32 +168,21 @@ impl<'a> Change<'a> {
                 fence,
                 image,
             } => {
-                to.u32(left)
-                    .u32(right)
-                    .u16(at)
-                    .meta(meta)
-                    .bytes(fence)
-                    .image(image);
-                kinds::SPLIT
+                to.u32(left).u32(right).u16(at);
+                to.meta(meta).bytes(fence).image(image);
             }
             Change::Grow {
                 root,
                 child,
                 meta,
                 image,
-            } => {
-                to.u32(root).u32(child).meta(meta).image(image);
-                kinds::GROW
-            }
+            } => _ = to.u32(root).u32(child).meta(meta).image(image),
             Change::Post {
                 page,
                 at,
                 key,
                 child,
-            } => {
-                to.u32(page).u16(at).u32(child).bytes(key);
-                kinds::POST
-            }
+            } => _ = to.u32(page).u16(at).u32(child).bytes(key),
             Change::Merge {
                 parent,
                 at,
@@ -174,53 +191,16 @@ impl<'a> Change<'a> {
                 free,
                 image,
             } => {
-                to.u32(parent)
-                    .u16(at)
-                    .u32(left)
-                    .u32(right)
-                    .u32(free)
-                    .image(image);
-                kinds::MERGE
+                to.u32(parent).u16(at).u32(left).u32(right);
+                to.u32(free).image(image);
             }
             Change::Collapse {
                 root,
                 child,
                 free,
                 image,
-            } => {
-                to.u32(root).u32(child).u32(free).image(image);
-                kinds::COLLAPSE
-            }
-            Change::Overflow {
-                page,
-                meta,
-                next,
-                bytes,
-            } => {
-                to.u32(page).meta(meta).u32(next).bytes(bytes);
-                kinds::OVERFLOW
-            }
-            Change::Tree { root, table, meta } => {
-                to.u32(root).u32(table).meta(meta);
-                kinds::TREE
-            }
-            Change::Free { chain, free } => {
-                to.u32(chain.first).u32(chain.last).u32(free);
-                kinds::FREE
-            }
-            Change::Commit { chains } => {
-                to.0.extend_from_slice(chains);
-                kinds::COMMIT
-            }
-            Change::Chains { chains } => {
-                to.0.extend_from_slice(chains);
-                kinds::CHAINS
-            }
-            Change::End => kinds::END,
-            Change::Image { page, image } => {
-                to.u32(page).image(image);
-                kinds::IMAGE
-            }
+            } => _ = to.u32(root).u32(child).u32(free).image(image),
+            _ => {}
         }
     }
 

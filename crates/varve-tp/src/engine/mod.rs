@@ -161,6 +161,8 @@ impl Engine {
     /// a record smaller may have to split a page.
     fn undo_bytes(&self, change: &Change<'_>, bytes: usize) -> u64 {
         let split = match change {
+            // The page is given back, whatever it holds.
+            Change::Overflow { .. } | Change::Tree { .. } => return FREEING,
             Change::Delete { .. } | Change::Replace { .. } => self.pool.page_bytes,
             _ => 0,
         };

@@ -60,7 +60,7 @@ impl Shared {
             (Some(bytes), _) => Entry::parse(&bytes),
             (None, None) => Err(Error::NoTable(name.to_owned())),
             (None, Some(types)) => {
-                crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+                crate::transaction::check_name(name, self.engine.pool.page_bytes)?;
                 let number = self.next_table.fetch_add(1, Relaxed);
                 let entry = Entry {
                     id: transaction.make_tree(number)?,
@@ -135,7 +135,7 @@ impl Shared {
         name: &str,
         entry: &Entry,
     ) -> Result<()> {
-        crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+        crate::transaction::check_name(name, self.engine.pool.page_bytes)?;
         let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
         if found.is_some() {
             return Err(Error::TableExists(name.to_owned()));

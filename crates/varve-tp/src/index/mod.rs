@@ -13,8 +13,6 @@
 //!
 //! Source: Seltzer 1992, §5.1.2 (indices as further trees over records).
 
-mod entry;
 mod maintain;
 
-pub(crate) use entry::{entry, escaped, split};
 pub(crate) use maintain::{Indexed, compare, fill};

@@ -40,6 +40,29 @@ impl Draft {
     }
 }
 
+/// Bytes of the log that are kept for records to be appended; what is left is given back
+/// when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room<'l> {
+    log: &'l Log,
+    left: u64,
+}
+
+impl Room<'_> {
+    /// So many have been appended.
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        let spent = bytes.min(self.left);
+        self.left -= spent;
+        self.log.release(spent);
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.spend(self.left);
+    }
+}
+
 /// Seconds since 1970, of the host: for restores to a point in time.
 pub(crate) fn now_s() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -134,6 +157,18 @@ impl Log {
                 .add(needed().saturating_sub(self.segments.room_until()))?;
         }
         Ok(())
+    }
+
+    /// The same for a change of many records, which nobody else can take before they are
+    /// appended.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Room<'_>> {
+        self.promise(bytes);
+        let room = Room {
+            log: self,
+            left: bytes,
+        };
+        self.admit(0)?;
+        Ok(room)
     }
 
     /// Undoing will take so many bytes more.

@@ -11,7 +11,7 @@ mod check;
 mod edit;
 mod image;
 
-pub(crate) use cells::{Cell, Found};
+pub(crate) use cells::{Cell, Found, OVERFLOW};
 pub use check::check;
 pub(crate) use image::{Image, overflow_room};
 
@@ -166,7 +166,8 @@ pub(crate) fn sum(number: u32, bytes: &[u8]) -> u32 {
     crate::checksum(number, &bytes[4..])
 }
 
-/// Longest key for this size of a page: four entries fit into an inner page.
+/// Longest key that a tree has as it is, for this size of a page: four entries fit into an
+/// inner page. One byte more has the key of a bundle.
 pub(crate) fn longest_key(page_bytes: usize) -> usize {
     page_bytes / 8
 }

@@ -2,7 +2,7 @@
 
 use super::shared::{Route, SharedEnvironment, unexpected};
 use super::wire::{Answer, Request};
-use crate::codec::{Key, Value};
+use crate::codec::{FirstKey, Key, Value};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::table::{RecordsDefinition, Row, TableDefinition};
@@ -303,29 +303,31 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         K::Ref<'k>: Clone,
     {
         let encode = |key: &K::Ref<'k>| bytes::<K>(key.clone());
+        let bounds = (range.start_bound(), range.end_bound());
+        self.within((bounds.0.map(encode), bounds.1.map(encode)))
+    }
+
+    /// All records, by their keys.
+    pub fn iter(&self) -> SharedRange<'t, 's, K, V> {
+        self.within((Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn within(&self, bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> SharedRange<'t, 's, K, V> {
         SharedRange {
             transaction: self.transaction,
             table: self.table,
-            rest: Some((
-                range.start_bound().map(encode),
-                range.end_bound().map(encode),
-            )),
+            rest: Some(bounds),
             front: VecDeque::new(),
             back: VecDeque::new(),
             types: PhantomData,
         }
     }
+}
 
-    /// All records, by their keys.
-    pub fn iter(&self) -> SharedRange<'t, 's, K, V> {
-        SharedRange {
-            transaction: self.transaction,
-            table: self.table,
-            rest: Some((Bound::Unbounded, Bound::Unbounded)),
-            front: VecDeque::new(),
-            back: VecDeque::new(),
-            types: PhantomData,
-        }
+impl<'t, 's, A: FirstKey, B: Key, V: Value> SharedTable<'t, 's, (A, B), V> {
+    /// All records whose keys are pairs with this first, from either end.
+    pub fn with_first(&self, first: A::Ref<'_>) -> SharedRange<'t, 's, (A, B), V> {
+        self.within(crate::table::of_first::<A>(first))
     }
 }
 

@@ -16,8 +16,8 @@ use fields::{Fields, bound, bytes};
 use std::io::{self, Read, Write};
 use std::ops::Bound;
 
-/// Longest frame: a value of 1 GiB, and what is around it.
-pub(super) const LONGEST_FRAME: u32 = (1 << 30) + (1 << 20);
+/// Longest frame: a key and a value of 1 GiB each, and what is around them.
+pub(super) const LONGEST_FRAME: u32 = (2 << 30) + (1 << 20);
 
 /// Said first by both sides.
 pub(super) const HELLO: &[u8; 8] = b"varvetp1";

@@ -5,40 +5,32 @@
 //! checksum (4), files (4), serial (8), then for each file its name (32 bytes, padded with
 //! zeros), its first byte (8), the bytes it may have (8), and the bytes it has (8). A file
 //! gets its place when it is made, behind all others: one extent for each, a file called
-//! `pages` all that is left at its time but for a share for the others.
+//! `pages` three quarters of what is left at its time.
+//!
+//! What a device held before is not what a file holds: bytes that a file comes to have
+//! without having been written are written as zeros, by whoever makes it longer.
+
+mod table;
+#[cfg(test)]
+mod tests;
 
 use super::{Storage, StoredFile};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use table::{ALIGNED, Entry, TABLE, Table, check_name};
 use varve_device::Device;
 use varve_device::sync::Mutex;
 
-const MAGIC: [u8; 8] = *b"VARVETPD";
-/// Bytes of one copy of the table.
-const TABLE: usize = 16 << 10;
-const ENTRY: usize = 56;
-const HEAD: usize = 24;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    name: String,
-    at: u64,
-    room: u64,
-    size: u64,
-}
-
-#[derive(Debug)]
-struct Table {
-    entries: Vec<Entry>,
-    serial: u64,
-    /// A size has changed since it was written.
-    changed: bool,
-}
+/// Zeros that are written at once.
+const ZEROS: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Shared {
     device: Arc<dyn Device>,
     table: Mutex<Table>,
+    /// Held by who makes a file longer, or writes a part of a block, until it is written.
+    /// Before the table's.
+    whole: Mutex<()>,
     /// What a file has room for when it is made.
     extent: u64,
 }
@@ -54,106 +46,43 @@ impl DeviceStorage {
     /// # Errors
     /// What the device says, and if `extent` is no multiple of 4,096.
     pub fn new(device: Arc<dyn Device>, extent: u64) -> io::Result<Self> {
-        if extent == 0 || !extent.is_multiple_of(4096) {
+        let geometry = device.geometry();
+        let fits = ALIGNED.is_multiple_of(geometry.logical_block.into());
+        if extent == 0 || !extent.is_multiple_of(ALIGNED) || !fits {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut best = Table {
-            entries: Vec::new(),
-            serial: 0,
-            changed: false,
-        };
-        for copy in 0..2 {
-            let mut bytes = vec![0; TABLE];
-            device
-                .read(copy * TABLE as u64, &mut bytes)
-                .map_err(io::Error::other)?;
-            if let Some(table) = parse(&bytes)
-                && table.serial > best.serial
-            {
-                best = table;
-            }
-        }
+        let mut bytes = vec![0; 2 * TABLE];
+        device.read(0, &mut bytes).map_err(io::Error::other)?;
+        let (first, second) = bytes.split_at(TABLE);
+        let table = Table::newest([first, second], geometry)?;
         Ok(DeviceStorage(Arc::new(Shared {
             device,
-            table: Mutex::new(best),
+            table: Mutex::new(table),
+            whole: Mutex::new(()),
             extent,
         })))
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Table> {
-    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-    let crc = u32::from_le_bytes(bytes[8..12].try_into().expect("4 bytes"));
-    if bytes[..8] != MAGIC || crate::checksum(0, &bytes[12..]) != crc {
-        return None;
-    }
-    let count = u32::from_le_bytes(bytes[12..16].try_into().expect("4 bytes")) as usize;
-    let entries = bytes.get(HEAD..HEAD + count.checked_mul(ENTRY)?)?;
-    let entry = |bytes: &[u8]| {
-        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8"));
-        let name = std::str::from_utf8(&bytes[..32]).ok()?;
-        Some(Entry {
-            name: name.trim_end_matches('\0').to_owned(),
-            at: number(32),
-            room: number(40),
-            size: number(48),
-        })
-    };
-    Some(Table {
-        entries: entries
-            .chunks_exact(ENTRY)
-            .map(entry)
-            .collect::<Option<_>>()?,
-        serial: number(16),
-        changed: false,
-    })
-}
-
 impl Shared {
     fn write(&self, table: &mut Table) -> io::Result<()> {
-        if HEAD + table.entries.len() * ENTRY > TABLE {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        table.serial += 1;
-        let mut bytes = vec![0; TABLE];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[12..16].copy_from_slice(&(table.entries.len() as u32).to_le_bytes());
-        bytes[16..24].copy_from_slice(&table.serial.to_le_bytes());
-        for (entry, to) in table
-            .entries
-            .iter()
-            .zip(bytes[HEAD..].chunks_exact_mut(ENTRY))
-        {
-            to[..entry.name.len()].copy_from_slice(entry.name.as_bytes());
-            to[32..40].copy_from_slice(&entry.at.to_le_bytes());
-            to[40..48].copy_from_slice(&entry.room.to_le_bytes());
-            to[48..56].copy_from_slice(&entry.size.to_le_bytes());
-        }
-        let crc = crate::checksum(0, &bytes[12..]);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        let at = table.serial % 2 * TABLE as u64;
+        let bytes = table.next_bytes()?;
         // What the table names is there before it.
         self.device.flush().map_err(io::Error::other)?;
         self.device
-            .write(at, &[IoSlice::new(&bytes)])
+            .write(Table::place(table.serial), &[IoSlice::new(&bytes)])
             .map_err(io::Error::other)?;
         table.changed = false;
         self.device.flush().map_err(io::Error::other)
     }
 
     fn make(&self, table: &mut Table, name: &str) -> io::Result<usize> {
-        if name.len() > 32 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let end = table
-            .entries
-            .iter()
-            .map(|entry| entry.at + entry.room)
-            .max();
-        let at = end.unwrap_or(2 * TABLE as u64);
+        check_name(name)?;
+        let ends = table.entries.iter().map(|entry| entry.at + entry.room);
+        let at = ends.max().unwrap_or(2 * TABLE as u64);
         let left = self.device.geometry().size.saturating_sub(at);
         let room = match name {
-            "pages" => left / 4 * 3 / 4096 * 4096,
+            "pages" => left / 4 * 3 / ALIGNED * ALIGNED,
             _ => self.extent,
         };
         if room > left {
@@ -166,6 +95,42 @@ impl Shared {
             size: 0,
         });
         Ok(table.entries.len() - 1)
+    }
+
+    /// The blocks around some bytes, and where they begin there.
+    fn around(&self, at: u64, length: usize) -> (u64, usize, usize) {
+        let block = u64::from(self.device.geometry().logical_block);
+        let from = at / block * block;
+        let to = (at + length as u64).div_ceil(block) * block;
+        (from, (at - from) as usize, (to - from) as usize)
+    }
+
+    /// Writes bytes that lie within a file's room. Where they are parts of blocks, `whole`
+    /// is held.
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let (from, skip, length) = self.around(at, bytes.len());
+        if length == bytes.len() {
+            let written = self.device.write(from, &[IoSlice::new(bytes)]);
+            return written.map_err(io::Error::other);
+        }
+        let mut blocks = vec![0; length];
+        let read = self.device.read(from, &mut blocks);
+        read.map_err(io::Error::other)?;
+        blocks[skip..skip + bytes.len()].copy_from_slice(bytes);
+        let written = self.device.write(from, &[IoSlice::new(&blocks)]);
+        written.map_err(io::Error::other)
+    }
+
+    /// Writes zeros from one place of the device to another. `whole` is held.
+    fn clear(&self, mut at: u64, end: u64) -> io::Result<()> {
+        let zeros = vec![0; ZEROS.min(end.saturating_sub(at) as usize)];
+        while at < end {
+            // Pieces end at blocks.
+            let piece = (ZEROS as u64 - at % ALIGNED).min(end - at);
+            self.put(at, &zeros[..piece as usize])?;
+            at += piece;
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +158,10 @@ impl Storage for DeviceStorage {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(to)?;
+        if from == to {
+            return self.open(from, false).map(|_| ());
+        }
         let mut table = self.0.table.lock();
         let place = |name: &str| table.entries.iter().position(|entry| entry.name == name);
         let (from, replaced) = (place(from).ok_or(io::ErrorKind::NotFound)?, place(to));
@@ -219,12 +188,18 @@ impl DeviceFile {
         self.shared.table.lock().entries[self.number].clone()
     }
 
-    /// The blocks of the device around some bytes of the file, and where they begin there.
-    fn around(&self, at: u64, length: usize) -> (u64, usize, usize) {
-        let block = u64::from(self.shared.device.geometry().logical_block);
-        let from = at / block * block;
-        let to = (at + length as u64).div_ceil(block) * block;
-        (from, (at - from) as usize, (to - from) as usize)
+    /// Where bytes would end that lie within the file's room.
+    fn end(entry: &Entry, offset: u64, length: usize) -> io::Result<u64> {
+        let end = offset.checked_add(length as u64);
+        let end = end.filter(|end| *end <= entry.room);
+        end.ok_or_else(|| io::ErrorKind::StorageFull.into())
+    }
+
+    /// The file has so many bytes now.
+    fn resize(&self, bytes: u64) {
+        let mut table = self.shared.table.lock();
+        table.entries[self.number].size = bytes;
+        table.changed = true;
     }
 }
 
@@ -235,40 +210,31 @@ impl StoredFile for DeviceFile {
         if end.is_none_or(|end| end > entry.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let (from, skip, length) = self.around(entry.at + offset, buffer.len());
+        let shared = &self.shared;
+        let (from, skip, length) = shared.around(entry.at + offset, buffer.len());
         let mut blocks = vec![0; length];
-        self.shared
-            .device
-            .read(from, &mut blocks)
-            .map_err(io::Error::other)?;
+        let read = shared.device.read(from, &mut blocks);
+        read.map_err(io::Error::other)?;
         buffer.copy_from_slice(&blocks[skip..skip + buffer.len()]);
         Ok(())
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let entry = self.entry();
-        let end = offset + bytes.len() as u64;
-        if end > entry.room {
-            return Err(io::ErrorKind::StorageFull.into());
+        let (entry, shared) = (self.entry(), &self.shared);
+        let end = Self::end(&entry, offset, bytes.len())?;
+        let (_, _, length) = shared.around(entry.at + offset, bytes.len());
+        if end <= entry.size && length == bytes.len() {
+            return shared.put(entry.at + offset, bytes);
         }
-        let (from, skip, length) = self.around(entry.at + offset, bytes.len());
-        let device = &self.shared.device;
-        if length == bytes.len() {
-            device
-                .write(from, &[IoSlice::new(bytes)])
-                .map_err(io::Error::other)?;
-        } else {
-            let mut blocks = vec![0; length];
-            device.read(from, &mut blocks).map_err(io::Error::other)?;
-            blocks[skip..skip + bytes.len()].copy_from_slice(bytes);
-            device
-                .write(from, &[IoSlice::new(&blocks)])
-                .map_err(io::Error::other)?;
+        let _whole = shared.whole.lock();
+        // Another one may have made it longer meanwhile.
+        let size = self.entry().size;
+        if offset > size {
+            shared.clear(entry.at + size, entry.at + offset)?;
         }
-        let mut table = self.shared.table.lock();
-        if end > table.entries[self.number].size {
-            table.entries[self.number].size = end;
-            table.changed = true;
+        shared.put(entry.at + offset, bytes)?;
+        if end > size {
+            self.resize(end);
         }
         Ok(())
     }
@@ -283,17 +249,61 @@ impl StoredFile for DeviceFile {
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let mut table = self.shared.table.lock();
-        let entry = &mut table.entries[self.number];
-        if bytes > entry.room {
-            return Err(io::ErrorKind::StorageFull.into());
+        let shared = &self.shared;
+        let _whole = shared.whole.lock();
+        let entry = self.entry();
+        Self::end(&entry, bytes, 0)?;
+        if bytes > entry.size {
+            shared.clear(entry.at + entry.size, entry.at + bytes)?;
         }
-        entry.size = bytes;
-        table.changed = true;
+        self.resize(bytes);
         Ok(())
     }
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.entry().size)
     }
+}
+
+/// For the fuzzer: bytes as a device's table, its checksum made right. What is taken for
+/// one is used.
+pub(crate) fn look_at_table(data: &[u8]) {
+    const SIZE: u64 = 1 << 20;
+    let device = Arc::new(varve_device::MemoryDevice::new(SIZE));
+    let mut copy = data.to_vec();
+    copy.resize(TABLE, 0);
+    copy[..8].copy_from_slice(&table::MAGIC);
+    table::seal(&mut copy);
+    let at = Table::place(u64::from(data.first().copied().unwrap_or(0)));
+    let written = device.write(at, &[IoSlice::new(&copy)]);
+    written.expect("it lies within the device");
+    let Ok(storage) = DeviceStorage::new(device, 8192) else {
+        return;
+    };
+    let names = storage.list().expect("in memory");
+    for name in names.iter().take(8) {
+        let file = storage.open(name, false).expect("it was listed");
+        let size = file.size().expect("in memory");
+        assert!(size <= SIZE, "{size} bytes");
+        let _ = file.read_at(size / 2, &mut [0; 16]);
+        let _ = file.write_at(size.saturating_add(100), b"behind a gap");
+        let _ = file.truncate(size / 2);
+        let _ = file.sync();
+    }
+    let _ = storage.open("another", true);
+    let _ = storage.rename("another", names.first().map_or("one", |name| &name[..]));
+}
+
+/// For the fuzzer: the table of a device with some files.
+pub(crate) fn table_seed() -> Vec<u8> {
+    let device = Arc::new(varve_device::MemoryDevice::new(1 << 20));
+    let storage = DeviceStorage::new(device.clone(), 8192).expect("in memory");
+    for name in ["lock", "pages", "wal-0", "check-0"] {
+        let file = storage.open(name, true).expect("there is room");
+        file.write_at(3000, b"bytes").expect("there is room");
+        file.sync().expect("in memory");
+    }
+    let mut bytes = vec![0; 2 * TABLE];
+    device.read(0, &mut bytes).expect("in memory");
+    bytes[TABLE..TABLE + 24 + 56 * 5].to_vec()
 }

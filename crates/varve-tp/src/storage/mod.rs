@@ -14,6 +14,7 @@ mod named;
 mod overlay;
 
 pub use device::DeviceStorage;
+pub(crate) use device::{look_at_table, table_seed};
 pub use host::HostStorage;
 pub use memory::{Choice, CrashImages, Fault, MemoryStorage, Survival};
 pub(crate) use named::{Named, failed, place};

@@ -4,8 +4,8 @@ use super::range::Range;
 use super::typed::{bytes, decoded};
 use super::{Handle, Row};
 use crate::codec::{Key, Value};
+use crate::ended::{behind, escaped, split};
 use crate::error::{Error, Result};
-use crate::index::{escaped, split};
 use crate::transaction::TableId;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -35,16 +35,6 @@ type Found<I, K, V> = (<I as Value>::Owned, Row<K, V>);
 /// Records of one key of an index.
 #[derive(Debug)]
 pub struct IndexMatches<'t, 'e, I, K, V>(IndexRange<'t, 'e, I, K, V>);
-
-/// The first entry that is behind all of an index key.
-fn behind(key: &[u8]) -> Vec<u8> {
-    let mut bytes = escaped(key);
-    if let Some(last) = bytes.last_mut() {
-        // An escape is higher, so nothing lies between.
-        *last = 1;
-    }
-    bytes
-}
 
 impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
     pub(super) fn new(handle: &'t Handle<'e>, id: TableId, table: TableId) -> Self {
@@ -78,11 +68,9 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
     /// As [`ReadTable::get`](super::ReadTable::get).
     pub fn get(&self, key: I::Ref<'_>) -> Result<IndexMatches<'t, 'e, I, K, V>> {
         let key = bytes::<I>(key);
-        let bounds = (
-            Bound::Included(escaped(&key)),
-            Bound::Excluded(behind(&key)),
-        );
-        Ok(IndexMatches(self.entries(bounds.0, bounds.1)?))
+        let entries = escaped(&key);
+        let (from, to) = (Bound::Included(entries.clone()), behind(entries));
+        Ok(IndexMatches(self.entries(from, to)?))
     }
 
     /// The records whose index keys lie in a range, from either end. One with several
@@ -101,11 +89,15 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         let encode = |key: &I::Ref<'k>| bytes::<I>(key.clone());
         let from = match range.start_bound() {
             Bound::Included(key) => Bound::Included(escaped(&encode(key))),
-            Bound::Excluded(key) => Bound::Included(behind(&encode(key))),
+            // Nothing lies between.
+            Bound::Excluded(key) => match behind(escaped(&encode(key))) {
+                Bound::Excluded(key) => Bound::Included(key),
+                other => other,
+            },
             Bound::Unbounded => Bound::Unbounded,
         };
         let to = match range.end_bound() {
-            Bound::Included(key) => Bound::Excluded(behind(&encode(key))),
+            Bound::Included(key) => behind(escaped(&encode(key))),
             Bound::Excluded(key) => Bound::Excluded(escaped(&encode(key))),
             Bound::Unbounded => Bound::Unbounded,
         };

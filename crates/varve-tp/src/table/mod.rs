@@ -13,8 +13,8 @@ pub use index::{Index, IndexMatches, IndexRange};
 pub use nested::NestedTransaction;
 pub use range::{Range, Row};
 pub use records::{Records, RecordsDefinition};
-pub(crate) use typed::decoded;
 pub use typed::{ReadTable, Table, TableDefinition};
+pub(crate) use typed::{decoded, of_first};
 
 use crate::catalog::Entry;
 use crate::codec::{Key, Value};

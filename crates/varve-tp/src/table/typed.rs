@@ -2,10 +2,11 @@
 
 use super::range::{Bounds, Range};
 use super::{Handle, Row};
-use crate::codec::{Key, Value};
+use crate::codec::{FirstKey, Key, Value};
+use crate::ended::behind;
 use crate::error::{Error, Result};
 use crate::index::Indexed;
-use crate::transaction::{TableId, Transaction};
+use crate::transaction::{Bytes, TableId, Transaction};
 use crate::types::Types;
 use std::marker::PhantomData;
 use std::ops::{Deref, RangeBounds};
@@ -78,11 +79,26 @@ pub(super) fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn decoded<V: Value>(bytes: &[u8]) -> Result<V::Owned> {
-    let wrong = || {
-        let what = format!("{} bytes are no {}", bytes.len(), V::type_name());
-        Error::damaged("pages", 0, what)
-    };
-    V::decode(bytes).ok_or_else(wrong)
+    V::decode(bytes).ok_or_else(|| of_other_type::<V>(bytes.len()))
+}
+
+fn of_other_type<V: Value>(bytes: usize) -> Error {
+    let what = format!("{bytes} bytes are no {}", V::type_name());
+    Error::damaged("pages", 0, what)
+}
+
+/// The same out of what was read, which need not be copied.
+pub(super) fn decoded_vec<V: Value>(bytes: Vec<u8>) -> Result<V::Owned> {
+    let length = bytes.len();
+    V::decode_vec(bytes).ok_or_else(|| of_other_type::<V>(length))
+}
+
+/// A value that was read; small ones lie in place and are not allocated for this.
+fn decoded_read<V: Value>(bytes: Bytes) -> Result<V::Owned> {
+    match bytes.spilled() {
+        true => decoded_vec::<V>(bytes.into_vec()),
+        false => decoded::<V>(&bytes),
+    }
 }
 
 impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
@@ -102,7 +118,7 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         let key = bytes::<K>(key);
         let found = self.handle.transaction.borrow_mut().read(self.id, &key)?;
-        found.map(|bytes| decoded::<V>(&bytes)).transpose()
+        found.map(decoded_read::<V>).transpose()
     }
 
     /// All records whose keys lie in a range, from either end. Where reading locks, the
@@ -155,6 +171,47 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
     }
 }
 
+impl<'t, 'e, A: FirstKey, B: Key, V: Value> ReadTable<'t, 'e, (A, B), V> {
+    /// All records whose keys are pairs with this first, from either end: with the unit as
+    /// value, all values of a key. Where reading locks, the whole table is locked.
+    ///
+    /// ```
+    /// use varve_tp::{Options, TableDefinition};
+    ///
+    /// // Any number of titles for an author.
+    /// const TITLES: TableDefinition<(&str, &str), ()> = TableDefinition::new("titles");
+    ///
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let environment = Options::new().open(directory.path())?;
+    /// let transaction = environment.begin_write();
+    /// let titles = transaction.open_table(TITLES)?;
+    /// titles.insert(("Gray", "The Transaction Concept"), ())?;
+    /// titles.insert(("Gray", "Notes on Data Base Operating Systems"), ())?;
+    /// titles.insert(("Graefe", "Modern B-Tree Techniques"), ())?;
+    /// let gray: Result<Vec<_>, _> = titles.with_first("Gray")?.collect();
+    /// let gray: Vec<_> = gray?.into_iter().map(|((_, title), ())| title).collect();
+    /// assert_eq!(gray, ["Notes on Data Base Operating Systems", "The Transaction Concept"]);
+    /// # Ok::<(), varve_tp::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn with_first(&self, first: A::Ref<'_>) -> Result<Range<'t, 'e, (A, B), V>> {
+        let mut transaction = self.handle.transaction.borrow_mut();
+        transaction.lock_to_scan(self.id)?;
+        drop(transaction);
+        Ok(Range::new(self.handle, self.id, of_first::<A>(first)))
+    }
+}
+
+/// Where pairs with this first lie.
+pub(crate) fn of_first<A: FirstKey>(first: A::Ref<'_>) -> Bounds {
+    let mut beginning = Vec::new();
+    A::encode_first(first, &mut beginning);
+    let to = behind(beginning.clone());
+    (std::ops::Bound::Included(beginning), to)
+}
+
 impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
     pub(super) fn new(handle: &'t Handle<'e>, id: TableId, indices: Vec<Indexed>) -> Self {
         let table = ReadTable::new(handle, id);
@@ -190,7 +247,7 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
         let mut transaction = self.handle.transaction.borrow_mut();
         let found = transaction.get_to_write(self.id, &key)?;
         drop(transaction);
-        found.map(|bytes| decoded::<V>(&bytes)).transpose()
+        found.map(decoded_read::<V>).transpose()
     }
 
     /// Gives a key a value. True if it had one.

@@ -7,12 +7,13 @@
 //! Source: Seltzer 1992, §5.1.4.5; Mohan and others 1992 (savepoints, compensation).
 
 mod locks;
+mod long;
 mod nested;
 mod read;
 mod rollback;
 
 pub(crate) use nested::Outer;
-pub(crate) use read::Statement;
+pub(crate) use read::{Bytes, Statement};
 pub(crate) use rollback::{finish, finish_commit, rollback};
 
 use crate::change::{Chain, Change, chain_bytes};
@@ -31,8 +32,8 @@ use varve_locks::{Mode, OwnerId};
 /// Chains that a commit record lists; further ones go into records before it.
 const MOST_CHAINS: usize = 256;
 
-/// Longest value.
-const LONGEST_VALUE: usize = 1 << 30;
+/// Longest key, and longest value.
+const LONGEST: usize = 1 << 30;
 
 /// A table, as a transaction uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,31 +158,49 @@ impl<'e> Transaction<'e> {
     /// Gives a key a value. True if it had one.
     pub(crate) fn put(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_table(id)?;
-        let page_bytes = self.engine.pool.page_bytes;
-        check_key(key, page_bytes)?;
-        if value.len() > LONGEST_VALUE {
+        check_key(key, LONGEST)?;
+        if value.len() > LONGEST {
             return Err(Error::ValueTooLong { bytes: value.len() });
         }
-        self.lock_to_write(id, key)?;
-        self.write(id, key.len() + value.len() + value.len() / 16)?;
-        let stored;
-        let tree = self.tree(id);
-        let cell = match value.len() > page::longest_inline(page_bytes) {
-            true => {
-                stored = tree.store(&mut self.author, value)?.to_bytes();
-                Cell {
-                    overflow: true,
-                    bytes: &stored,
-                }
-            }
-            false => Cell {
-                overflow: false,
-                bytes: value,
-            },
+        let inline = page::longest_inline(self.engine.pool.page_bytes);
+        let mark = (key.len() + value.len() > inline).then(|| self.mark());
+        let put = match self.tree_key(key) {
+            Some(tree_key) => self.put_long(id, &tree_key, key, value),
+            None => self.put_in_tree(id, key, value),
         };
-        let put = tree.put(&mut self.author, key, cell)?;
+        if let (Err(Error::LogFull { .. }), Some(mark)) = (&put, mark) {
+            // The value may have pages already, which nothing refers to, and is put again.
+            self.rollback_to(mark)?;
+        }
+        put
+    }
+
+    fn put_in_tree(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.lock_to_write(id, key)?;
+        let mut stored = Vec::new();
+        let cell = self.cell(id, value, &mut stored)?;
+        let put = self.tree(id).put(&mut self.author, key, cell)?;
         self.free_later(put.old_overflow);
         Ok(put.existed)
+    }
+
+    /// A value as a leaf holds it, which is going to be written; a large one is stored, and
+    /// its descriptor is put into `stored`.
+    fn cell<'v>(
+        &mut self,
+        id: TableId,
+        value: &'v [u8],
+        stored: &'v mut Vec<u8>,
+    ) -> Result<Cell<'v>> {
+        let page_bytes = self.engine.pool.page_bytes;
+        self.write(id, page_bytes)?;
+        let overflow = value.len() > page::longest_inline(page_bytes);
+        if overflow {
+            let tree = self.tree(id);
+            *stored = tree.store(&mut self.author, value)?.to_bytes();
+        }
+        let bytes = if overflow { stored } else { value };
+        Ok(Cell { overflow, bytes })
     }
 
     fn free_later(&mut self, stored: Option<Vec<u8>>) {
@@ -214,6 +233,13 @@ impl<'e> Transaction<'e> {
     /// Takes a key away. True if it was there.
     pub(crate) fn delete(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
         self.check_table(id)?;
+        match self.tree_key(key) {
+            Some(tree_key) => self.delete_long(id, &tree_key, key),
+            None => self.delete_in_tree(id, key),
+        }
+    }
+
+    fn delete_in_tree(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
         self.lock_to_write(id, key)?;
         self.write(id, key.len())?;
         let tree = self.tree(id);
@@ -416,8 +442,12 @@ impl Drop for Transaction<'_> {
     }
 }
 
-pub(crate) fn check_key(key: &[u8], page_bytes: usize) -> Result<()> {
-    let limit = page::longest_key(page_bytes);
+/// An error if a table's name is longer than a key that a tree has as it is.
+pub(crate) fn check_name(name: &str, page_bytes: usize) -> Result<()> {
+    check_key(name.as_bytes(), page::longest_key(page_bytes))
+}
+
+fn check_key(key: &[u8], limit: usize) -> Result<()> {
     match key.len() > limit {
         true => Err(Error::KeyTooLong {
             bytes: key.len(),

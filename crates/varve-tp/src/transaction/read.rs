@@ -73,8 +73,25 @@ impl<'e> Transaction<'e> {
         key: &[u8],
         statement: &Statement<'_>,
     ) -> Result<Option<Bytes>> {
+        match self.tree_key(key) {
+            Some(tree_key) => {
+                let found = self.read_in_tree(id, &tree_key, statement)?;
+                self.value_of((id, &tree_key, key), found, Some(statement))
+            }
+            None => self.read_in_tree(id, key, statement),
+        }
+    }
+
+    fn read_in_tree(
+        &mut self,
+        id: TableId,
+        key: &[u8],
+        statement: &Statement<'_>,
+    ) -> Result<Option<Bytes>> {
         if self.isolation == Isolation::Serializable {
-            return self.get(id, key, Mode::Read);
+            self.check_table(id)?;
+            self.lock_record(id.table, key, Mode::Read)?;
+            return self.read_locked(id, key);
         }
         self.check_table(id)?;
         let view = self.view(id.table, statement.0.as_ref());
@@ -97,11 +114,29 @@ impl<'e> Transaction<'e> {
     /// The value of a key, locked in this mode.
     pub(crate) fn get(&mut self, id: TableId, key: &[u8], mode: Mode) -> Result<Option<Bytes>> {
         self.check_table(id)?;
-        self.lock_record(id.table, key, mode)?;
-        self.read_locked(id, key)
+        let tree_key = self.tree_key(key);
+        let lies = tree_key.as_deref().unwrap_or(key);
+        self.lock_record(id.table, lies, mode)?;
+        self.whole(id, key, tree_key)
     }
 
-    fn read_locked(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+    /// What is read under a lock, of long keys and others.
+    fn whole(
+        &mut self,
+        id: TableId,
+        key: &[u8],
+        tree_key: Option<Vec<u8>>,
+    ) -> Result<Option<Bytes>> {
+        match tree_key {
+            Some(tree_key) => {
+                let found = self.read_locked(id, &tree_key)?;
+                self.value_of((id, &tree_key, key), found, None)
+            }
+            None => self.read_locked(id, key),
+        }
+    }
+
+    pub(super) fn read_locked(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let (found, lsn) = self.tree(id).get(key, None)?;
         self.saw(lsn, None)?;
         match found {
@@ -114,8 +149,10 @@ impl<'e> Transaction<'e> {
     /// The value of a key that is going to be changed: locked for writing.
     pub(crate) fn get_to_write(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.check_table(id)?;
-        self.lock_to_write(id, key)?;
-        self.read_locked(id, key)
+        let tree_key = self.tree_key(key);
+        let lies = tree_key.as_deref().unwrap_or(key);
+        self.lock_to_write(id, lies)?;
+        self.whole(id, key, tree_key)
     }
 
     /// The records of one leaf from a bound on.

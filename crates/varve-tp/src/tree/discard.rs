@@ -2,9 +2,10 @@
 //! those of large values are: freeing it costs one record, however long it is.
 
 use super::{Stored, Tree};
+use crate::bundle::{Bundle, is_bundle};
 use crate::change::Chain;
-use crate::error::Result;
-use crate::page::Page;
+use crate::error::{Error, Result};
+use crate::page::{Cell, Page, longest_key};
 
 impl Tree<'_> {
     /// The chains of all pages of the tree, its large values included. Nobody else may
@@ -43,15 +44,32 @@ impl Tree<'_> {
     }
 
     fn large_values(&self, page: Page<'_>, chains: &mut Vec<Chain>) -> Result<()> {
+        let mut chain = |descriptor: &[u8]| {
+            let what = "a large value is not where it should be";
+            let stored = Stored::parse(descriptor);
+            let stored = stored.ok_or_else(|| self.damaged(self.root, what))?;
+            chains.push(stored.chain());
+            Ok::<(), Error>(())
+        };
         for at in 0..page.count() {
-            let value = page.value(at);
+            let (key, value) = (page.key(at), page.value(at));
             if value.overflow {
-                let stored = Stored::parse(value.bytes);
-                let what = "a large value is not where it should be";
-                let stored = stored.ok_or_else(|| self.damaged(self.root, what))?;
-                chains.push(stored.chain());
+                chain(value.bytes)?;
+            }
+            if is_bundle(key, longest_key(page.0.len())) {
+                let bundle = self.bundle(key, value)?;
+                bundle.large_values().try_for_each(&mut chain)?;
             }
         }
         Ok(())
+    }
+
+    /// The bundle that a leaf has.
+    pub(crate) fn bundle(&self, key: &[u8], value: Cell<'_>) -> Result<Bundle> {
+        let bytes = match value.overflow {
+            true => self.load(value.bytes)?,
+            false => value.bytes.to_vec(),
+        };
+        Bundle::read(key, bytes)
     }
 }

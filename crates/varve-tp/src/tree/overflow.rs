@@ -3,10 +3,13 @@
 //! Each page of a chain is a record of its own, undone by freeing the page. A chain that
 //! a committed transaction has replaced is freed behind its commit record, which names
 //! it; the pages become the beginning of the free list as they are.
+//!
+//! A value is in memory once, the caller's; besides it one page at a time is needed. The
+//! log has to have room for all of it, which [`Tree::store`] asks for first.
 
 use super::Tree;
 use crate::change::{Chain, Change};
-use crate::engine::Author;
+use crate::engine::{Author, FREEING};
 use crate::error::Result;
 use crate::page::{META_PAGE, kind};
 
@@ -48,11 +51,20 @@ impl Stored {
     }
 }
 
+/// Bytes of log that a page's record takes besides those of the value, and its share of the
+/// batch.
+const RECORD: u64 = 128;
+/// Memory that is taken before the first page has been seen.
+const AT_FIRST: u64 = 1 << 20;
+
 impl Tree<'_> {
     /// Stores a value in pages of its own. They are made from the last to the first, as
     /// each names the next.
     pub(crate) fn store(&self, author: &mut Author, value: &[u8]) -> Result<Stored> {
         let room = crate::page::overflow_room(self.engine.pool.page_bytes);
+        let count = value.len().div_ceil(room) as u64;
+        let needed = value.len() as u64 + count * (RECORD + FREEING);
+        let mut log_room = self.engine.log.reserve(needed)?;
         let (mut next, mut last, mut pages) = (0, 0, 0);
         for bytes in value.chunks(room).rev() {
             let mut fresh = self.allocate()?;
@@ -65,6 +77,7 @@ impl Tree<'_> {
             let lsn = self.engine.log(author, self.table, &change)?;
             let pages_of_it = &mut [&mut fresh.page, &mut fresh.meta];
             self.engine.apply(&change, lsn, pages_of_it)?;
+            log_room.spend(bytes.len() as u64 + RECORD + FREEING);
             next = fresh.page.number();
             if pages == 0 {
                 last = next;
@@ -83,12 +96,14 @@ impl Tree<'_> {
     pub(crate) fn load(&self, stored: &[u8]) -> Result<Vec<u8>> {
         let what = "a large value is not where it should be";
         let stored = Stored::parse(stored).ok_or_else(|| self.damaged(self.root, what))?;
-        let mut value = Vec::new();
+        let mut value = Vec::with_capacity(stored.bytes.min(AT_FIRST) as usize);
         let mut number = stored.first;
         for _ in 0..stored.pages {
             let page = self.engine.pool.read(number)?;
             let page = page.page();
-            if page.header().kind != kind::OVERFLOW {
+            let left = stored.bytes - value.len() as u64;
+            let length = page.overflow_length() as u64;
+            if page.header().kind != kind::OVERFLOW || !(1..=left).contains(&length) {
                 return Err(self.damaged(number, what));
             }
             value.extend_from_slice(page.overflow_bytes());

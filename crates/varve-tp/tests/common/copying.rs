@@ -106,6 +106,7 @@ pub fn backup_at_work(memory: usize) {
         .memory(memory)
         .background(true)
         .checkpoint_after(128 << 10)
+        .log(256 << 20) // A backup holds it, however long it waits for a processor.
         .open_storage(Arc::new(InPieces(MemoryStorage::new())))
         .unwrap();
     const ACCOUNTS: u32 = 2_000;

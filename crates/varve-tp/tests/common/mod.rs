@@ -35,12 +35,24 @@ impl Random {
 
     /// Keys of few letters, so that they meet; some long.
     pub fn key(&mut self) -> Vec<u8> {
-        let length = match self.below(12) {
+        let length = match self.below(14) {
             0 => self.below(2),
             1 => 100 + self.below(300),
+            2 => return self.long_key(),
             _ => 2 + self.below(5),
         };
         (0..length).map(|_| b'a' + self.below(3) as u8).collect()
+    }
+
+    /// Keys around the limit of a tree's, an eighth of a page: most begin alike.
+    pub fn long_key(&mut self) -> Vec<u8> {
+        let mut key = vec![b'a'; 510 + self.below(4) as usize];
+        let more = match self.one_in(4) {
+            true => self.below(6000),
+            false => self.below(4),
+        };
+        key.extend((0..more).map(|at| b'a' + ((at / 40 + self.below(2)) % 3) as u8));
+        key
     }
 
     /// Values of any length; a few need pages of their own.

@@ -10,7 +10,7 @@ use varve_tp::Options;
 pub struct Init {
     #[command(flatten)]
     place: Place,
-    /// Bytes of a page: a power of two from 4K to 32K. Keys have an eighth of it at most.
+    /// Bytes of a page: a power of two from 4K to 32K. Keys longer than an eighth of it cost more.
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse_u32)]
     page_size: u32,
     /// Bytes of a segment of the log: a multiple of 4K, at least sixteen pages.

@@ -1,17 +1,36 @@
-//! The bytes of an entry: `0` within an index key is written as `0 255`, and `0 0` ends
-//! it. So entries sort by index key, then by record.
+//! Keys of any length with others behind them: `0` within the first is written as `0 255`,
+//! and `0 0` ends it. So they sort by the first, then by what is behind: pairs, and the
+//! entries of an index, which are its key and the record's.
 
-/// An index key, escaped and ended.
-pub(crate) fn escaped(key: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(key.len() + 16);
-    for byte in key {
-        bytes.push(*byte);
-        if *byte == 0 {
-            bytes.push(255);
+use std::ops::Bound;
+
+/// Appends a key, escaped and ended.
+pub(crate) fn escape(key: &[u8], to: &mut Vec<u8>) {
+    to.reserve(key.len() + 16);
+    for part in key.split_inclusive(|byte| *byte == 0) {
+        to.extend_from_slice(part);
+        if part.ends_with(&[0]) {
+            to.push(255);
         }
     }
-    bytes.extend_from_slice(&[0, 0]);
+    to.extend_from_slice(&[0, 0]);
+}
+
+/// A key, escaped and ended.
+pub(crate) fn escaped(key: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    escape(key, &mut bytes);
     bytes
+}
+
+/// Before this lies all that begins with these bytes.
+pub(crate) fn behind(mut beginning: Vec<u8>) -> Bound<Vec<u8>> {
+    while beginning.pop_if(|byte| *byte == 255).is_some() {}
+    match beginning.last_mut() {
+        Some(last) => *last += 1,
+        None => return Bound::Unbounded,
+    }
+    Bound::Excluded(beginning)
 }
 
 /// The entry of a record.
@@ -21,7 +40,7 @@ pub(crate) fn entry(index_key: &[u8], key: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An entry's index key, and its record's. `None` if the bytes are no entry.
+/// A key that was escaped, and what is behind it. `None` if the bytes begin with none.
 pub(crate) fn split(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (mut key, mut rest) = (Vec::with_capacity(entry.len()), entry);
     loop {
@@ -60,6 +79,15 @@ mod tests {
             assert_eq!(split(entry), Some((key.to_vec(), record)));
             assert!(entry.starts_with(&escaped(key)));
         }
+    }
+
+    #[test]
+    fn what_begins_alike_lies_before_a_bound() {
+        let excluded = |bytes: &[u8]| Bound::Excluded(bytes.to_vec());
+        assert_eq!(behind(vec![1, 0, 0]), excluded(&[1, 0, 1]));
+        assert_eq!(behind(vec![1, 254, 255, 255]), excluded(&[1, 255]));
+        assert_eq!(behind(vec![255, 255]), Bound::Unbounded);
+        assert_eq!(behind(Vec::new()), Bound::Unbounded);
     }
 
     #[test]

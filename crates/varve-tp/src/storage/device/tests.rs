@@ -1,0 +1,170 @@
+use super::*;
+use varve_device::MemoryDevice;
+
+const SIZE: u64 = 4 << 20;
+const EXTENT: u64 = 1 << 20;
+
+/// A device that is full of another's bytes, but for its tables.
+fn used() -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let bytes = vec![0xee; (SIZE - 2 * TABLE as u64) as usize];
+    device
+        .write(2 * TABLE as u64, &[IoSlice::new(&bytes)])
+        .unwrap();
+    device
+}
+
+fn storage(device: &Arc<MemoryDevice>) -> DeviceStorage {
+    DeviceStorage::new(device.clone(), EXTENT).unwrap()
+}
+
+fn content(file: &dyn StoredFile) -> Vec<u8> {
+    let mut bytes = vec![1; file.size().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_gap_that_a_write_leaves_is_zero() {
+    let device = used();
+    let storage = storage(&device);
+    let file = storage.open("file", true).unwrap();
+    file.write_at(5000, b"first").unwrap();
+    let mut expected = vec![0; 5000];
+    expected.extend_from_slice(b"first");
+    assert!(content(&*file) == expected);
+    // Up to a block, within one, over many.
+    for offset in [8192, 8200, 700_001] {
+        file.write_at(offset, b"more").unwrap();
+        expected.resize(offset as usize, 0);
+        expected.extend_from_slice(b"more");
+        assert!(content(&*file) == expected, "{offset}");
+    }
+    file.truncate(5002).unwrap();
+    file.truncate(9001).unwrap();
+    expected.truncate(5002);
+    expected.resize(9001, 0);
+    assert!(
+        content(&*file) == expected,
+        "what was cut off does not come back"
+    );
+    let beyond = file.write_at(EXTENT - 2, b"more").unwrap_err();
+    assert_eq!(beyond.kind(), io::ErrorKind::StorageFull);
+    let beyond = file.write_at(u64::MAX, b"more").unwrap_err();
+    assert_eq!(beyond.kind(), io::ErrorKind::StorageFull);
+    let next = storage.open("next", true).unwrap();
+    next.write_at(0, b"next").unwrap();
+    file.truncate(EXTENT).unwrap();
+    assert_eq!(content(&*next), b"next");
+}
+
+/// Whoever makes a file longer clears nothing that another has written meanwhile.
+#[test]
+fn many_make_a_file_longer() {
+    let device = used();
+    let file = storage(&device).open("file", true).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let file = &file;
+            scope.spawn(move || {
+                for at in 0..100u64 {
+                    // Neighbours in a block are of different threads.
+                    let offset = (at * 4 + thread) * 100;
+                    file.write_at(offset, &[thread as u8 + 1; 60]).unwrap();
+                }
+            });
+        }
+    });
+    let bytes = content(&*file);
+    for (at, piece) in bytes.chunks(100).enumerate() {
+        let (written, gap) = piece.split_at(60);
+        assert!(
+            written.iter().all(|byte| usize::from(*byte) == at % 4 + 1),
+            "{at}"
+        );
+        assert!(gap.iter().all(|byte| *byte == 0), "{at}");
+    }
+}
+
+/// The table that a device has, with a number of its first entry changed.
+fn with_number(at: usize, number: u64) -> io::Result<DeviceStorage> {
+    let device = used();
+    let storage = storage(&device);
+    for name in ["one", "two"] {
+        storage.open(name, true).unwrap().sync().unwrap();
+    }
+    let mut bytes = vec![0; TABLE];
+    let place = Table::place(2);
+    device.read(place, &mut bytes).unwrap();
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    table::seal(&mut bytes);
+    device.write(place, &[IoSlice::new(&bytes)]).unwrap();
+    DeviceStorage::new(device, EXTENT)
+}
+
+#[test]
+fn numbers_of_the_table_are_checked() {
+    let (serial, at, room, size) = (16, 24 + 32, 24 + 40, 24 + 48);
+    assert!(with_number(size, EXTENT).is_ok());
+    let far = u64::MAX - 4095;
+    for (field, number, what) in [
+        (size, EXTENT + 1, "more bytes than room"),
+        (size, u64::MAX, "more bytes than room"),
+        (room, SIZE, "beyond the device"),
+        (room, far, "beyond the device"),
+        (room, 2 * EXTENT, "where another one"),
+        (room, EXTENT - 1, "at a block"),
+        (at, far, "beyond the device"),
+        (at, 0, "where another one"),
+        (at, 2 * TABLE as u64 + EXTENT, "where another one"),
+        (24, u64::from_le_bytes(*b"two\0\0\0\0\0"), "called"),
+        (24, u64::from_le_bytes(*b"a\0b\0\0\0\0\0"), "no name"),
+        (24, u64::MAX, "no name"),
+        (serial, u64::MAX, "no serial"),
+    ] {
+        let error = with_number(field, number).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains(what), "{error}, not: {what}");
+    }
+    // More files than there is room for: no table, and the other copy counts.
+    let storage = with_number(12, u64::from(u32::MAX)).unwrap();
+    assert_eq!(storage.list().unwrap(), ["one"]);
+}
+
+#[test]
+fn a_damaged_table_is_no_empty_device() {
+    let device = used();
+    let broken = |copy: u64| {
+        let byte = copy * TABLE as u64 + 512;
+        device.write(byte, &[IoSlice::new(&[0xaa; 512])]).unwrap();
+        DeviceStorage::new(device.clone(), EXTENT)
+    };
+    // The first writing of all is torn: nothing was there.
+    storage(&device).open("one", true).unwrap();
+    assert_eq!(broken(1).unwrap().list().unwrap(), [""; 0]);
+    storage(&device).open("one", true).unwrap();
+    storage(&device).open("two", true).unwrap();
+    assert_eq!(broken(0).unwrap().list().unwrap(), ["one"]);
+    let error = broken(1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains("neither copy"), "{error}");
+}
+
+#[test]
+fn names_are_short_and_one_file_s() {
+    let device = used();
+    let storage = storage(&device);
+    let file = storage.open("one", true).unwrap();
+    file.write_at(0, b"first").unwrap();
+    storage.open("two", true).unwrap();
+    for name in ["", "a\0b", "a name of more than thirty-two bytes"] {
+        assert!(storage.open(name, true).is_err());
+        let renamed = storage.rename("one", name).unwrap_err();
+        assert_eq!(renamed.kind(), io::ErrorKind::InvalidInput);
+    }
+    storage.rename("one", "one").unwrap();
+    storage.rename("one", "two").unwrap();
+    assert_eq!(storage.list().unwrap(), ["two"]);
+    let again = DeviceStorage::new(device, EXTENT).unwrap();
+    assert_eq!(content(&*again.open("two", false).unwrap()), b"first");
+}
