@@ -111,6 +111,12 @@ pub enum Planted {
     MetadataNotHeld,
     /// VLFS, rule 17: what is used is judged change by change, not by the sum.
     ChangesOneByOne,
+    /// Room of VLFS: whoever asks is admitted.
+    RoomUncounted,
+    /// Room of the log: there is no reserve, neither for removals nor for the cleaner.
+    ReserveForgotten,
+    /// Room of the log, R4: removals do nothing for the floor.
+    RemovalsCarefree,
     /// FFS, J1 and I1: what leads to data is written before that is flushed.
     RecordBeforeData,
     /// FFS, J3: an inode and what leads to it are in place before their record; I3: a
@@ -179,6 +185,9 @@ impl Planted {
         Planted::MetadataNotHeld,
         Planted::ChangesOneByOne,
     ];
+
+    /// Those of room, in the log.
+    pub const OF_ROOM: [Planted; 2] = [Planted::ReserveForgotten, Planted::RemovalsCarefree];
 
     /// Those of transactions.
     pub const OF_TRANSACTIONS: [Planted; 11] = [

@@ -8,6 +8,7 @@ use crate::lfs::Lfs;
 use crate::pending::Pending;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
 use varve_fs::{Purpose, Usage, Waiting};
 
 /// Rounds of cleaning one caller helps with before giving up.
@@ -41,6 +42,9 @@ impl Lfs {
             return self.gain_room(pending, purpose);
         }
         self.segments.lock().waiting = pending;
+        if purpose == Purpose::Shrink && planted::is(Planted::RemovalsCarefree) {
+            return Ok(());
+        }
         if purpose == Purpose::Shrink || !self.pay_toll() {
             self.clean_ahead(pending, purpose)?;
         }

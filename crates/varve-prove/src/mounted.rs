@@ -25,10 +25,10 @@ pub struct Name {
     pub cookie: u64,
 }
 
-/// A mounted file system; the caller is root, the view is live. The methods
-/// are those of [`FileSystem`].
+/// A tree in which anybody may work, through this program or through the kernel;
+/// the caller is root. The methods are those of [`FileSystem`].
 #[expect(missing_docs, reason = "each is the method of that name")]
-pub trait Mounted: Send + Sync {
+pub trait Tree: Send + Sync {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr>;
     fn mknod(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr>;
     fn mkdir(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr>;
@@ -37,23 +37,32 @@ pub trait Mounted: Send + Sync {
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
     fn rename(&self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), flags: Rename) -> Result<()>;
-    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>>;
-    fn parent(&self, ino: InodeNo) -> Result<InodeNo>;
     /// At most `limit` names after the cookie `after`, `.` and `..` included.
     fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>>;
     fn getattr(&self, ino: InodeNo) -> Result<Attr>;
     fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr>;
-    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
     fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()>;
     fn listxattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>>;
     fn removexattr(&self, ino: InodeNo, name: &[u8]) -> Result<()>;
-    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize>;
     fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize>;
     fn fallocate(&self, ino: InodeNo, mode: i32, offset: u64, length: u64) -> Result<()>;
-    fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64>;
-    fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64>;
     fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()>;
     fn sync(&self) -> Result<()>;
+    fn retain(&self, ino: InodeNo) -> Result<()>;
+    fn release(&self, ino: InodeNo);
+    fn statfs(&self) -> StatFs;
+}
+
+/// A mounted file system; the caller is root, the view is live. The methods
+/// are those of [`FileSystem`].
+#[expect(missing_docs, reason = "each is the method of that name")]
+pub trait Mounted: Tree {
+    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>>;
+    fn parent(&self, ino: InodeNo) -> Result<InodeNo>;
+    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
+    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+    fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64>;
+    fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64>;
     fn checkpoint(&self) -> Result<()>;
     fn layout_checkpoint(&self) -> Result<()>;
     fn write_back(&self) -> Result<bool>;
@@ -70,10 +79,7 @@ pub trait Mounted: Send + Sync {
     fn stranger(&self, which: u8) -> Result<()>;
     /// The mount's own cleaner follows another policy from now on.
     fn switch_policy(&self) -> Result<()>;
-    fn retain(&self, ino: InodeNo) -> Result<()>;
-    fn release(&self, ino: InodeNo);
     fn usage(&self) -> Usage;
-    fn statfs(&self) -> StatFs;
     fn unmount(&self) -> Result<()>;
     fn drop_caches(&self);
     /// Why the volume takes no writes, if it does not.
@@ -154,7 +160,7 @@ impl<L: Layout> Handle<L> {
     }
 }
 
-impl<L: Layout> Mounted for Handle<L> {
+impl<L: Layout> Tree for Handle<L> {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         self.system.lookup(&self.caller, parent, name)
     }
@@ -188,14 +194,6 @@ impl<L: Layout> Mounted for Handle<L> {
             .rename(&self.caller, from.0, from.1, to.0, to.1, flags)
     }
 
-    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
-        self.system.readlink(ino)
-    }
-
-    fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
-        self.system.parent(ino)
-    }
-
     fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>> {
         let mut names = Vec::new();
         self.system.readdir(ino, after, &mut |entry| {
@@ -221,10 +219,6 @@ impl<L: Layout> Mounted for Handle<L> {
         self.system.setattr(&self.caller, ino, set)
     }
 
-    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        self.system.getxattr(&self.caller, ino, name)
-    }
-
     fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()> {
         self.system
             .setxattr(&self.caller, ino, name, value, false, false)
@@ -238,10 +232,6 @@ impl<L: Layout> Mounted for Handle<L> {
         self.system.removexattr(&self.caller, ino, name)
     }
 
-    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.system.read(ino, offset, buffer)
-    }
-
     fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
         self.system.write(&self.caller, ino, offset, data)
     }
@@ -251,6 +241,44 @@ impl<L: Layout> Mounted for Handle<L> {
             .fallocate(&self.caller, ino, mode, offset, length)
     }
 
+    fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        self.system.fsync(ino, data_only)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.system.sync()
+    }
+
+    fn retain(&self, ino: InodeNo) -> Result<()> {
+        self.system.retain(ino)
+    }
+
+    fn release(&self, ino: InodeNo) {
+        self.system.release(ino, 1);
+    }
+
+    fn statfs(&self) -> StatFs {
+        self.system.statfs()
+    }
+}
+
+impl<L: Layout> Mounted for Handle<L> {
+    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
+        self.system.readlink(ino)
+    }
+
+    fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
+        self.system.parent(ino)
+    }
+
+    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        self.system.getxattr(&self.caller, ino, name)
+    }
+
+    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.system.read(ino, offset, buffer)
+    }
+
     fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         self.system.seek(ino, offset, whence)
     }
@@ -258,14 +286,6 @@ impl<L: Layout> Mounted for Handle<L> {
     fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64> {
         self.system
             .copy_range(&self.caller, from.0, from.1, to.0, to.1, length)
-    }
-
-    fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
-        self.system.fsync(ino, data_only)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.system.sync()
     }
 
     fn checkpoint(&self) -> Result<()> {
@@ -313,20 +333,8 @@ impl<L: Layout> Mounted for Handle<L> {
         (self.extras.switch_policy)(&self.system)
     }
 
-    fn retain(&self, ino: InodeNo) -> Result<()> {
-        self.system.retain(ino)
-    }
-
-    fn release(&self, ino: InodeNo) {
-        self.system.release(ino, 1);
-    }
-
     fn usage(&self) -> Usage {
         self.system.usage()
-    }
-
-    fn statfs(&self) -> StatFs {
-        self.system.statfs()
     }
 
     fn unmount(&self) -> Result<()> {

@@ -122,6 +122,9 @@ pub struct Log {
     /// Every mount that writes asks for another number of heads, up to that of
     /// `mount`.
     pub changing_heads: bool,
+    /// Whoever is told to clean asks the mount's policy which segments, instead of
+    /// taking the emptiest whether it pays or not.
+    pub cleans_by_policy: bool,
     /// Bytes of the volume at first. Whoever is told to clean by another policy lets
     /// it grow instead, until it has the whole device.
     pub grows_from: Option<u64>,
@@ -145,6 +148,7 @@ impl Default for Log {
             options: options(),
             flush_between: false,
             changing_heads: false,
+            cleans_by_policy: false,
             grows_from: None,
         }
     }
@@ -166,6 +170,20 @@ pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
         layout.clean_segment(segment)?;
+    }
+    layout.settle_vacated()?;
+    Ok(())
+}
+
+/// Moves the live blocks out of the segments that the mount's policy likes best.
+///
+/// # Errors
+/// As cleaning a segment.
+fn clean_by_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+    let layout = system.layout();
+    let policy = layout.cleaner_settings().policy.policy();
+    for chosen in policy.choose(&layout.candidates(), layout.now_ns(), 3) {
+        layout.clean_segment(chosen.segment)?;
     }
     layout.settle_vacated()?;
     Ok(())
@@ -290,7 +308,10 @@ impl Log {
 
     fn handle(&self, system: FileSystem<Arc<Lfs>>) -> Box<dyn Mounted> {
         let extras = Extras {
-            clean,
+            clean: match self.cleans_by_policy {
+                true => clean_by_policy,
+                false => clean,
+            },
             coalesce,
             claim,
             stranger: |system, stranger| stranger.step(system.layout()),

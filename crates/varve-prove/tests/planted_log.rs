@@ -360,6 +360,9 @@ fn first(bug: Planted) -> Net {
         | Planted::OvertakenFetch
         | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
+        Planted::ReserveForgotten | Planted::RoomUncounted | Planted::RemovalsCarefree => {
+            unreachable!("not in ALL: tests/planted_space casts for it")
+        }
         Planted::ChangesForgotten | Planted::MetadataNotHeld | Planted::ChangesOneByOne => {
             unreachable!("not in ALL: tests/virtual_log casts for it")
         }
@@ -368,6 +371,7 @@ fn first(bug: Planted) -> Net {
         | Planted::ReadsUndurable
         | Planted::MemberWithoutData
         | Planted::StaleOverlay
+        | Planted::AppendedWhereItEnded
         | Planted::LocksBeforeMerge
         | Planted::NamesUnvalidated
         | Planted::LocksKept

@@ -2,25 +2,38 @@
 
 use std::time::{Duration, Instant};
 use varve_prove::random::{announce_seed, scaled};
-use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
+use varve_prove::space::Filling::*;
+use varve_prove::space::{
+    Ballast, Case, Cycle, Filling, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
+};
 
 /// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.
 const SECONDS: u64 = 60;
 /// Failures after which there is no point in going on.
 const FAILURES_MAX: usize = 6;
 
-/// So many cases, drawn one after the other; or that of the seed in
-/// `VARVE_SPACE_CASE` alone, as failures name it.
-fn cases(test: &str, volumes: &dyn Volumes, count: u64, seed: u64) {
-    let seed = announce_seed(test, seed);
-    let one = std::env::var("VARVE_SPACE_CASE").ok();
-    let one = one.map(|text| text.parse().expect("a seed"));
-    let drawn: Box<dyn Iterator<Item = Case>> = match one {
-        Some(seed) => Box::new(std::iter::once(Case::draw(seed))),
-        None => Box::new((0..count).map(|nth| Case::nth(seed, nth))),
+/// A case as it is drawn, or the one whose seed a failure names, of `small` cases or
+/// `any`: `VARVE_SPACE_CASE=small:9358150883358963638`.
+fn asked_for() -> Option<Case> {
+    let text = std::env::var("VARVE_SPACE_CASE").ok()?;
+    let (of, seed) = text.split_once(':').expect("small:SEED or any:SEED");
+    let seed = seed.parse().expect("a seed");
+    Some(match of {
+        "small" => Case::small(seed),
+        "any" => Case::draw(seed),
+        _ => panic!("small:SEED or any:SEED"),
+    })
+}
+
+/// So many cases, drawn one after the other; or the one that is asked for alone.
+fn cases(test: &str, volumes: &dyn Volumes, count: u64, draw: fn(u64, u64) -> Case) {
+    let seed = announce_seed(test, 1);
+    let drawn: Box<dyn Iterator<Item = Case>> = match asked_for() {
+        Some(case) => Box::new(std::iter::once(case)),
+        None => Box::new((0..count).map(|nth| draw(seed, nth))),
     };
     let start = Instant::now();
-    let (mut removed, mut failures) = (0, 0);
+    let (mut done, mut removed, mut failures) = (0, 0, 0);
     for (nth, case) in drawn.enumerate() {
         let begun = start.elapsed();
         if begun > Duration::from_secs(scaled(SECONDS)) {
@@ -37,11 +50,12 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64, seed: u64) {
                 }
             }
         }
+        done += 1;
         if start.elapsed() - begun > Duration::from_secs(10) {
             eprintln!("case {nth} took {:?}: {case}", start.elapsed() - begun);
         }
     }
-    eprintln!("{removed} removals in {:?}", start.elapsed());
+    eprintln!("{done} cases, {removed} removals in {:?}", start.elapsed());
     assert_eq!(failures, 0, "of the cases above");
     assert!(removed > 0);
 }
@@ -49,35 +63,136 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64, seed: u64) {
 #[test]
 fn a_volume_on_the_virtual_log_can_always_be_emptied() {
     let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
-    cases(test, &VirtualLogs, scaled(24), 1);
+    cases(test, &VirtualLogs, scaled(250), Case::nth_small);
 }
 
 #[test]
 fn a_volume_on_the_log_can_always_be_emptied() {
     let test = "a_volume_on_the_log_can_always_be_emptied";
-    // Seed 1 begins with cases of minutes: blocks of 64 KiB on 64 MiB, and cleaning
-    // after every fourth removal.
-    cases(test, &Logs, scaled(12), 3);
+    cases(test, &Logs, scaled(150), Case::nth_small);
+}
+
+#[test]
+fn a_volume_of_any_size_on_the_virtual_log_can_always_be_emptied() {
+    let test = "a_volume_of_any_size_on_the_virtual_log";
+    cases(test, &VirtualLogs, scaled(8), Case::nth_of_any_size);
+}
+
+#[test]
+fn a_volume_of_any_size_on_the_log_can_always_be_emptied() {
+    let test = "a_volume_of_any_size_on_the_log";
+    cases(test, &Logs, scaled(4), Case::nth_of_any_size);
 }
 
 /// Drawn by `varve prove --rows space`: files of a few blocks far apart, whose
 /// index nodes were a tenth to a third of what lived. Each takes up to a minute.
-fn below_tall_indexes(seed: u64) {
-    let report = run(&Case::draw(seed), &Logs).unwrap_or_else(|failure| panic!("{failure}"));
+fn below_tall_indexes(seed: u64, shape: Shape, name_bytes: usize, cycles: Vec<Cycle>) {
+    let case = Case {
+        seed,
+        shape,
+        services: vec![Service {
+            heads: 0,
+            policy: 0,
+        }],
+        name_bytes,
+        threads: 1,
+        cycles,
+    };
+    let report = run(&case, &Logs).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(report.removed > 0);
 }
 
+/// Of blocks of 4 KiB.
+fn shape(device_bytes: u64, unit_bytes: u32, variety: u64) -> Shape {
+    Shape {
+        device_bytes,
+        block_bytes: 4096,
+        unit_bytes,
+        in_drive: false,
+        variety,
+    }
+}
+
+fn cycle(
+    fillings: &[Filling],
+    (thin_one_in, mebibytes_left): (u64, u64),
+    order: Order,
+    (pause_one_in, turns, detour_one_in): (u64, u64, u64),
+) -> Cycle {
+    Cycle {
+        fillings: fillings.to_vec(),
+        thin_one_in,
+        ballast: Ballast::Loose,
+        left_bytes: mebibytes_left << 20,
+        order,
+        pause_one_in,
+        turns,
+        detour_one_in,
+    }
+}
+
+/// As in one of so many.
+const NEVER: u64 = 1 << 40;
+
 #[test]
 fn removed_below_tall_indexes() {
-    below_tall_indexes(10146870817692241442);
+    let shape = shape(25_190_400, 4096, 6_493_619_367_367_479_949);
+    let cycles = vec![
+        cycle(
+            &[Sparse, HardLinks, OneBigFile],
+            (2, 1),
+            Order::Reverse,
+            (NEVER, 3, 10),
+        ),
+        cycle(
+            &[Modes, Sparse, SmallFiles, HardLinks, Symlinks],
+            (2, 5),
+            Order::Random,
+            (20, 1, 10),
+        ),
+        cycle(
+            &[Sparse, Overwrites, Renames],
+            (2, 2),
+            Order::Random,
+            (4, 0, 10),
+        ),
+    ];
+    below_tall_indexes(10_146_870_817_692_241_442, shape, 30, cycles);
 }
 
 #[test]
 fn removed_below_more_of_them() {
-    below_tall_indexes(16982695226642370522);
+    let shape = shape(50_790_400, 512, 1_533_881_827_448_684_601);
+    let fillings = [Sparse, Directories, TinyFiles, SmallFiles, Modes];
+    let cycles = vec![
+        cycle(&fillings, (2, 2), Order::Random, (NEVER, 3, 2)),
+        cycle(&[SmallFiles, Modes], (10, 5), Order::Creation, (4, 2, 2)),
+    ];
+    below_tall_indexes(16_982_695_226_642_370_522, shape, 30, cycles);
 }
 
 #[test]
 fn removed_below_the_tallest() {
-    below_tall_indexes(14612459110836239430);
+    let shape = shape(18_178_048, 512, 10_562_669_204_831_086_090);
+    let cycles = vec![
+        cycle(
+            &[Reserved, Modes, Sparse, Modes, ManyAttributes],
+            (2, 2),
+            Order::Random,
+            (NEVER, 3, 10),
+        ),
+        cycle(
+            &[Renames, HardLinks, Sparse, HardLinks, Sparse],
+            (2, 5),
+            Order::Listing,
+            (NEVER, 1, 2),
+        ),
+        cycle(
+            &[SmallFiles, Overwrites],
+            (10, 1),
+            Order::Random,
+            (20, 2, 0),
+        ),
+    ];
+    below_tall_indexes(14_612_459_110_836_239_430, shape, 0, cycles);
 }

@@ -54,16 +54,23 @@ impl Mount {
 
     /// Mounts it with these options of `-o`, then and later.
     pub fn with_options(scratch: Scratch, image: String, options: &str) -> Self {
+        let mut mount = Mount::unmounted(scratch, image);
+        options.clone_into(&mut mount.options);
+        mount.mount();
+        mount
+    }
+
+    /// Leaves it to the caller to mount it, with options of his own.
+    pub fn unmounted(scratch: Scratch, image: String) -> Self {
         fs::create_dir(scratch.path("mnt")).unwrap();
         let (over, is_over) = channel();
         let mount = Mount {
             image,
             dir: scratch.text("mnt"),
             scratch,
-            options: options.to_owned(),
+            options: String::new(),
             over: Some(over),
         };
-        mount.mount();
         let (image, dir) = (mount.image.clone(), mount.dir.clone());
         std::thread::spawn(move || watch(&is_over, &image, &dir));
         mount

@@ -1,8 +1,10 @@
 //! What is drawn.
 
+use super::{Cycle, Service};
 use crate::explorer::mix;
 use crate::random::Random;
 use std::fmt;
+use varve_lfs::MAX_HEADS;
 
 const MIB: u64 = 1 << 20;
 /// Blocks that a volume has at least.
@@ -24,99 +26,6 @@ pub struct Shape {
     pub variety: u64,
 }
 
-/// What a volume is filled with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filling {
-    /// Directories, one in the other for a while.
-    Directories,
-    /// Files that hold nothing, or what an inode holds.
-    TinyFiles,
-    /// Files of up to two blocks.
-    SmallFiles,
-    /// Files with extended attributes of 1,500 bytes.
-    Attributes,
-    /// Files with extended attributes, several and of any length.
-    ManyAttributes,
-    /// Symbolic links, short and long.
-    Symlinks,
-    /// Many names of few files, in many directories.
-    HardLinks,
-    /// Blocks far from each other.
-    Sparse,
-    /// What is there is written over, in little pieces and random order.
-    Overwrites,
-    /// Names that move among many directories.
-    Renames,
-    /// One file, as long as may be.
-    OneBigFile,
-    /// Reservations.
-    Reserved,
-    /// Modes and times of what is there.
-    Modes,
-}
-
-impl Filling {
-    /// All of them.
-    pub const ALL: [Filling; 13] = [
-        Filling::Directories,
-        Filling::TinyFiles,
-        Filling::SmallFiles,
-        Filling::Attributes,
-        Filling::ManyAttributes,
-        Filling::Symlinks,
-        Filling::HardLinks,
-        Filling::Sparse,
-        Filling::Overwrites,
-        Filling::Renames,
-        Filling::OneBigFile,
-        Filling::Reserved,
-        Filling::Modes,
-    ];
-
-    /// It ends by being refused, not by a number.
-    pub(super) fn grows(self) -> bool {
-        !matches!(
-            self,
-            Filling::Overwrites | Filling::Modes | Filling::Renames
-        )
-    }
-}
-
-/// In which order things are removed; directories once they are empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// As the directories list them, as `rm -r` does.
-    Listing,
-    /// The oldest name first.
-    Creation,
-    /// The youngest first.
-    Reverse,
-    /// Any.
-    Random,
-}
-
-/// A volume filled and emptied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cycle {
-    /// One after the other, until nothing of any of them fits.
-    pub fillings: Vec<Filling>,
-    /// One name in so many goes between two fillings; 0: none.
-    pub thin_one_in: u64,
-    /// All that the fillings leave of the volume at first is one reservation, but
-    /// for so many bytes: large volumes are filled as soon as small ones.
-    pub left_bytes: u64,
-    /// How things go.
-    pub order: Order,
-    /// One removal in so many is followed by a sync, a checkpoint, cleaning or
-    /// the like.
-    pub pause_one_in: u64,
-    /// Kills and remounts while things go.
-    pub turns: u64,
-    /// One removal in so many cuts, empties or replaces first, or removes what
-    /// is held open; 0: none.
-    pub detour_one_in: u64,
-}
-
 /// See the module [`crate::space`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -124,6 +33,8 @@ pub struct Case {
     pub seed: u64,
     /// The volume.
     pub shape: Shape,
+    /// For which it is mounted, in turn.
+    pub services: Vec<Service>,
     /// Bytes of padding in names.
     pub name_bytes: usize,
     /// Who fill and remove at once.
@@ -139,24 +50,99 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// One case of a row of them: of `seed`, the one of this index.
+    /// One of a row of cases: of eight in succession, one is of any size.
     pub fn nth(seed: u64, index: u64) -> Self {
+        match index % 8 {
+            7 => Case::nth_of_any_size(seed, index),
+            _ => Case::nth_small(seed, index),
+        }
+    }
+
+    /// One of a row of cases of any size.
+    pub fn nth_of_any_size(seed: u64, index: u64) -> Self {
         Case::draw(mix(seed, index))
     }
 
-    /// The case of this seed.
+    /// One of a row of small cases.
+    pub fn nth_small(seed: u64, index: u64) -> Self {
+        Case::small(mix(seed, index))
+    }
+
+    /// The case of this seed: of any size.
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let shape = draw_shape(&mut random);
+        let services = draw_services(&mut random);
         let threads = *random.pick(&[1, 1, 1, 1, 2, 12]);
         let cycles = 1 + random.below(3);
         Case {
             seed,
             shape,
+            services,
             name_bytes: *random.pick(&[0, 0, 30, 200]),
             threads,
-            cycles: (0..cycles).map(|_| draw_cycle(&mut random)).collect(),
+            cycles: (0..cycles).map(|_| Cycle::draw(&mut random)).collect(),
         }
+    }
+
+    /// The small case of this seed: one of a few hundred in a minute. Some are of
+    /// volumes that are soon full without any ballast, where most of what lives is
+    /// metadata: they take longest, as nearly every step at the end has to clean.
+    pub fn small(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let is_least = random.once_in(16);
+        let mebibytes = match is_least {
+            true => 6,
+            false => *random.pick(&[16, 16, 16, 17, 20, 24]),
+        };
+        let odd = random.below(64) * 4096;
+        let blocks: &[u32] = match is_least {
+            true => &[4096],
+            false => &[4096, 4096, 4096, 4096, 8192, 16384],
+        };
+        let shape = Shape {
+            device_bytes: mebibytes * MIB + odd,
+            block_bytes: *random.pick(blocks),
+            unit_bytes: *random.pick(&[512, 4096]),
+            in_drive: !is_least && random.once_in(5),
+            variety: random.word(),
+        };
+        let mut services = draw_services(&mut random);
+        if is_least {
+            // Each further head has two of so few segments.
+            services.iter_mut().for_each(|service| service.heads = 1);
+        }
+        let threads = *random.pick(&[1, 1, 1, 1, 1, 1, 2, 12]);
+        let cycles = if is_least {
+            1
+        } else {
+            *random.pick(&[1, 1, 2])
+        };
+        let draw_cycle = |_| Cycle::small(&mut random, is_least);
+        Case {
+            seed,
+            shape,
+            services,
+            threads,
+            cycles: (0..cycles).map(draw_cycle).collect(),
+            name_bytes: *random.pick(&[0, 0, 30, 200]),
+        }
+    }
+
+    /// The same for a tree that is reached by paths, and so many threads. Names are
+    /// short, as a path has an end; a volume is as large as `mkfs` makes it; and threads
+    /// make no detours, as a file is reached by a name that another may remove.
+    pub fn through_the_kernel(mut self, threads: u64) -> Self {
+        self.name_bytes = 0;
+        self.threads = threads;
+        self.shape.device_bytes = self.shape.device_bytes.max(16 * MIB);
+        self.shape.block_bytes = 4096;
+        if threads > 1 {
+            self.cycles
+                .iter_mut()
+                .for_each(|cycle| cycle.detour_one_in = 0);
+        }
+        self
     }
 }
 
@@ -164,7 +150,7 @@ fn draw_shape(random: &mut Random) -> Shape {
     let in_drive = random.once_in(5);
     let mebibytes: &[u64] = match in_drive {
         true => &[16, 16, 24, 64],
-        false => &[16, 16, 16, 17, 20, 24, 32, 48, 64, 128, 256],
+        false => &[16, 16, 16, 17, 20, 24, 32, 48, 64, 128, 256, 512, 1024],
     };
     let odd = random.below(256) * 4096;
     let device_bytes = random.pick(mebibytes) * MIB + odd;
@@ -183,47 +169,46 @@ fn draw_shape(random: &mut Random) -> Shape {
     }
 }
 
-fn draw_cycle(random: &mut Random) -> Cycle {
-    let kinds = *random.pick(&[1, 1, 2, 3, 5]);
-    let mut fillings: Vec<_> = (0..kinds).map(|_| *random.pick(&Filling::ALL)).collect();
-    if !fillings.iter().any(|filling| filling.grows()) {
-        let growing = Filling::ALL.into_iter().filter(|filling| filling.grows());
-        let growing: Vec<_> = growing.collect();
-        fillings.insert(0, *random.pick(&growing));
-    }
-    Cycle {
-        fillings,
-        thin_one_in: *random.pick(&[0, 0, 2, 3, 10]),
-        left_bytes: *random.pick(&[MIB, MIB, 2 * MIB, 5 * MIB]),
-        order: *random.pick(&[
-            Order::Listing,
-            Order::Creation,
-            Order::Reverse,
-            Order::Random,
-            Order::Random,
-        ]),
-        pause_one_in: *random.pick(&[4, 20, 100, 1 << 40]),
-        turns: random.below(4),
-        detour_one_in: *random.pick(&[0, 2, 10]),
-    }
+/// One for all mounts, or another at each.
+fn draw_services(random: &mut Random) -> Vec<Service> {
+    let count = *random.pick(&[1, 1, 2, 3]);
+    let mut draw = || Service {
+        heads: *random.pick(&[1, 1, 0, 2, 4, MAX_HEADS as u32]),
+        policy: random.below(3) as usize,
+    };
+    (0..count).map(|_| draw()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Filling;
     use super::*;
 
-    #[test]
-    fn a_seed_draws_one_case_and_the_cases_are_of_all_kinds() {
-        assert_eq!(Case::draw(7), Case::draw(7));
-        let cases: Vec<_> = (0..300).map(Case::draw).collect();
-        assert!(cases.iter().any(|case| case.threads == 12));
-        assert!(cases.iter().any(|case| case.shape.in_drive));
+    fn are_of_all_kinds(draw: fn(u64) -> Case) {
+        assert_eq!(draw(7), draw(7));
+        let cases: Vec<_> = (0..300).map(draw).collect();
+        let some = |is: &dyn Fn(&Case) -> bool| assert!(cases.iter().any(is));
+        some(&|case| case.threads == 12);
+        some(&|case| case.shape.in_drive);
+        for policy in 0..3 {
+            some(&|case| (case.services).iter().any(|one| one.policy == policy));
+        }
+        some(&|case| case.services.iter().any(|one| one.heads > 2));
+        some(&|case| case.services.len() > 1);
         for filling in Filling::ALL {
             let has = |cycle: &Cycle| cycle.fillings.contains(&filling);
-            assert!(cases.iter().any(|case| case.cycles.iter().any(has)));
+            some(&|case| case.cycles.iter().any(has));
         }
         for cycle in cases.iter().flat_map(|case| &case.cycles) {
             assert!(cycle.fillings.iter().any(|filling| filling.grows()));
         }
+    }
+
+    #[test]
+    fn a_seed_draws_one_case_and_the_cases_are_of_all_kinds() {
+        are_of_all_kinds(Case::draw);
+        are_of_all_kinds(Case::small);
+        let large = |seed| Case::draw(seed).shape.device_bytes >= 1 << 30;
+        assert!((0..300).any(large));
     }
 }

@@ -3,7 +3,7 @@
 use super::listing::{Listed, list};
 use super::{Cycle, Life, Order, Wrong, side_by_side};
 use crate::explorer::mix;
-use crate::mounted::Mounted;
+use crate::mounted::Tree;
 use crate::random::Random;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use varve_fs::{Error, FileKind, InodeNo, Rename, SetAttr};
 pub fn empty(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> {
     let mut random = Random::new(mix(seed, 300));
     for turn in (0..=cycle.turns).rev() {
-        let all = list(life.mounted())?;
+        let all = list(life.tree())?;
         // Before each turn a share goes, in the end all that is left.
         let share = match turn {
             0 => all.len(),
@@ -25,8 +25,8 @@ pub fn empty(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong>
             threads => together(life, cycle, all, (share, threads), seed),
         };
         gone.map_err(|wrong| {
-            let (room, usage) = (life.mounted().statfs(), life.mounted().usage());
-            format!("removing, {turn} turns before the end: {wrong}; {room:?}, {usage:?}")
+            let room = life.tree().statfs();
+            format!("removing, {turn} turns before the end: {wrong}; {room:?}")
         })?;
         if turn > 0 {
             life.turn(&mut random)?;
@@ -35,8 +35,14 @@ pub fn empty(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong>
     Ok(())
 }
 
-/// The names in the order in which they are to go, if they can.
-fn ordered(mut all: Vec<Listed>, order: Order, random: &mut Random) -> Vec<Listed> {
+/// The names in the order in which they are to go, if they can; of the ballast
+/// last, so that there is no room before, unless the order is that of the listing.
+fn ordered(
+    mut all: Vec<Listed>,
+    order: Order,
+    ballast: Option<InodeNo>,
+    random: &mut Random,
+) -> Vec<Listed> {
     match order {
         Order::Listing => {}
         Order::Creation => all.sort_by_key(|listed| listed.number),
@@ -46,6 +52,9 @@ fn ordered(mut all: Vec<Listed>, order: Order, random: &mut Random) -> Vec<Liste
                 all.swap(index, random.below(index as u64 + 1) as usize);
             }
         }
+    }
+    if order != Order::Listing {
+        all.sort_by_key(|listed| Some(listed.ino) == ballast);
     }
     all
 }
@@ -67,7 +76,7 @@ fn alone(
     let mut due: HashMap<InodeNo, &Listed> = HashMap::new();
     let mut remover = Remover::new(life, cycle, random.word());
     let mut gone = 0;
-    let all = ordered(all, cycle.order, &mut random);
+    let all = ordered(all, cycle.order, life.ballast, &mut random);
     for (at, listed) in all.iter().enumerate() {
         if gone >= share {
             break;
@@ -103,7 +112,7 @@ fn together(
     let whole = share == all.len();
     let (directories, files): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|listed| listed.is_directory());
-    let mut files = ordered(files, cycle.order, &mut random);
+    let mut files = ordered(files, cycle.order, life.ballast, &mut random);
     files.truncate(share);
     let mut waves = vec![files];
     if whole {
@@ -150,17 +159,17 @@ impl<'a> Remover<'a> {
         }
     }
 
-    fn mounted(&self) -> &'a dyn Mounted {
-        self.life.mounted()
+    fn tree(&self) -> &'a dyn Tree {
+        self.life.tree()
     }
 
     fn let_go(&mut self) {
-        let mounted = self.mounted();
-        self.held.drain(..).for_each(|ino| mounted.release(ino));
+        let tree = self.tree();
+        self.held.drain(..).for_each(|ino| tree.release(ino));
     }
 
     fn remove(&mut self, listed: &Listed, fellow: Option<&Listed>) -> Result<(), Wrong> {
-        let mounted = self.mounted();
+        let tree = self.tree();
         let (parent, name) = (listed.parent, &listed.name);
         let told = |what: &str, error| {
             let (number, kind) = (listed.number, listed.kind);
@@ -168,17 +177,17 @@ impl<'a> Remover<'a> {
         };
         let detours = self.cycle.detour_one_in;
         if listed.is_directory() {
-            let gone = mounted.rmdir(parent, name);
+            let gone = tree.rmdir(parent, name);
             gone.map_err(|error| told("removing", error))?;
         } else if detours > 0 && self.random.once_in(detours) {
             let fellow = fellow.filter(|fellow| !fellow.is_directory());
             let gone = self.detour(listed, fellow);
             if !gone.map_err(|error| told("a detour before removing", error))? {
-                let gone = mounted.unlink(parent, name);
+                let gone = tree.unlink(parent, name);
                 gone.map_err(|error| told("removing, after a detour,", error))?;
             }
         } else {
-            let gone = mounted.unlink(parent, name);
+            let gone = tree.unlink(parent, name);
             gone.map_err(|error| told("removing", error))?;
         }
         self.life.counts.removed.fetch_add(1, Relaxed);
@@ -191,13 +200,13 @@ impl<'a> Remover<'a> {
     /// What makes something smaller, before it is removed. True if that was its
     /// removal: `fellow`, who is still there, has been replaced by it.
     fn detour(&mut self, listed: &Listed, fellow: Option<&Listed>) -> varve_fs::Result<bool> {
-        let mounted = self.mounted();
+        let tree = self.tree();
         let choice = self.random.below(5);
         if let (4, Some(fellow)) = (choice, fellow) {
             return self.replace(listed, fellow);
         }
         // What has replaced it since it was listed may be something else.
-        let found = mounted.lookup(listed.parent, &listed.name)?;
+        let found = tree.lookup(listed.parent, &listed.name)?;
         let ino = found.ino;
         if found.kind != FileKind::Regular {
             return Ok(false);
@@ -205,45 +214,45 @@ impl<'a> Remover<'a> {
         match choice {
             0 => self.cut(ino)?,
             1 => {
-                for name in mounted.listxattr(ino)? {
-                    mounted.removexattr(ino, &name)?;
+                for name in tree.listxattr(ino)? {
+                    tree.removexattr(ino, &name)?;
                 }
             }
             2 => {
-                mounted.retain(ino)?;
+                tree.retain(ino)?;
                 self.held.push(ino);
                 if self.held.len() > HELD {
                     self.let_go();
                 }
             }
             _ => {
-                let size = mounted.getattr(ino)?.size;
+                let size = tree.getattr(ino)?.size;
                 let from = self.random.below(size + 1);
                 let punch_hole_and_keep_size = 3;
-                mounted.fallocate(ino, punch_hole_and_keep_size, from, (size - from).max(1))?;
+                tree.fallocate(ino, punch_hole_and_keep_size, from, (size - from).max(1))?;
             }
         }
         Ok(false)
     }
 
     fn cut(&mut self, ino: InodeNo) -> varve_fs::Result<()> {
-        let mounted = self.mounted();
-        let size = mounted.getattr(ino)?.size;
+        let tree = self.tree();
+        let size = tree.getattr(ino)?.size;
         let set = SetAttr {
             size: Some(*self.random.pick(&[0, size / 2, size.saturating_sub(1)])),
             ..SetAttr::default()
         };
-        mounted.setattr(ino, &set).map(drop)
+        tree.setattr(ino, &set).map(drop)
     }
 
     /// The file takes the name of a fellow, who goes in its place; unless both
     /// are names of one file, which changes nothing.
     fn replace(&mut self, listed: &Listed, fellow: &Listed) -> varve_fs::Result<bool> {
-        let mounted = self.mounted();
+        let tree = self.tree();
         let from = (listed.parent, &listed.name[..]);
         let to = (fellow.parent, &fellow.name[..]);
-        mounted.rename(from, to, Rename::default())?;
-        match mounted.lookup(from.0, from.1) {
+        tree.rename(from, to, Rename::default())?;
+        match tree.lookup(from.0, from.1) {
             Ok(_) => Ok(false),
             Err(Error::NotFound) => Ok(true),
             Err(error) => Err(error),
@@ -252,19 +261,7 @@ impl<'a> Remover<'a> {
 
     /// What goes on beside removals.
     fn pause(&mut self) -> Result<(), Wrong> {
-        let mounted = self.mounted();
-        let (what, outcome) = match self.random.below(7) {
-            0 => ("sync", mounted.sync()),
-            1 => ("write-back", mounted.write_back().map(drop)),
-            2 => ("maintenance", mounted.maintain()),
-            3 => ("a checkpoint", mounted.checkpoint()),
-            4 => ("a checkpoint of the layout", mounted.layout_checkpoint()),
-            5 => ("cleaning", mounted.clean()),
-            _ => {
-                mounted.drop_caches();
-                ("listing", mounted.readdir(InodeNo::ROOT, 0, 64).map(drop))
-            }
-        };
+        let (what, outcome) = self.life.served().pause(self.random.word());
         outcome.map_err(|error| format!("{what} between removals: {error}"))
     }
 }

@@ -1,5 +1,6 @@
 //! Filling a volume until nothing more fits.
 
+use super::ballast;
 use super::hands::{Attempt, Hands};
 use super::listing::list;
 use super::{Cycle, Filling, Life, Wrong, side_by_side};
@@ -17,7 +18,7 @@ const LARGE: usize = 256 << 10;
 
 /// Fills the volume as `cycle` says.
 pub fn fill(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> {
-    reserve_most(life, cycle.left_bytes)?;
+    ballast::load(life, cycle)?;
     for (nth, &filling) in cycle.fillings.iter().enumerate() {
         let nth = nth as u64;
         by_all(life, &[filling], mix(seed, nth))
@@ -30,29 +31,8 @@ pub fn fill(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> 
     for lap in 0..LAPS as u64 {
         by_all(life, &cycle.fillings, mix(seed, 200 + lap))
             .map_err(|wrong| format!("lap {lap}: {wrong}"))?;
-        let synced = life.mounted().sync();
+        let synced = life.tree().sync();
         synced.map_err(|error| format!("sync of a full volume: {error}"))?;
-    }
-    Ok(())
-}
-
-/// One file that takes all but about so many bytes, and none of the time.
-fn reserve_most(life: &Life<'_>, left_bytes: u64) -> Result<(), Wrong> {
-    let (block_bytes, _) = life.mounted().measures();
-    let free = life.mounted().statfs().free * u64::from(block_bytes);
-    let Some(mut most) = free.checked_sub(left_bytes).filter(|&most| most > 0) else {
-        return Ok(());
-    };
-    let mut hands = Hands::new(life, Random::new(0));
-    let Attempt::Done(ino) = hands.file()? else {
-        return Err("a new volume takes no file".to_owned());
-    };
-    let reserve = |hands: &mut Hands<'_>, bytes| {
-        let reserved = life.mounted().fallocate(ino, 0, 0, bytes);
-        hands.judge("the reservation", reserved)
-    };
-    while !reserve(&mut hands, most)?.is_done() {
-        most = most / 8 * 7;
     }
     Ok(())
 }
@@ -69,15 +49,15 @@ fn by_all(life: &Life<'_>, fillings: &[Filling], seed: u64) -> Result<(), Wrong>
 
 /// What is there already is written over and linked to as well.
 fn take_up(hands: &mut Hands<'_>) -> Result<(), Wrong> {
-    let (mounted, threads) = (hands.mounted(), hands.life.case.threads);
+    let (tree, threads) = (hands.tree(), hands.life.case.threads);
     if threads > 1 {
         return Ok(()); // others remove and rename meanwhile
     }
-    for listed in list(mounted)? {
+    for listed in list(tree)? {
         match listed.kind {
             FileKind::Directory => hands.directories.push(listed.ino),
             FileKind::Regular => {
-                let size = match mounted.getattr(listed.ino) {
+                let size = match tree.getattr(listed.ino) {
                     Ok(attr) => attr.size,
                     Err(error) => return Err(format!("a file's attributes: {error}")),
                 };
@@ -93,13 +73,13 @@ fn take_up(hands: &mut Hands<'_>) -> Result<(), Wrong> {
 /// One name in so many goes: of a full volume, so none may be refused.
 fn thin_out(life: &Life<'_>, one_in: u64, seed: u64) -> Result<(), Wrong> {
     let mut random = Random::new(seed);
-    for listed in list(life.mounted())? {
-        if !random.once_in(one_in) {
+    for listed in list(life.tree())? {
+        if !random.once_in(one_in) || Some(listed.ino) == life.ballast {
             continue;
         }
         let gone = match listed.is_directory() {
-            true => life.mounted().rmdir(listed.parent, &listed.name),
-            false => life.mounted().unlink(listed.parent, &listed.name),
+            true => life.tree().rmdir(listed.parent, &listed.name),
+            false => life.tree().unlink(listed.parent, &listed.name),
         };
         match gone {
             Ok(()) => life.counts.removed.fetch_add(1, Relaxed),
@@ -193,7 +173,7 @@ impl Hands<'_> {
 
     /// The longest value of one attribute beside the others.
     fn longest_value(&mut self) -> u64 {
-        let most = self.mounted().attribute_bytes() as u64;
+        let most = self.life.served().attribute_bytes() as u64;
         let others = 5 * 800;
         match most > others + 700 {
             true => (most - others).min(65_536) + 1,
@@ -240,7 +220,7 @@ impl Hands<'_> {
         }
         if self.random.once_in(10) {
             let data_only = self.random.once_in(2);
-            let synced = self.mounted().fsync(ino, data_only);
+            let synced = self.tree().fsync(ino, data_only);
             synced.map_err(|error| format!("fsync: {error}"))?;
         }
         Ok(Attempt::Done(()))
@@ -262,7 +242,7 @@ impl Hands<'_> {
             self.names[index].clone(),
             (self.any_directory(), self.new_name()),
         );
-        let moved = self.mounted().rename(
+        let moved = self.tree().rename(
             (from.0, &from.1),
             (to.0, &to.1),
             varve_fs::Rename::default(),
@@ -302,7 +282,7 @@ impl Hands<'_> {
         let mut bytes = 4096 << self.random.below(9);
         let at = self.random.below(1 << 40);
         loop {
-            let reserved = self.mounted().fallocate(ino, 1, at, bytes);
+            let reserved = self.tree().fallocate(ino, 1, at, bytes);
             if self.judge("a reservation", reserved)?.is_done() {
                 return Ok(Attempt::Done(()));
             }
@@ -323,7 +303,7 @@ impl Hands<'_> {
             mtime: Some(SetTime::Now),
             ..SetAttr::default()
         };
-        let changed = self.mounted().setattr(ino, &set);
+        let changed = self.tree().setattr(ino, &set);
         self.judge("a mode", changed)?;
         Ok(Attempt::Done(()))
     }

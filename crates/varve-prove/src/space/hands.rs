@@ -2,7 +2,7 @@
 
 use super::listing::name_of;
 use super::{Life, Wrong};
-use crate::mounted::Mounted;
+use crate::mounted::Tree;
 use crate::random::Random;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Attr, Error, FileKind, InodeNo, Result};
@@ -47,8 +47,8 @@ impl<'a> Hands<'a> {
         }
     }
 
-    pub fn mounted(&self) -> &'a dyn Mounted {
-        self.life.mounted()
+    pub fn tree(&self) -> &'a dyn Tree {
+        self.life.tree()
     }
 
     /// What was asked for has come, or was refused for want of room; anything
@@ -59,11 +59,11 @@ impl<'a> Hands<'a> {
         outcome: Result<T>,
     ) -> std::result::Result<Attempt<T>, Wrong> {
         if self.random.once_in(64) {
-            let written = self.mounted().write_back();
+            let written = self.life.served().step();
             written.map_err(|error| format!("write-back while it fills: {error}"))?;
         }
         if self.random.once_in(500) {
-            let synced = self.mounted().sync();
+            let synced = self.tree().sync();
             synced.map_err(|error| format!("sync while it fills: {error}"))?;
         }
         match outcome {
@@ -98,14 +98,14 @@ impl<'a> Hands<'a> {
     pub fn file(&mut self) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let (parent, name) = (self.any_directory(), self.new_name());
         let mode = FileKind::Regular.mode_bits() | 0o644;
-        let made = self.mounted().mknod(parent, &name, mode);
+        let made = self.tree().mknod(parent, &name, mode);
         self.made(parent, name, made)
     }
 
     /// A symbolic link of so many bytes.
     pub fn symlink(&mut self, bytes: usize) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let (parent, name) = (self.any_directory(), self.new_name());
-        let made = self.mounted().symlink(parent, &name, &vec![b't'; bytes]);
+        let made = self.tree().symlink(parent, &name, &vec![b't'; bytes]);
         self.made(parent, name, made)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Hands<'a> {
         let (parent, mut name) = (self.any_directory(), self.new_name());
         // Nothing but names takes room here: short ones would be a million.
         name.resize(200, b'l');
-        let made = self.mounted().link(ino, parent, &name);
+        let made = self.tree().link(ino, parent, &name);
         self.made(parent, name, made)
     }
 
@@ -140,7 +140,7 @@ impl<'a> Hands<'a> {
 
     /// A directory in `parent`.
     pub fn directory(&mut self, parent: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
-        let made = self.mounted().mkdir(parent, &self.new_name(), 0o755);
+        let made = self.tree().mkdir(parent, &self.new_name(), 0o755);
         match self.judge("a directory", made)? {
             Attempt::Done(attr) => {
                 if self.directories.len() < REMEMBERED {
@@ -160,7 +160,7 @@ impl<'a> Hands<'a> {
         bytes: usize,
     ) -> std::result::Result<Attempt<()>, Wrong> {
         let fill = self.random.word() as u8;
-        let written = self.mounted().write(ino, offset, &vec![fill; bytes]);
+        let written = self.tree().write(ino, offset, &vec![fill; bytes]);
         let written = self.judge("a write", written)?;
         Ok(match written {
             Attempt::Done(count) if count == bytes => Attempt::Done(()),
@@ -176,7 +176,7 @@ impl<'a> Hands<'a> {
         bytes: usize,
     ) -> std::result::Result<Attempt<()>, Wrong> {
         let value = vec![self.random.word() as u8; bytes];
-        let set = self.mounted().setxattr(ino, name.as_bytes(), &value);
+        let set = self.tree().setxattr(ino, name.as_bytes(), &value);
         self.judge("an attribute", set)
     }
 }

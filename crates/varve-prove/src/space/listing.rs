@@ -1,7 +1,7 @@
 //! All names of a volume, as it lists them.
 
 use super::Wrong;
-use crate::mounted::Mounted;
+use crate::mounted::Tree;
 use varve_fs::{FileKind, InodeNo};
 
 /// A name that can be removed.
@@ -27,7 +27,7 @@ impl Listed {
 const AT_ONCE: usize = 256;
 
 /// Every name below the root, a directory's content before its own name.
-pub fn list(mounted: &dyn Mounted) -> Result<Vec<Listed>, Wrong> {
+pub fn list(tree: &dyn Tree) -> Result<Vec<Listed>, Wrong> {
     let mut all = Vec::new();
     // Directories in the order in which they are met, so those above come first.
     let mut above = vec![(InodeNo::ROOT, 0)];
@@ -36,7 +36,7 @@ pub fn list(mounted: &dyn Mounted) -> Result<Vec<Listed>, Wrong> {
         at += 1;
         let mut after = 0;
         loop {
-            let names = mounted.readdir(parent, after, AT_ONCE);
+            let names = tree.readdir(parent, after, AT_ONCE);
             let names = names.map_err(|error| format!("listing {parent:?}: {error}"))?;
             let Some(last) = names.last() else { break };
             after = last.cookie;

@@ -5,40 +5,34 @@
 //! it done on a layout. Nothing that removes may be refused, and at the end the
 //! volume is empty, offers what it did when it was new, and is sound.
 //!
-//! The layout is behind [`Volumes`], so that all layouts meet the same cases.
+//! The layout is behind [`Volumes`], so that all layouts meet the same cases, in
+//! this process or through the kernel.
 //! With one thread a case is decided by its seed; with several the scheduler
 //! decides, too.
 
+mod ballast;
 mod case;
+mod cycle;
 mod emptying;
 mod filling;
 mod hands;
+mod in_memory;
 mod listing;
+mod served;
 mod volumes;
 
-pub use case::{Case, Cycle, Filling, Order, Shape};
+pub use case::{Case, Shape};
+pub use cycle::{Ballast, Cycle, Filling, Order};
+pub use served::{Served, Service, Volume, Volumes};
 pub use volumes::{Logs, VirtualLogs};
 
 use crate::explorer::mix;
 use crate::failure::{Failure, Promise};
-use crate::mounted::{Mounted, Subject};
+use crate::mounted::Tree;
 use crate::panics;
 use crate::random::Random;
-use crate::runner::new_clock;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use varve_device::MemoryDevice;
 use varve_fs::{InodeNo, StatFs};
-
-/// The volumes of a layout.
-pub trait Volumes: Sync {
-    /// The layout, for people.
-    fn name(&self) -> &'static str;
-
-    /// How a volume of this shape, or one near to it, is made, mounted and
-    /// checked. It is killed by being dropped.
-    fn of(&self, shape: &Shape) -> Box<dyn Subject>;
-}
 
 /// What a case did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,18 +64,21 @@ struct Counts {
 /// A volume in one of its lives.
 struct Life<'a> {
     case: &'a Case,
-    subject: &'a dyn Subject,
-    device: Arc<MemoryDevice>,
+    volume: &'a dyn Volume,
     /// None while nobody has it mounted.
-    mounted: Option<Box<dyn Mounted>>,
+    served: Option<Box<dyn Served>>,
+    /// Of an empty volume, as each service tells it.
+    new: Vec<StatFs>,
     /// Numbers names, so that they tell in which order they came.
     next: AtomicU64,
+    /// The file that takes most of the room, while there is one.
+    ballast: Option<InodeNo>,
     mounts: u64,
     counts: Counts,
 }
 
 /// What is wrong, in words.
-type Wrong = String;
+pub type Wrong = String;
 
 /// Has `work` done by so many threads at once, each with its number; one works
 /// where it was called.
@@ -104,35 +101,36 @@ fn side_by_side(threads: u64, work: impl Fn(u64) -> Result<(), Wrong> + Sync) ->
 }
 
 impl Life<'_> {
-    fn mounted(&self) -> &dyn Mounted {
-        &**self.mounted.as_ref().expect("a mounted volume")
+    fn served(&self) -> &dyn Served {
+        &**self.served.as_ref().expect("a mounted volume")
+    }
+
+    fn tree(&self) -> &dyn Tree {
+        self.served().tree()
+    }
+
+    /// Which service the volume is or will be mounted for.
+    fn service(&self) -> usize {
+        let mounts = self.mounts.saturating_sub(1);
+        mounts as usize % self.case.services.len()
     }
 
     fn mount(&mut self) -> Result<(), Wrong> {
         self.mounts += 1;
-        let device = Arc::clone(&self.device);
-        let mounted = self.subject.mount(device, new_clock(), self.mounts);
-        let mounted = mounted.map_err(|error| format!("mount: {error}"))?;
-        let damage = mounted.damage();
-        if !damage.is_empty() {
-            return Err(format!("mount: {damage:?}"));
-        }
-        self.mounted = Some(mounted);
+        let service = self.case.services[self.service()];
+        self.served = Some(self.volume.serve(service, self.mounts)?);
         Ok(())
     }
 
     /// The server is gone, without a word; another one takes over.
     fn kill(&mut self) -> Result<(), Wrong> {
         self.counts.kills.fetch_add(1, Relaxed);
-        self.mounted = None;
+        self.served = None;
         self.mount()
     }
 
     fn unmount(&mut self) -> Result<(), Wrong> {
-        let mounted = self.mounted.take().expect("a mounted volume");
-        mounted
-            .unmount()
-            .map_err(|error| format!("unmount: {error}"))
+        self.served.take().expect("a mounted volume").unmount()
     }
 
     fn remount(&mut self) -> Result<(), Wrong> {
@@ -149,18 +147,8 @@ impl Life<'_> {
         }
     }
 
-    /// Work that is due in the background, as it is done behind a mount.
-    fn settle(&self) -> Result<(), Wrong> {
-        let told = |what: &'static str| move |error| format!("{what}: {error}");
-        let mounted = self.mounted();
-        mounted.sync().map_err(told("sync"))?;
-        while mounted.write_back().map_err(told("write-back"))? {}
-        mounted.checkpoint().map_err(told("checkpoint"))?;
-        mounted.maintain().map_err(told("maintenance"))
-    }
-
     fn is_empty(&self) -> Result<(), Wrong> {
-        let names = self.mounted().readdir(InodeNo::ROOT, 0, 9);
+        let names = self.tree().readdir(InodeNo::ROOT, 0, 9);
         let names = names.map_err(|error| format!("the root: {error}"))?;
         match names.len() {
             2 => Ok(()),
@@ -185,30 +173,33 @@ pub fn run(case: &Case, volumes: &dyn Volumes) -> Result<Report, Failure> {
 }
 
 fn live(case: &Case, volumes: &dyn Volumes) -> Result<Report, Wrong> {
-    let subject = volumes.of(&case.shape);
-    let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
-    let made = subject.format(device.clone(), new_clock());
-    made.map_err(|error| format!("mkfs: {error}"))?;
+    let volume = volumes.make(case)?;
     let mut life = Life {
         case,
-        subject: &*subject,
-        device,
-        mounted: None,
+        volume: &*volume,
+        served: None,
+        new: Vec::new(),
         next: AtomicU64::new(0),
+        ballast: None,
         mounts: 0,
         counts: Counts::default(),
     };
     life.mount()?;
-    let new = (life.mounted().statfs(), life.mounted().usage());
+    life.new.push(life.tree().statfs());
+    for _ in 1..case.services.len() {
+        life.unmount()?;
+        life.mount()?;
+        life.new.push(life.tree().statfs());
+    }
     for (nth, cycle) in (0..).zip(&case.cycles) {
         let seed = mix(case.seed, nth);
         let during = |wrong| format!("cycle {nth}: {wrong}");
         filling::fill(&mut life, cycle, seed).map_err(during)?;
         emptying::empty(&mut life, cycle, seed).map_err(during)?;
-        ended(&mut life, new).map_err(during)?;
+        ended(&mut life).map_err(during)?;
     }
     life.unmount()?;
-    let found = life.subject.check(life.device.clone());
+    let found = volume.check();
     if !found.is_empty() {
         return Err(format!("the check: {found:?}"));
     }
@@ -230,22 +221,16 @@ fn slack(new: StatFs) -> u64 {
 }
 
 /// The volume is empty, and as good as new; also for whoever mounts it.
-fn ended(life: &mut Life<'_>, new: (StatFs, varve_fs::Usage)) -> Result<(), Wrong> {
+fn ended(life: &mut Life<'_>) -> Result<(), Wrong> {
     for again in [false, true] {
         if again {
             life.remount()?;
         }
-        life.settle()?;
+        let exact = life.served().settle()? || again;
         life.is_empty()?;
-        let (now, usage) = (life.mounted().statfs(), life.mounted().usage());
-        if usage.inodes != new.1.inodes {
-            return Err(format!(
-                "{usage:?} on an empty volume, {:?} on a new",
-                new.1
-            ));
-        }
-        if now.free + slack(new.0) < new.0.free {
-            return Err(format!("{now:?} on an empty volume, {:?} on a new", new.0));
+        let (now, new) = (life.tree().statfs(), life.new[life.service()]);
+        if now.files != new.files || exact && now.free + slack(new) < new.free {
+            return Err(format!("{now:?} on an empty volume, {new:?} on a new"));
         }
     }
     Ok(())
@@ -267,11 +252,13 @@ mod tests {
                     in_drive: false,
                     variety: 6,
                 },
+                services: vec![Service::default()],
                 name_bytes: 0,
                 threads: 1,
                 cycles: vec![Cycle {
                     fillings: vec![Filling::SmallFiles],
                     thin_one_in: 3,
+                    ballast: Ballast::Reserved,
                     left_bytes: 3 << 20,
                     order: Order::Random,
                     pause_one_in: 20,

@@ -1,11 +1,13 @@
 //! The volumes of both layouts.
 
-use super::{Shape, Volumes};
+use super::in_memory::InMemory;
+use super::{Case, Service, Shape, Volume, Volumes, Wrong};
 use crate::mounted::Subject;
 use crate::subjects::Log;
 use crate::virtual_log::VirtualLog;
+use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, MountOptions};
-use varve_vlfs::VlfsFormatOptions;
+use varve_vlfs::{VlfsFormatOptions, Watermarks};
 
 /// Those of VLFS.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +18,18 @@ impl Volumes for VirtualLogs {
         "VLFS"
     }
 
-    fn of(&self, shape: &Shape) -> Box<dyn Subject> {
-        let volume = VirtualLog::default();
+    fn make(&self, case: &Case) -> Result<Box<dyn Volume>, Wrong> {
+        let shape = case.shape;
+        InMemory::make(move |service| VirtualLogs::of(&shape, service))
+    }
+}
+
+impl VirtualLogs {
+    fn of(shape: &Shape, service: Service) -> Box<dyn Subject> {
+        let mut volume = VirtualLog::default();
+        // There is one head, that of the disk, and one policy.
+        let marks = [Watermarks::ALWAYS, Watermarks::default()];
+        volume.mount.compaction = marks[service.policy % marks.len()];
         let slots = match shape.variety % 4 {
             0 => Some(0),
             1 => Some(2),
@@ -58,8 +70,15 @@ impl Volumes for Logs {
         "the log"
     }
 
+    fn make(&self, case: &Case) -> Result<Box<dyn Volume>, Wrong> {
+        let shape = case.shape;
+        InMemory::make(move |service| Box::new(Logs::of(&shape, service)))
+    }
+}
+
+impl Logs {
     /// A log is the same on a drive as anywhere.
-    fn of(&self, shape: &Shape) -> Box<dyn Subject> {
+    fn of(shape: &Shape, service: Service) -> Log {
         let log = Log::default();
         // Larger segments, or blocks, are refused from 64 MiB on: the reserve would
         // be more than 5 %. A block is a sixteenth of a segment at most.
@@ -71,15 +90,82 @@ impl Volumes for Logs {
         };
         let block_bytes = shape.block_bytes.min(most);
         let segment_bytes = choices[(shape.variety % 2) as usize].max(block_bytes * 16);
-        Box::new(Log {
+        Log {
             device_bytes: shape.device_bytes,
             format: FormatOptions {
                 block_bytes,
                 segment_bytes,
                 ..log.format
             },
-            mount: MountOptions { ..log.mount },
+            mount: MountOptions {
+                heads: service.heads,
+                policy: PolicyKind::ALL[service.policy % PolicyKind::ALL.len()],
+                ..log.mount
+            },
+            cleans_by_policy: !(shape.variety / 2).is_multiple_of(3),
             ..log
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::new_clock;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use varve_device::MemoryDevice;
+    use varve_fs::InodeNo;
+    use varve_lfs::policy::{Candidate, Greedy, Policy};
+
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+
+    /// Counts how often it is asked.
+    #[derive(Debug)]
+    struct Probe;
+
+    impl Policy for Probe {
+        fn name(&self) -> &'static str {
+            "probe"
+        }
+
+        fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
+            ASKED.fetch_add(1, Relaxed);
+            Greedy.choose(candidates, now_ns, limit)
+        }
+    }
+
+    #[test]
+    fn what_maintains_and_what_cleans_ask_the_policy_of_the_mount() {
+        let shape = Shape {
+            device_bytes: 16 << 20,
+            block_bytes: 4096,
+            unit_bytes: 4096,
+            in_drive: false,
+            variety: 2,
+        };
+        let mut log = Logs::of(&shape, Service::default());
+        assert!(log.cleans_by_policy);
+        log.mount.policy = PolicyKind::new("probe", || Box::new(Probe));
+        let device = Arc::new(MemoryDevice::new(log.device_bytes));
+        log.format(device.clone(), new_clock()).unwrap();
+        let mounted = log.mount(device, new_clock(), 1).unwrap();
+        let file = mounted.mknod(InodeNo::ROOT, b"f", 0o100_644).unwrap().ino;
+        let mut end = 0;
+        while mounted.write(file, end, &[1; 65_536]).is_ok() {
+            end += 65_536;
+        }
+        mounted.sync().unwrap();
+        let begun = ASKED.load(Relaxed);
+        mounted.clean().unwrap();
+        let cleaned = ASKED.load(Relaxed);
+        assert!(cleaned > begun);
+        // Something must be dead before it pays.
+        for at in (0..end / 2).step_by(3 * 4096) {
+            mounted.fallocate(file, 3, at, 8192).unwrap();
+        }
+        mounted.maintain().unwrap();
+        assert!(ASKED.load(Relaxed) > cleaned);
+        mounted.unmount().unwrap();
     }
 }

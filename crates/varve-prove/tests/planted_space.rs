@@ -1,0 +1,41 @@
+//! The cases of `space.rs` are tested first: mistakes planted in the accounts must
+//! be found by as many of them as are drawn there, or a green run means nothing.
+
+use varve_fs::planted::{self, Planted};
+use varve_prove::random::announce_seed;
+use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
+
+/// Cases that are drawn at most; `space.rs` draws no fewer.
+const CASES: u64 = 150;
+
+fn are_found(bugs: &[Planted], volumes: &dyn Volumes, seed: u64) {
+    let mut missed = Vec::new();
+    for &bug in bugs {
+        let cases = (0..CASES).map(|nth| (nth, Case::nth_small(seed, nth)));
+        // A mistake is on this thread alone. It is hardest to live with where names
+        // fill the volume: others would find it, too, or not, and take longer.
+        let mut cases =
+            cases.filter(|(_, case)| case.threads == 1 && case.shape.device_bytes < 16 << 20);
+        let found = cases.find_map(|(nth, case)| {
+            let failed = planted::with(bug, || run(&case, volumes)).err()?;
+            Some((nth, failed))
+        });
+        match found {
+            Some((nth, failed)) => eprintln!("{bug:?}, by case {nth}: {failed}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn mistakes_in_the_accounts_of_the_log_are_found() {
+    let seed = announce_seed("--features planted --test planted_space", 1);
+    are_found(&Planted::OF_ROOM, &Logs, seed);
+}
+
+#[test]
+fn mistakes_in_the_accounts_of_the_virtual_log_are_found() {
+    let seed = announce_seed("--features planted --test planted_space", 1);
+    are_found(&[Planted::RoomUncounted], &VirtualLogs, seed);
+}
