@@ -124,6 +124,14 @@ impl Moment {
         Some(self.lines.1[index])
     }
 
+    /// What a name in a directory leads to.
+    fn entry(&self, directory: Id, name: &[u8]) -> Option<Id> {
+        let is_there = self.lines.1.contains(&directory);
+        is_there
+            .then(|| self.model.node(directory).entries.get(name).copied())
+            .flatten()
+    }
+
     /// Whether the contents found are possible at this moment, if those after it had
     /// begun.
     fn explains_contents(

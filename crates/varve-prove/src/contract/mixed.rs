@@ -2,7 +2,7 @@
 //! `Promise::UntilCommit`). Each inode is there as some allowed moment had it, not all
 //! of them as one had:
 //!
-//! 1. every name found is one of an allowed moment and leads to the file that it led to
+//! 1. every name found is one that its directory had at an allowed moment and leads to the file that it led to
 //!    then; owner, mode, attributes and target are those of one moment, the content is
 //!    explained by one, and link counts are those of the tree;
 //! 2. a name that leads to one file at every allowed moment is there;
@@ -13,7 +13,7 @@
 //!    that nothing leads to any more may outlive its removal by some time.
 
 use super::Moment;
-use crate::model::Id;
+use crate::model::{Id, ROOT};
 use crate::tree::{Line, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::FileKind;
@@ -134,10 +134,23 @@ impl Mixed<'_> {
         Ok(())
     }
 
-    /// The files that a path leads to at the allowed moments.
+    /// The files that a path leads to, each directory on it as one of the allowed moments
+    /// had it: what is in one that has moved may be as it was before.
     fn candidates(&self, path: &[u8]) -> BTreeSet<Id> {
-        let at = |moment: &&Moment| moment.leads_to(path);
-        self.moments.iter().filter_map(at).collect()
+        if path.is_empty() {
+            return BTreeSet::from([ROOT]);
+        }
+        let slash = path.iter().rposition(|&byte| byte == b'/');
+        let (above, name) = match slash {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&[][..], path),
+        };
+        let above = self.candidates(above);
+        let within = |moment: &&Moment| -> Vec<Id> {
+            let found = above.iter().filter_map(|id| moment.entry(*id, name));
+            found.collect()
+        };
+        self.moments.iter().flat_map(within).collect()
     }
 
     fn everything(&self) -> BTreeSet<Id> {
