@@ -304,6 +304,11 @@ const MOVED_TAIL: &str = "create c; write c 0+40960 #9; sync; unlink c; sync; \
      create a; write a 0+600 #1; fsync a; create b; write b 0+600 #2; sync; \
      write a 600+2000 #3; fsync a";
 
+/// A file's data comes to where another's indirect block was, of which a record tells.
+#[cfg(feature = "planted")]
+const REUSED_INDIRECT: &str = "create a; write a 49152+4096 #1; sync; unlink a; sync; \
+     create b; write b 0+45056 #2; fsync b";
+
 /// The harness is tested, too: mistakes planted in FFS are caught by what is used
 /// without them.
 #[cfg(feature = "planted")]
@@ -342,6 +347,7 @@ fn planted_mistakes_are_caught() {
         let caught = (0..60).find(|&index| {
             let explored = || match bug {
                 Planted::MovedTailUnflushed => explorer.explore_story(MOVED_TAIL, &plan),
+                Planted::ReuseJournalled => explorer.explore_story(REUSED_INDIRECT, &plan),
                 _ => explorer.explore_generated(index, 100, &plan),
             };
             let with_bug = || varve_fs::planted::with(bug, explored);
