@@ -1,6 +1,7 @@
 //! The targets themselves: each takes its seeds, and the image sample is what
 //! it is meant to be.
 
+use std::time::{Duration, Instant};
 use varve_fuzz::{TARGETS, image, sample};
 use varve_lfs::format::node::{NodeHeader, node_form};
 
@@ -17,8 +18,13 @@ fn every_target_has_a_file_and_takes_its_seeds() {
         (target.run)(&[]);
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty(), "{}", target.name);
-        if !matches!(target.name, "mount_image" | "mend_image") {
-            seeds.iter().for_each(|seed| (target.run)(seed));
+        // Whole images take long: the smoke goes on with those that are left.
+        let begun = Instant::now();
+        for seed in &seeds {
+            (target.run)(seed);
+            if begun.elapsed() > Duration::from_secs(1) {
+                break;
+            }
         }
     }
 }

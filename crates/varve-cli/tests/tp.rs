@@ -105,6 +105,21 @@ fn indices_are_neither_dumped_nor_loaded() {
     varve(["tp", "load", &other, "--from", &file]).expect(1, "is an index");
 }
 
+/// Keys beyond an eighth of a page go out and in as others do.
+#[test]
+fn long_keys_are_loaded_and_dumped() {
+    let s = Scratch::new();
+    let dir = filled(&s);
+    let file = s.text("file");
+    let words = "VERSION=3\nformat=print\ndatabase=words\nHEADER=END\n";
+    let record = |last: &str| format!(" {}{last}\n {last}\n", "k".repeat(600));
+    let records = [record("a"), record("b")].concat();
+    fs::write(&file, format!("{words}{records}DATA=END\n")).unwrap();
+    varve(["tp", "load", &dir, "--from", &file]).expect(0, "2 records");
+    let dump = varve(["tp", "dump", &dir, "-p", "--table", "words"]).expect(0, "database=words");
+    assert!(dump.out.contains(&records), "{}", dump.out);
+}
+
 #[test]
 fn what_cannot_be_loaded_is_told_by_its_line() {
     let s = Scratch::new();
@@ -129,9 +144,10 @@ fn what_cannot_be_loaded_is_told_by_its_line() {
     load(&format!("{head}x\nDATA=END\n"), "line 5");
     load("VERSION=3\nHEADER=END\nDATA=END\n", "--table");
     let words = "VERSION=3\nformat=print\ndatabase=words\nHEADER=END\n";
+    let named = |name: &str| words.replace("words", name);
     load(
-        &format!("{words} {}\n x\nDATA=END\n", "k".repeat(600)),
-        "512 are allowed",
+        &format!("{} k\n x\nDATA=END\n", named(&"n".repeat(600))),
+        "are allowed",
     );
     varve(["tp", "load", &s.text("none")]).expect(1, "no such directory");
     fs::create_dir(s.path("empty")).unwrap();

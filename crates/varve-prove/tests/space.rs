@@ -7,8 +7,6 @@ use varve_prove::space::{
     Ballast, Case, Cycle, Filling, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
 };
 
-/// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.
-const SECONDS: u64 = 60;
 /// Failures after which there is no point in going on.
 const FAILURES_MAX: usize = 6;
 
@@ -36,8 +34,15 @@ fn is_filled_by_names(case: &Case) -> bool {
 }
 
 /// Those of so many cases that are wanted, drawn one after the other; or the one that
-/// is asked for alone.
-fn cases(test: &str, volumes: &dyn Volumes, count: u64, (draw, wanted): (Draw, Wanted)) {
+/// is asked for alone. After so many seconds none is begun any more; with
+/// `VARVE_PROVE_SCALE` both are more.
+fn cases(
+    test: &str,
+    volumes: &dyn Volumes,
+    (count, seconds): (u64, u64),
+    (draw, wanted): (Draw, Wanted),
+) {
+    let (count, seconds) = (scaled(count), Duration::from_secs(scaled(seconds)));
     let seed = announce_seed(test, 1);
     let drawn: Box<dyn Iterator<Item = Case>> = match asked_for() {
         Some(case) => Box::new(std::iter::once(case)),
@@ -47,7 +52,7 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64, (draw, wanted): (Draw, W
     let (mut done, mut removed, mut failures) = (0, 0, 0);
     for (nth, case) in drawn.enumerate() {
         let begun = start.elapsed();
-        if begun > Duration::from_secs(scaled(SECONDS)) {
+        if begun > seconds {
             eprintln!("{nth} of the cases were done in time");
             break;
         }
@@ -74,14 +79,14 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64, (draw, wanted): (Draw, W
 #[test]
 fn a_volume_on_the_virtual_log_can_always_be_emptied() {
     let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
-    cases(test, &VirtualLogs, scaled(250), (Case::nth_small, |_| true));
+    cases(test, &VirtualLogs, (250, 40), (Case::nth_small, |_| true));
 }
 
 #[test]
 fn a_volume_on_the_log_can_always_be_emptied() {
     let test = "a_volume_on_the_log_can_always_be_emptied";
     let wanted = |case: &Case| !is_filled_by_names(case);
-    cases(test, &Logs, scaled(150), (Case::nth_small, wanted));
+    cases(test, &Logs, (150, 40), (Case::nth_small, wanted));
 }
 
 /// Each takes as long as twenty others, and is as likely to meet a refusal.
@@ -91,7 +96,7 @@ fn a_log_that_names_alone_have_filled_can_always_be_emptied() {
     cases(
         test,
         &Logs,
-        scaled(150),
+        (150, 10),
         (Case::nth_small, is_filled_by_names),
     );
 }
@@ -102,7 +107,7 @@ fn a_volume_of_any_size_on_the_virtual_log_can_always_be_emptied() {
     cases(
         test,
         &VirtualLogs,
-        scaled(8),
+        (8, 15),
         (Case::nth_of_any_size, |_| true),
     );
 }
@@ -110,7 +115,7 @@ fn a_volume_of_any_size_on_the_virtual_log_can_always_be_emptied() {
 #[test]
 fn a_volume_of_any_size_on_the_log_can_always_be_emptied() {
     let test = "a_volume_of_any_size_on_the_log";
-    cases(test, &Logs, scaled(4), (Case::nth_of_any_size, |_| true));
+    cases(test, &Logs, (4, 15), (Case::nth_of_any_size, |_| true));
 }
 
 /// Drawn by `varve prove --rows space`: files of a few blocks far apart, whose

@@ -20,7 +20,7 @@ use varve_prove::random::{announce_seed, scaled};
 use varve_prove::space::{Case, run};
 
 /// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 6;
 
 fn cases(layout: &'static str, count: u64) {
     if no_fuse() {
