@@ -263,8 +263,10 @@ impl Pool {
 
     fn evict(&self, queues: &mut Queues) -> Evicted<'_> {
         // Every frame may have to be passed a few times until its uses are counted down.
-        for _ in 0..self.frames.len() * 4 + 8 {
-            let Some(leaving) = queues.next(|frame| &self.frames[frame as usize].uses) else {
+        let rounds = self.frames.len() * 8 + 8;
+        for round in 0..rounds {
+            let uses = |frame: u32| &self.frames[frame as usize].uses;
+            let Some(leaving) = queues.next(uses, round >= rounds / 2) else {
                 return Evicted::None;
             };
             let frame = &self.frames[leaving.frame as usize];

@@ -48,10 +48,16 @@ impl Queues {
         }
     }
 
-    /// The next that is to leave. Whoever cannot let it go says so to [`keep`](Self::keep).
-    pub(super) fn next<'a>(&mut self, uses: impl Fn(u32) -> &'a AtomicU8) -> Option<Leaving> {
+    /// The next that is to leave. Whoever cannot let it go says so to [`keep`](Self::keep);
+    /// who has been through the main queue in vain drains the small one.
+    pub(super) fn next<'a>(
+        &mut self,
+        uses: impl Fn(u32) -> &'a AtomicU8,
+        drains: bool,
+    ) -> Option<Leaving> {
+        let target = if drains { 0 } else { self.small_target };
         loop {
-            let small = self.small.len() > self.small_target || self.main.is_empty();
+            let small = self.small.len() > target || self.main.is_empty();
             let queue = if small {
                 &mut self.small
             } else {
@@ -88,12 +94,10 @@ impl Queues {
         queue.iter().take(most).copied().collect()
     }
 
-    /// It is pinned or dirty.
+    /// It is pinned, that is, used again. (Were it kept in the small queue, a few that are
+    /// pinned there would be looked at for ever, and what is free in the main one never.)
     pub(super) fn keep(&mut self, leaving: Leaving) {
-        match leaving.from_small {
-            true => self.small.push_back(leaving.frame),
-            false => self.main.push_back(leaving.frame),
-        }
+        self.main.push_back(leaving.frame);
     }
 
     /// It has left, with this page.
@@ -127,7 +131,7 @@ mod tests {
                 continue;
             }
             let frame = queues.free.pop().unwrap_or_else(|| {
-                let leaving = queues.next(|frame| &uses[frame as usize]).unwrap();
+                let leaving = queues.next(|frame| &uses[frame as usize], false).unwrap();
                 queues.left(leaving, held[leaving.frame as usize]);
                 leaving.frame
             });
@@ -156,6 +160,31 @@ mod tests {
             held.push(page);
         }
         hits
+    }
+
+    /// Whichever frame is the only one that is not pinned is found.
+    #[test]
+    fn what_is_pinned_does_not_hide_what_is_free() {
+        for (frames, free) in (0..16).flat_map(|free| [(16, free), (40, free)]) {
+            let uses: Vec<AtomicU8> = (0..frames).map(|_| AtomicU8::new(0)).collect();
+            let mut queues = Queues::new(frames as usize);
+            for frame in 0..frames {
+                queues.free.pop();
+                // Half of them are in the main queue.
+                match frame % 2 {
+                    0 => queues.small.push_back(frame),
+                    _ => queues.main.push_back(frame),
+                }
+            }
+            let rounds = 4 * frames + 8;
+            let found = (0..rounds).any(|round| {
+                let drains = round >= rounds / 2;
+                let leaving = queues.next(|frame| &uses[frame as usize], drains).unwrap();
+                queues.keep(leaving);
+                leaving.frame == free
+            });
+            assert!(found, "{free} of {frames}");
+        }
     }
 
     #[test]
