@@ -30,8 +30,8 @@ pub(crate) enum Appending {
     Nothing,
     /// These bytes come to where the file ends at the commit.
     AtCommit(Vec<u8>),
-    /// They have become content, at this offset, or are about to.
-    Placed(Option<u64>),
+    /// They have become content, at this offset.
+    Placed(u64),
 }
 
 impl Appending {

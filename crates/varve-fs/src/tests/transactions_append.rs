@@ -2,8 +2,8 @@
 
 use super::harness::*;
 use crate::{
-    Appended, Caller, Error, InodeNo, Isolation, MemoryOptions, Options, SetAttr,
-    TransactionOptions,
+    Appended, Caller, Error, InodeNo, Isolation, MemoryOptions, Options, SetAttr, SetTime,
+    Timestamp, TransactionOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,6 +185,51 @@ fn more_than_a_block_and_many_files_are_placed_at_once() {
     assert!(files.iter().all(|file| fs.t_read(*file) == b"x"));
     let want = [&b"begin"[..], &pattern(4000, 1), &pattern(200, 2)].concat();
     assert_eq!(fs.t_read(file), want);
+}
+
+/// What is set stays, whether the bytes find their place before the commit or at it.
+#[test]
+fn a_time_that_is_set_behind_an_append_stays() {
+    for looks in [false, true] {
+        let fs = volume();
+        let file = fs.t_file("file", &pattern(5000, 1));
+        let txn = locking(&fs);
+        append(&txn, file, b"x");
+        let then = Timestamp {
+            seconds: 7,
+            nanos: 8,
+        };
+        let set = SetAttr {
+            mtime: Some(SetTime::At(then)),
+            ..SetAttr::default()
+        };
+        txn.setattr(&Caller::root(), file, &set).unwrap();
+        if looks {
+            assert_eq!(txn.t_read(file).len(), 5001);
+        }
+        txn.commit().unwrap();
+        assert_eq!(fs.getattr(file).unwrap().mtime, then, "{looks}");
+    }
+}
+
+/// Whoever has appended finds it, whoever else of the transaction looks just then.
+#[test]
+fn threads_that_share_one_find_what_they_have_appended() {
+    for _ in 0..200 {
+        let fs = volume();
+        let file = fs.t_file("file", b"begin");
+        let txn = begin_with(&fs, true);
+        let work = || {
+            append(&txn, file, b"12345");
+            assert!(txn.getattr(file).unwrap().size >= 10);
+        };
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(work))));
+        txn.commit().unwrap();
+        assert_eq!(
+            fs.t_read(file),
+            [&b"begin"[..], &b"12345".repeat(3)].concat()
+        );
+    }
 }
 
 /// The others' append comes between.

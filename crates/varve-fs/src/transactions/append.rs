@@ -24,6 +24,7 @@ use crate::isolation::{Access, Kind, Locking, Part};
 use crate::layout::Layout;
 use crate::memory::private::Appending;
 use crate::memory::vnode::{Ground, State, Vnode};
+use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
@@ -51,7 +52,10 @@ impl<L: Layout> FileSystem<L> {
     pub fn append_in_turn(&self, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<Appended> {
         let vnode = self.vnode(ino)?;
         match self.append_at_commit(&vnode, caller, data)? {
-            Some(waiting) => Ok(Appended::AtCommit(waiting)),
+            Some(waiting) => {
+                self.dirtied();
+                Ok(Appended::AtCommit(waiting))
+            }
             None => self.append(caller, ino, data).map(Appended::At),
         }
     }
@@ -67,7 +71,7 @@ impl<L: Layout> FileSystem<L> {
         let state = vnode.read();
         let begin = state.private.as_ref().map(|private| &private.appending);
         Ok(match begin {
-            Some(Appending::Placed(Some(begin))) => begin + waiting,
+            Some(Appending::Placed(begin)) => begin + waiting,
             _ => state.inode.size,
         })
     }
@@ -108,8 +112,12 @@ impl<L: Layout> FileSystem<L> {
             }
             _ => self.waits.block_changed(before, waiting),
         }
+        let now = self.now();
+        (state.inode.mtime, state.inode.ctime) = (now, now);
         self.clear_set_id(vnode, &mut state, caller);
         self.join(vnode, &mut state);
+        count(&self.store.counters.writes, 1);
+        count(&self.store.counters.written_bytes, data.len() as u64);
         Ok(Some(waiting as u64))
     }
 
@@ -149,7 +157,7 @@ impl<L: Layout> FileSystem<L> {
             _ => false,
         };
         match asks && locking.appending.load(Relaxed) > 0 {
-            true => self.place(vnode),
+            true => self.place(locking, vnode),
             false => Ok(()),
         }
     }
@@ -160,7 +168,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(());
         }
         let all = self.table.all();
-        all.iter().try_for_each(|vnode| self.place(vnode))
+        all.iter().try_for_each(|vnode| self.place(locking, vnode))
     }
 
     /// True if something waits.
@@ -172,38 +180,36 @@ impl<L: Layout> FileSystem<L> {
         locking.appending.load(Relaxed) > 0 && self.table.all().iter().any(waits)
     }
 
-    fn place(&self, vnode: &Arc<Vnode>) -> Result<()> {
-        if vnode.read().appending().is_empty() {
+    /// What waits becomes content at the file's end, in one step: whoever looks finds it
+    /// there or waiting.
+    fn place(&self, locking: &Locking, vnode: &Arc<Vnode>) -> Result<()> {
+        let waiting = vnode.read().appending().len();
+        if waiting == 0 {
             return Ok(());
         }
-        let data = {
-            let mut state = vnode.write();
-            let private = state.private.as_mut().expect("a file of the ground");
-            match std::mem::replace(&mut private.appending, Appending::Placed(None)) {
-                Appending::AtCommit(data) => data,
-                // Another thread of the transaction's has been here.
-                other => {
-                    private.appending = other;
-                    return Ok(());
-                }
-            }
-        };
-        self.waits.block_went(data.len());
-        // Who wrote has been looked at.
-        let written = self.write_chunk(vnode, &Caller::root(), None, &data, Via::Caller);
+        self.lock_end(locking, vnode, waiting as u64)?;
+        let _operation = self.begin_write(vnode, None, waiting, Via::Caller)?;
         let mut state = vnode.write();
-        let private = state.private.as_mut().expect("a file of the ground");
-        match written {
-            Ok(chunk) => {
-                private.appending = Appending::Placed(Some(chunk.offset));
-                Ok(())
-            }
-            Err(error) => {
-                self.waits.block_came(data.len());
-                private.appending = Appending::AtCommit(data);
-                Err(error)
-            }
+        state.live()?;
+        let data = state.appending().to_vec();
+        if data.is_empty() {
+            // Another thread of the transaction's has been here.
+            return Ok(());
         }
+        let begin = state.inode.size;
+        let end = self.end_with(begin, &data)?;
+        // They were written when they began to wait.
+        let times = (state.inode.mtime, state.inode.ctime);
+        self.notes_write(&mut state, begin..end);
+        self.put(vnode, &mut state, begin, &data, self.now())?;
+        (state.inode.mtime, state.inode.ctime) = times;
+        self.waits.block_went(data.len());
+        let private = state.private.as_mut().expect("a file of the ground");
+        private.appending = Appending::Placed(begin);
+        if state.join_epoch {
+            self.count_joined(&mut state);
+        }
+        Ok(())
     }
 
     /// The file's end with what a transaction has waiting for it.

@@ -29,6 +29,17 @@ impl<L: Layout> FileSystem<L> {
         access: Access,
     ) -> Result<()> {
         self.place_before(locking, vnode, part, access)?;
+        self.lock_as_it_is(locking, vnode, part, access)
+    }
+
+    /// The same where nothing waits to be appended, or is about to be placed.
+    fn lock_as_it_is(
+        &self,
+        locking: &Locking,
+        vnode: &Arc<Vnode>,
+        part: &Part<'_>,
+        access: Access,
+    ) -> Result<()> {
         if let Err(error) = locking.take(&self.store, vnode, part, access) {
             // It has lost: who waits for it need not wait for its end.
             locking.doomed.store(true, SeqCst);
@@ -112,6 +123,21 @@ impl<L: Layout> FileSystem<L> {
             self.uses(vnode, Part::Size, Access::Read)?;
         }
         Ok(())
+    }
+
+    /// Takes the locks for so many bytes at the end, which have waited to be placed there.
+    pub(super) fn lock_end(&self, locking: &Locking, vnode: &Arc<Vnode>, bytes: u64) -> Result<()> {
+        let lock = |part| self.lock_as_it_is(locking, vnode, &part, Access::Write);
+        lock(Part::Size)?;
+        let (size, inline) = {
+            let state = vnode.read();
+            (state.inode.size, state.is_inline())
+        };
+        lock(Part::Content(size..size.saturating_add(bytes)))?;
+        match locking.subpage && inline {
+            true => lock(Part::Content(0..self.store.block_bytes as u64)),
+            false => Ok(()),
+        }
     }
 
     /// Where pages are locked by spans: these bytes of each page become this tree's, with

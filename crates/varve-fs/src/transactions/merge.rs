@@ -182,7 +182,10 @@ impl<L: Layout> FileSystem<L> {
         } else if mine.has_new_content() {
             self.merge_content(vnode, mine, theirs, std::mem::take(plan), now);
         } else if let Some(put) = plan.appended.take() {
+            // When they were written is told by the attributes.
+            let times = (theirs.inode.mtime, theirs.inode.ctime);
             self.carry_out_put(vnode, theirs, put, mine.appending(), now);
+            (theirs.inode.mtime, theirs.inode.ctime) = times;
         }
         if mine.xattrs_dirty {
             let before = theirs.usage();
