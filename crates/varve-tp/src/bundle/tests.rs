@@ -1,3 +1,5 @@
+//! Bundles beside a map of whole keys, and bytes that are none.
+
 use super::*;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;

@@ -78,6 +78,9 @@ impl Shared {
 
     fn make(&self, table: &mut Table, name: &str) -> io::Result<usize> {
         check_name(name)?;
+        if table.is_full() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let ends = table.entries.iter().map(|entry| entry.at + entry.room);
         let at = ends.max().unwrap_or(2 * TABLE as u64);
         let left = self.device.geometry().size.saturating_sub(at);
@@ -212,6 +215,10 @@ impl StoredFile for DeviceFile {
         }
         let shared = &self.shared;
         let (from, skip, length) = shared.around(entry.at + offset, buffer.len());
+        if length == buffer.len() {
+            let read = shared.device.read(from, buffer);
+            return read.map_err(io::Error::other);
+        }
         let mut blocks = vec![0; length];
         let read = shared.device.read(from, &mut blocks);
         read.map_err(io::Error::other)?;
@@ -242,10 +249,12 @@ impl StoredFile for DeviceFile {
     /// A file that has grown says so in the table.
     fn sync(&self) -> io::Result<()> {
         let mut table = self.shared.table.lock();
-        match table.changed {
-            true => self.shared.write(&mut table),
-            false => self.shared.device.flush().map_err(io::Error::other),
+        if table.changed {
+            return self.shared.write(&mut table);
         }
+        // Nobody who reads or writes waits for the flush.
+        drop(table);
+        self.shared.device.flush().map_err(io::Error::other)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {

@@ -139,14 +139,16 @@ impl Table {
         }
     }
 
+    /// There is no place for another file.
+    pub(super) fn is_full(&self) -> bool {
+        HEAD + (self.entries.len() + 1) * ENTRY > TABLE
+    }
+
     /// The bytes of the table with the next serial.
     ///
     /// # Errors
-    /// `StorageFull` if it has too many files.
+    /// `StorageFull` if there is none.
     pub(super) fn next_bytes(&mut self) -> io::Result<Vec<u8>> {
-        if HEAD + self.entries.len() * ENTRY > TABLE {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         let serial = self.serial.checked_add(1);
         self.serial = serial.ok_or(io::ErrorKind::StorageFull)?;
         let mut bytes = vec![0; TABLE];

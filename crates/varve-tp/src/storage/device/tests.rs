@@ -1,3 +1,5 @@
+//! Files on a device that another one has used: gaps, tables that are damaged, threads.
+
 use super::*;
 use varve_device::MemoryDevice;
 
@@ -167,4 +169,20 @@ fn names_are_short_and_one_file_s() {
     assert_eq!(storage.list().unwrap(), ["two"]);
     let again = DeviceStorage::new(device, EXTENT).unwrap();
     assert_eq!(content(&*again.open("two", false).unwrap()), b"first");
+}
+
+/// Whoever is refused leaves nothing behind that others could not be written with.
+#[test]
+fn a_full_table_takes_no_file_and_goes_on() {
+    let device = used();
+    let storage = DeviceStorage::new(device.clone(), 4096).unwrap();
+    let most = (0..).find(|n| storage.open(&format!("f{n}"), true).is_err());
+    let most: usize = most.unwrap();
+    assert_eq!(most, 292);
+    let file = storage.open("f0", false).unwrap();
+    file.write_at(0, b"bytes").unwrap();
+    file.sync().unwrap();
+    let again = DeviceStorage::new(device, 4096).unwrap();
+    assert_eq!(again.list().unwrap().len(), most);
+    assert_eq!(content(&*again.open("f0", false).unwrap()), b"bytes");
 }
