@@ -1,6 +1,6 @@
 #!/bin/sh
-# Instructions of create, write, fsync, lookup and an entry of a list, beside those of
-# an older version: what a feature costs those who do not use it. Instructions, not
+# Instructions of create, write, fsync, lookup, an entry of a list and the removal of a
+# file that nothing is known of, beside those of an older version: what a feature costs those who do not use it. Instructions, not
 # times: other work on the machine does not change them.
 #
 # scripts/bench-instructions.sh COMMIT [DIRECTORY]: a line for each operation, counts
@@ -45,7 +45,7 @@ count() {
     awk '/^(summary|totals):/ && $2 > 0 {print int($2 / 2000); exit}' "$directory/out"
 }
 printf '%-8s %9s %9s  %s\n' operation "$commit" here ratio
-for operation in create write fsync lookup list; do
+for operation in create write fsync lookup list remove; do
     there=$(count there "$operation") here=$(count here "$operation")
     [ -n "$there" ] && [ -n "$here" ]
     printf '%-8s %9d %9d  %s\n' "$operation" "$there" "$here" \

@@ -52,12 +52,19 @@ fn measured_list(volume: &Volume) {
     assert_eq!(black_box(entries.count()), FILES);
 }
 
+#[inline(never)]
+fn measured_remove(volume: &Volume) {
+    for n in 0..FILES {
+        volume.remove_file(name(n)).expect("it is removed");
+    }
+}
+
 fn main() {
     let device = Arc::new(MemoryDevice::new(512 << 20));
     let mut options = VolumeOptions::new();
     options.background(false);
     admin::format_on(Arc::clone(&device) as _, &options).expect("a volume");
-    let volume = admin::open_on(device, &options).expect("it opens");
+    let volume = admin::open_on(Arc::clone(&device) as _, &options).expect("it opens");
     volume.create_dir("/dir").expect("a directory");
     let data = vec![7; 4096];
     let files = measured_create(&volume, 0);
@@ -66,5 +73,9 @@ fn main() {
     measured_lookup(&volume);
     measured_list(&volume);
     drop(files);
+    volume.close().expect("it closes");
+    // Nothing of them is in memory.
+    let volume = admin::open_on(device, &options).expect("it opens");
+    measured_remove(&volume);
     volume.close().expect("it closes");
 }

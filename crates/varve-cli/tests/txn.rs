@@ -779,3 +779,34 @@ fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
     assert!(peak < (64 + 64) << 20, "{} MiB", peak >> 20);
     mount.finish();
 }
+
+/// Has a shell in a transaction read these lines.
+fn in_a_shell(mount: &Mount, lines: &str) -> Answer {
+    let mut command = Command::new(VARVE);
+    command.args(["txn", "shell"]).arg(&mount.dir);
+    command.env("SHELL", "/bin/sh").env_remove("VARVE_LOG");
+    command.current_dir(&mount.dir).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut shell = command.spawn().unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    drop(input);
+    Answer::from(shell.wait_with_output().unwrap())
+}
+
+#[test]
+fn what_a_shell_did_is_there_unless_it_ended_with_a_code() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    in_a_shell(&mount, "echo 1 > a\nmkdir d\nexit 1\n").expect(1, "");
+    assert!(names(&mount).is_empty());
+    in_a_shell(&mount, "echo 1 > a\nmkdir d\n").expect(0, "");
+    assert_eq!(names(&mount), ["a", "d"]);
+    in_a_shell(&mount, "rm a\nexit 0\n").expect(0, "");
+    assert_eq!(names(&mount), ["d"]);
+    mount.remount_checked();
+    assert_eq!(names(&mount), ["d"]);
+    mount.finish();
+}

@@ -13,8 +13,8 @@ use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose,
-    Result, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Admission, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise,
+    Purpose, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 /// Blocks of the reserve that are whole.
@@ -38,6 +38,7 @@ impl Layout for Ffs {
             bounds_groups: self.metadata() == Metadata::Journal,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
+            snapshots: false,
             read_only: self.stopped(),
         }
     }
@@ -129,8 +130,15 @@ impl Layout for Ffs {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
-    fn admit(&self, _total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        Ok(self.fits(&waiting, purpose)?)
+    fn admit(&self, _total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+        self.writable()?;
+        // All at once might change more than a record takes; one alone does not.
+        if waiting.operations > 1 && self.prices.all_sectors(&waiting) > self.prices.largest_sectors
+        {
+            return Ok(Admission::Alone);
+        }
+        self.fits(&waiting, purpose)?;
+        Ok(Admission::Granted)
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
@@ -317,12 +325,6 @@ impl Ffs {
 
     /// Whether what waits fits.
     fn fits(&self, waiting: &Waiting, purpose: Purpose) -> InnerResult<()> {
-        self.writable()?;
-        // All at once might change more than a record takes; one alone does not.
-        if waiting.operations > 1 && self.prices.all_sectors(waiting) > self.prices.largest_sectors
-        {
-            return Err(Inner::Full);
-        }
         if purpose == Purpose::Shrink {
             return Ok(());
         }

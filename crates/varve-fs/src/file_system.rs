@@ -337,7 +337,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// A vnode of an inode as the layout has it.
     pub(crate) fn vnode_of_layout(&self, ino: InodeNo, view: View) -> Result<Vnode> {
-        let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
+        let inode = self.checked_inode(ino, view)?;
         Ok(Vnode::of(
             inode,
             self.store.birth(),
@@ -347,17 +347,14 @@ impl<L: Layout> FileSystem<L> {
         ))
     }
 
-    /// An inode that is not in memory and has not ended, as `read` gets it from
-    /// the layout; its loading lock is held.
+    /// An inode that is not in memory and has not ended, as the layout has it; its
+    /// loading lock is held.
     ///
     /// # Errors
     /// As [`Self::vnode`].
-    pub(crate) fn checked_inode(
-        &self,
-        ino: InodeNo,
-        read: impl FnOnce(&L) -> Result<Inode>,
-    ) -> Result<Inode> {
-        let inode = read(&self.store.layout).map_err(|error| match error {
+    pub(crate) fn checked_inode(&self, ino: InodeNo, view: View) -> Result<Inode> {
+        let read = self.store.layout.read_inode(view, ino);
+        let inode = read.map_err(|error| match error {
             Error::NotFound => Error::Stale,
             other => other,
         })?;

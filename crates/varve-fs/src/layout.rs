@@ -50,6 +50,8 @@ pub struct LayoutGeometry {
     pub hash_seed: u64,
     /// Names compare without regard to case.
     pub case_fold: bool,
+    /// There are snapshots, and with them transactions.
+    pub snapshots: bool,
     /// Why the volume takes no writes, if it does not.
     pub read_only: Option<String>,
 }
@@ -100,6 +102,8 @@ pub struct Waiting {
     pub operations: u64,
     /// No operation since the mount has reached beyond this block of a file.
     pub highest_block: u64,
+    /// The one who asks has waited for all others, and newcomers wait for the answer.
+    pub alone: bool,
 }
 
 impl Waiting {
@@ -157,6 +161,16 @@ pub enum Purpose {
     /// It makes the tree smaller or leaves its size: works on a full volume,
     /// out of the reserve.
     Shrink,
+}
+
+/// What a layout answers to who asks for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may go on.
+    Granted,
+    /// What others under way may come to write takes the room that it needs: it asks
+    /// again when it is [alone](Waiting::alone).
+    Alone,
 }
 
 /// A place in the order of groups. Later is greater.
@@ -243,15 +257,6 @@ pub trait Layout: Send + Sync + 'static {
     /// `NotFound` for a free number, `Damaged`, device errors.
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode>;
 
-    /// [`Layout::read_inode`] of an inode that is about to be freed: nothing will
-    /// be appended to it, so what a layout remembers for that is not wanted.
-    ///
-    /// # Errors
-    /// As [`Layout::read_inode`].
-    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
-        self.read_inode(view, ino)
-    }
-
     /// The extended-attribute blob as last appended; empty if there is none.
     ///
     /// # Errors
@@ -292,12 +297,6 @@ pub trait Layout: Send + Sync + 'static {
     /// `Damaged` names the block; device errors. A block that moved since it
     /// was mapped also fails so: map again, and retry if the pointer changed.
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>>;
-
-    /// True if there are snapshots, and with them transactions. By default there are
-    /// none.
-    fn has_snapshots(&self) -> bool {
-        false
-    }
 
     /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
     /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
@@ -357,24 +356,17 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Asks whether the volume may hold `total` while `waiting` changes are in
     /// memory. Waits for the cleaner where that helps. Call it before taking
-    /// any lock.
+    /// any lock. Who is alone, with one operation under way, is granted or refused.
     ///
     /// # Errors
     /// `NoSpace`, which [`Purpose::Shrink`] does not meet on a healthy volume;
     /// `ReadOnly`, or what stopped the cleaner.
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()>;
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission>;
 
     /// True if clean space is so short that what waits should be appended
     /// before more is admitted: what it costs is then known, where
     /// [`Layout::admit`] must assume the worst.
     fn wants_write_back(&self, _waiting: Unwritten) -> bool {
-        false
-    }
-
-    /// True if room is so short that whoever removes should be the only one under
-    /// way: what others may come to write is kept from the cleaner, which needs it to
-    /// gain anything.
-    fn removals_take_turns(&self) -> bool {
         false
     }
 

@@ -18,8 +18,8 @@ mod volume;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::layout::{
-    BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
-    Waiting,
+    Admission, BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose,
+    StatFs, Usage, Waiting,
 };
 use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use state::{File, State};
@@ -267,6 +267,7 @@ impl Layout for MemoryLayout {
             bounds_groups: false,
             hash_seed: self.options.hash_seed,
             case_fold: self.options.case_fold,
+            snapshots: true,
             read_only: self.volume.lock().read_only.clone(),
         }
     }
@@ -329,10 +330,6 @@ impl Layout for MemoryLayout {
         self.with_file(view, ino, |file| {
             file.blocks.range(from..).next().map(|(b, _)| *b)
         })
-    }
-
-    fn has_snapshots(&self) -> bool {
-        true
     }
 
     fn snapshot(&self) -> Result<SnapshotNo> {
@@ -413,14 +410,14 @@ impl Layout for MemoryLayout {
         self.volume.lock().spills.remove(&spill);
     }
 
-    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         if let Some(reason) = &self.volume.lock().read_only {
             return Err(Error::ReadOnly(reason.clone()));
         }
         match purpose {
-            Purpose::Shrink => Ok(()),
+            Purpose::Shrink => Ok(Admission::Granted),
             _ if price_bytes(total) > self.options.capacity_bytes => Err(Error::NoSpace),
-            Purpose::Grow | Purpose::Rewrite => Ok(()),
+            Purpose::Grow | Purpose::Rewrite => Ok(Admission::Granted),
         }
     }
 

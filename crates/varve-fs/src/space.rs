@@ -9,7 +9,7 @@ use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
-use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
+use crate::layout::{Admission, Cause, Layout, Purpose, StatFs, Usage, Waiting};
 use crate::locks::{Lock, Ranked, assert_none};
 use crate::memory::vnode::Life;
 use crate::statistics::count;
@@ -27,7 +27,12 @@ struct Demand {
     keep: Usage,
     /// How often it has been asked for.
     tries: Cell<u64>,
+    /// Others have ended, and newcomers wait.
+    alone: Cell<bool>,
 }
+
+/// What an operation is told; nothing if it is to ask again alone.
+type Answer<'a> = Result<Option<Operation<'a>>>;
 
 impl<L: Layout> FileSystem<L> {
     /// Admits an operation that adds at most `growth` to the tree and `coming`
@@ -88,6 +93,7 @@ impl<L: Layout> FileSystem<L> {
             purpose,
             keep,
             tries: Cell::new(0),
+            alone: Cell::new(false),
         })
     }
 
@@ -103,13 +109,15 @@ impl<L: Layout> FileSystem<L> {
             return self.promise_private(below, growth, bytes.into(), Purpose::Grow);
         }
         self.prepare()?;
-        self.ask(&Demand {
+        let answer = self.ask(&Demand {
             growth,
             coming: bytes.into(),
             purpose: Purpose::Grow,
             keep,
             tries: Cell::new(0),
-        })
+            alone: Cell::new(false),
+        });
+        answer?.ok_or(Error::NoSpace)
     }
 
     /// Before anything is asked for.
@@ -125,12 +133,9 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Asks, and makes room if there is none; alone, if others were beside it, or
-    /// removals take turns.
+    /// Asks, and makes room if there is none; alone, if others beside it are in the
+    /// way, or may have been.
     fn ask_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
-        if demand.purpose == Purpose::Shrink && self.store.layout.removals_take_turns() {
-            return self.ask_alone(demand);
-        }
         let seen = self.space.crowd.look();
         let answer = match self.ask_and_write_back(demand) {
             Err(Error::NoSpace) if demand.purpose != Purpose::Shrink => {
@@ -139,10 +144,12 @@ impl<L: Layout> FileSystem<L> {
             answer => answer,
         };
         match answer {
+            Ok(Some(operation)) => Ok(operation),
+            Ok(None) => self.ask_alone(demand),
             Err(Error::NoSpace) if !self.space.crowd.was_alone(seen, demand.tries.get()) => {
                 self.ask_alone(demand)
             }
-            answer => answer,
+            Err(error) => Err(error),
         }
     }
 
@@ -152,12 +159,16 @@ impl<L: Layout> FileSystem<L> {
         loop {
             let turn = self.space.crowd.turn();
             demand.tries.set(0);
+            demand.alone.set(true);
             let seen = self.space.crowd.look();
             let answer = self.ask_and_write_back(demand);
             let alone = self.space.crowd.was_alone(seen, demand.tries.get());
+            demand.alone.set(false);
             drop(turn);
             match answer {
+                Ok(Some(operation)) => return Ok(operation),
                 // Somebody had come too far to give way.
+                Ok(None) => {}
                 Err(Error::NoSpace) if !alone => {}
                 // Others may be in the middle of an fsync; what that displaces is
                 // free once it is durable.
@@ -167,16 +178,18 @@ impl<L: Layout> FileSystem<L> {
                 }
                 // Steps ask, too, and so not within the turn.
                 Err(Error::NoSpace) if demand.purpose != Purpose::Shrink && self.must_reap() => {
-                    return self.free_until_it_fits(demand);
+                    if let Some(operation) = self.free_until_it_fits(demand)? {
+                        return Ok(operation);
+                    }
                 }
-                answer => return answer,
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// Asks, and asks again when nothing waits in memory: that may be what would
     /// make room, deletes, or new copies of blocks whose old ones could go.
-    fn ask_and_write_back(&self, demand: &Demand) -> Result<Operation<'_>> {
+    fn ask_and_write_back(&self, demand: &Demand) -> Answer<'_> {
         match self.ask(demand) {
             Err(Error::NoSpace) if self.waits.bytes() > 0 => {
                 self.append_all(Cause::WriteBack)?;
@@ -189,7 +202,7 @@ impl<L: Layout> FileSystem<L> {
     /// What has been deleted counts as free although it is freed in steps:
     /// whoever needs it takes the steps, and has the last of them appended, as
     /// layouts give room back with what is appended.
-    fn free_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
+    fn free_until_it_fits(&self, demand: &Demand) -> Answer<'_> {
         loop {
             let freed = self.reap_step()?;
             match self.ask(demand) {
@@ -210,7 +223,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Asks the layout once whether all that is there, promised and to be kept
     /// fits beside what is asked for.
-    fn ask(&self, demand: &Demand) -> Result<Operation<'_>> {
+    fn ask(&self, demand: &Demand) -> Answer<'_> {
         let (account, growth, coming) = (&self.space, demand.growth, demand.coming);
         demand.tries.set(demand.tries.get() + 1);
         account.crowd.enter();
@@ -218,16 +231,19 @@ impl<L: Layout> FileSystem<L> {
         account.asked_coming.add(coming);
         let answer = self.admits(demand);
         // Promised before it is no longer asked for.
-        let admitted = answer.map(|()| Operation::admitted(account, growth, coming));
+        let admitted = answer.map(|answer| match answer {
+            Admission::Granted => Some(Operation::admitted(account, growth, coming)),
+            Admission::Alone => None,
+        });
         account.asked.subtract(growth);
         account.asked_coming.subtract(coming);
-        if admitted.is_err() {
+        if !matches!(admitted, Ok(Some(_))) {
             account.crowd.leave();
         }
         admitted
     }
 
-    fn admits(&self, demand: &Demand) -> Result<()> {
+    fn admits(&self, demand: &Demand) -> Result<Admission> {
         let account = &self.space;
         let (asked, coming) = match demand.purpose {
             // Nobody may be admitted into what another was promised.
@@ -250,6 +266,7 @@ impl<L: Layout> FileSystem<L> {
             asked_attributes: coming.attributes,
             operations: account.crowd.under_way(),
             highest_block: account.highest_block.load(Relaxed),
+            alone: demand.alone.get(),
         };
         let layout = &self.store.layout;
         layout.admit(sum(total, demand.keep), waiting, demand.purpose)

@@ -13,8 +13,8 @@ use varve_device::Block;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose,
-    Result, SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Admission, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
+    Purpose, Result, SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {
@@ -30,6 +30,7 @@ impl Layout for Lfs {
             bounds_groups: false,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.case_fold(),
+            snapshots: true,
             read_only: self.stopped(),
         }
     }
@@ -64,14 +65,6 @@ impl Layout for Lfs {
         }
         let image = self.image(ino)?;
         Ok(self.sane_inode(&image))
-    }
-
-    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
-        if ino == InodeNo::IFILE {
-            return self.read_inode(view, ino);
-        }
-        self.control.asked();
-        Ok(self.sane_inode(&self.lookup().inode(ino)?.0))
     }
 
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
@@ -136,10 +129,6 @@ impl Layout for Lfs {
         self.look_in(view, |lookup| lookup.next_block(ino, from))
     }
 
-    fn has_snapshots(&self) -> bool {
-        true
-    }
-
     fn snapshot(&self) -> Result<SnapshotNo> {
         Ok(self.take_snapshot())
     }
@@ -188,15 +177,18 @@ impl Layout for Lfs {
         self.let_go_of_spill(spill);
     }
 
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
-        Ok(self.make_room(total, waiting, purpose)?)
-    }
-
-    fn removals_take_turns(&self) -> bool {
-        self.control.is_below_floor.load(Relaxed)
+        // What others may come to write is kept from the cleaner, which needs it to
+        // gain anything (docs/space.md, R4).
+        let below_floor = self.control.is_below_floor.load(Relaxed);
+        if purpose == Purpose::Shrink && below_floor && !waiting.alone {
+            return Ok(Admission::Alone);
+        }
+        self.make_room(total, waiting, purpose)?;
+        Ok(Admission::Granted)
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {

@@ -99,6 +99,7 @@ mod tests {
             asked_attributes: 0,
             operations: 2,
             highest_block: 377,
+            alone: false,
         };
         let geometry = crate::geometry::tests::volume(1 << 30, 4096, true);
         let pending = Pending::of(&waiting, waiting.asked, 110, &geometry);

@@ -23,6 +23,7 @@ struct Volume {
 fn asked(bytes: u64) -> Waiting {
     Waiting {
         asked: bytes,
+        alone: true,
         ..Waiting::default()
     }
 }

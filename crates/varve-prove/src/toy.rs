@@ -21,8 +21,8 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Block, Device, SECTOR};
 use varve_fs::{
-    BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping,
-    Position, Purpose, Result, StatFs, Usage, Version, View, Waiting,
+    Admission, BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry,
+    Mapping, Position, Purpose, Result, StatFs, Usage, Version, View, Waiting,
 };
 
 /// Where the first partial lies.
@@ -339,6 +339,7 @@ impl Layout for ToyLayout {
             bounds_groups: false,
             hash_seed: 1,
             case_fold: false,
+            snapshots: false,
             read_only: self.journal().failed.then(|| "a request failed".to_owned()),
         }
     }
@@ -414,7 +415,7 @@ impl Layout for ToyLayout {
         blocks.iter().map(one).collect()
     }
 
-    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         let journal = self.journal();
         if journal.failed {
             return Err(Error::ReadOnly("a request failed".to_owned()));
@@ -423,7 +424,7 @@ impl Layout for ToyLayout {
         if full && purpose != Purpose::Shrink {
             Err(Error::NoSpace)
         } else {
-            Ok(())
+            Ok(Admission::Granted)
         }
     }
 

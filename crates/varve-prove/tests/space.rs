@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::space::Filling::*;
 use varve_prove::space::{
-    Ballast, Case, Cycle, Filling, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
+    Ballast, Case, Cycle, Filling, InPlaces, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
 };
 
 /// Failures after which there is no point in going on.
@@ -34,15 +34,16 @@ fn is_filled_by_names(case: &Case) -> bool {
 }
 
 /// Those of so many cases that are wanted, drawn one after the other; or the one that
-/// is asked for alone. After so many seconds none is begun any more; with
-/// `VARVE_PROVE_SCALE` both are more.
+/// is asked for alone. After so many seconds none is begun any more. `VARVE_PROVE_SCALE`
+/// makes both more, and never fewer.
 fn cases(
     test: &str,
     volumes: &dyn Volumes,
     (count, seconds): (u64, u64),
     (draw, wanted): (Draw, Wanted),
 ) {
-    let (count, seconds) = (scaled(count), Duration::from_secs(scaled(seconds)));
+    let at_least = |number: u64| scaled(number).max(number);
+    let (count, seconds) = (at_least(count), Duration::from_secs(at_least(seconds)));
     let seed = announce_seed(test, 1);
     let drawn: Box<dyn Iterator<Item = Case>> = match asked_for() {
         Some(case) => Box::new(std::iter::once(case)),
@@ -80,6 +81,12 @@ fn cases(
 fn a_volume_on_the_virtual_log_can_always_be_emptied() {
     let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
     cases(test, &VirtualLogs, (250, 40), (Case::nth_small, |_| true));
+}
+
+#[test]
+fn a_volume_that_is_updated_in_place_can_always_be_emptied() {
+    let test = "a_volume_that_is_updated_in_place";
+    cases(test, &InPlaces, (60, 15), (Case::nth_small, |_| true));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Purpose,
-    Result, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Admission, Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position,
+    Purpose, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 /// Units read by one request of neighbours at most.
@@ -34,6 +34,7 @@ impl Layout for Vlfs {
             bounds_groups: false,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
+            snapshots: false,
             read_only: self.stopped(),
         }
     }
@@ -108,8 +109,9 @@ impl Layout for Vlfs {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        Ok(self.fits(total, waiting, purpose)?)
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+        self.fits(total, waiting, purpose)?;
+        Ok(Admission::Granted)
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {

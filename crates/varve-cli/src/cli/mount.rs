@@ -225,7 +225,13 @@ impl Mount {
         }
         let mut mount = chosen.mount;
         mount.source = self.volume.display().to_string();
-        match admin::tree(&volume).clone() {
+        let tree = admin::tree(&volume).clone();
+        if mount.atomic && !matches!(tree, Tree::Log(_)) {
+            volume.close()?;
+            let text = "`-o atomic` needs transactions, which only the segmented log has";
+            return Err(Failure::new(USAGE, text));
+        }
+        match tree {
             Tree::Log(fs) => {
                 let transactions = Transactions::new(Arc::clone(&fs));
                 let plain = mount.clone();
@@ -240,11 +246,6 @@ impl Mount {
             }
             // Nothing is cleaned.
             Tree::VirtualLog(fs) => {
-                if mount.atomic {
-                    volume.close()?;
-                    let text = "`-o atomic` needs transactions, which only the segmented log has";
-                    return Err(Failure::new(USAGE, text));
-                }
                 let counted = Arc::clone(&fs);
                 mount.statistics = Some(Arc::new(move || {
                     stats::describe_virtual_log(&counted).to_string()

@@ -50,13 +50,15 @@ fn mounts_that_cannot_say_so() {
 }
 
 #[test]
-fn the_virtual_log_refuses_the_option() {
+fn layouts_without_transactions_refuse_the_option() {
     let scratch = crate::support::Scratch::new();
-    let image = scratch.text("image");
-    varve(["mkfs", "--layout", "vlfs", &image, "--size", "64M"]).expect(0, "");
     fs::create_dir(scratch.path("mnt")).unwrap();
-    let mounted = varve(["mount", "-o", "atomic", &image, &scratch.text("mnt")]);
-    mounted.expect(1, "segmented log");
+    for layout in ["vlfs", "ffs"] {
+        let image = scratch.text(layout);
+        varve(["mkfs", "--layout", layout, &image, "--size", "64M"]).expect(0, "");
+        let mounted = varve(["mount", "-o", "atomic", &image, &scratch.text("mnt")]);
+        mounted.expect(1, "segmented log");
+    }
 }
 
 #[test]

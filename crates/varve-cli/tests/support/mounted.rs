@@ -114,14 +114,21 @@ impl Mount {
     }
 }
 
+/// How much more than usual is asked of tests (`VARVE_PROVE_SCALE`).
+pub fn scale() -> f64 {
+    let scale = std::env::var("VARVE_PROVE_SCALE").ok();
+    scale.and_then(|text| text.parse().ok()).unwrap_or(1.0)
+}
+
 /// Ends the server of a test that takes too long.
 fn watch(is_over: &Receiver<()>, image: &str, dir: &str) {
-    if is_over.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+    let patience = PATIENCE.mul_f64(scale().max(1.0));
+    if is_over.recv_timeout(patience) != Err(RecvTimeoutError::Timeout) {
         return;
     }
     let info = varve(["info", "--json", image]).json();
     let server = info["holder"]["pid"].to_string();
-    eprintln!("{dir}: no end after {PATIENCE:?}: killing server {server}");
+    eprintln!("{dir}: no end after {patience:?}: killing server {server}");
     let _ = Command::new("kill").args(["-KILL", &server]).status();
 }
 

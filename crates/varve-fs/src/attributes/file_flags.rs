@@ -233,7 +233,7 @@ impl<L: Layout> FileSystem<L> {
             _ => return Err(Error::NotSupported),
         }
         let protects = new & !vnode.read().inode.flags & flags::PROTECTED != 0;
-        if protects && !self.store.layout.has_snapshots() {
+        if protects && !self.store.geometry.snapshots {
             // There are no transactions to protect it from.
             return Err(Error::NotSupported);
         }

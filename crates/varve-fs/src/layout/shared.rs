@@ -1,8 +1,8 @@
 //! A shared layout is a layout: hand a clone to the file system and keep one.
 
 use super::{
-    Group, Item, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose, StatFs, Unwritten,
-    Usage, Waiting,
+    Admission, Group, Item, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose, StatFs,
+    Unwritten, Usage, Waiting,
 };
 use crate::error::Result;
 use crate::inode::Inode;
@@ -32,9 +32,6 @@ impl<L: Layout> Layout for Arc<L> {
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
         (**self).read_inode(view, ino)
     }
-    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
-        (**self).read_inode_once(view, ino)
-    }
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
         (**self).read_xattrs(view, ino)
     }
@@ -55,9 +52,6 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>> {
         (**self).read(ino, blocks)
-    }
-    fn has_snapshots(&self) -> bool {
-        (**self).has_snapshots()
     }
     fn snapshot(&self) -> Result<SnapshotNo> {
         (**self).snapshot()
@@ -82,14 +76,11 @@ impl<L: Layout> Layout for Arc<L> {
     fn release_spill(&self, spill: SpillNo) {
         (**self).release_spill(spill);
     }
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         (**self).admit(total, waiting, purpose)
     }
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         (**self).wants_write_back(waiting)
-    }
-    fn removals_take_turns(&self) -> bool {
-        (**self).removals_take_turns()
     }
     fn append(&self, group: Group) -> Result<Position> {
         (**self).append(group)

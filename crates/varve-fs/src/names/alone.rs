@@ -75,7 +75,7 @@ impl<L: Layout> FileSystem<L> {
             }
             Known::Nothing => {}
         }
-        let inode = self.checked_inode(ino, |layout| layout.read_inode_once(View::Live, ino))?;
+        let inode = self.checked_inode(ino, View::Live)?;
         if !self.ends_at_once(&inode) {
             return Ok(Taken::Vnode(self.enter_vnode(ino)?));
         }

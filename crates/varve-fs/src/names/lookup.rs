@@ -80,14 +80,9 @@ impl<L: Layout> FileSystem<L> {
             vnode
         };
         drop(outside);
-        let used = self.uses(&vnode, Part::Attributes, Access::Read);
-        let used = match holds {
-            0 => used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read)),
-            _ => used,
-        };
-        used.inspect_err(|_| {
-            vnode.refs.fetch_sub(holds, Relaxed);
-        })?;
+        if self.below.is_some() {
+            self.use_found(&vnode, holds)?;
+        }
         let state = vnode.read();
         if state.live().is_err() {
             // Not held, and removed since; or damage counted too few names.
@@ -95,6 +90,19 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::NotFound);
         }
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// A transaction has seen its attributes, and without a hold its size.
+    #[cold]
+    fn use_found(&self, vnode: &Arc<Vnode>, holds: u64) -> Result<()> {
+        let used = self.uses(vnode, Part::Attributes, Access::Read);
+        let used = match holds {
+            0 => used.and_then(|()| self.uses(vnode, Part::Size, Access::Read)),
+            _ => used,
+        };
+        used.inspect_err(|_| {
+            vnode.refs.fetch_sub(holds, Relaxed);
+        })
     }
 
     /// The directory above one that is locked. It cannot go meanwhile, unless

@@ -1,7 +1,8 @@
 //! A layout that watches, and short names for what tests do all the time.
 
 use crate::layout::{
-    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage, Waiting,
+    Admission, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
+    Waiting,
 };
 use crate::{
     Attr, BlockPointer, Caller, Conflict, Error, FileKind, FileSystem, Inode, InodeNo,
@@ -168,7 +169,7 @@ impl Layout for Recorder {
         }
         read
     }
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         let beyond = |limit: Usage| {
             total.inodes > limit.inodes
                 || total.blocks > limit.blocks
@@ -184,6 +185,9 @@ impl Layout for Recorder {
         if let Some(hook) = hook {
             hook();
         }
+        if purpose == Purpose::Shrink && self.take_turns.load(Relaxed) && !waiting.alone {
+            return Ok(Admission::Alone);
+        }
         if purpose == Purpose::Shrink && self.without_reserve.load(Relaxed) {
             return Err(Error::NoSpace);
         }
@@ -191,9 +195,6 @@ impl Layout for Recorder {
             return Err(Error::NoSpace);
         }
         self.memory().admit(total, waiting, purpose)
-    }
-    fn removals_take_turns(&self) -> bool {
-        self.take_turns.load(Relaxed)
     }
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {
@@ -222,9 +223,6 @@ impl Layout for Recorder {
     }
     fn checkpoint(&self) -> Result<()> {
         self.memory().checkpoint()
-    }
-    fn has_snapshots(&self) -> bool {
-        true
     }
     fn snapshot(&self) -> Result<SnapshotNo> {
         self.memory().snapshot()

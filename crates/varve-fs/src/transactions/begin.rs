@@ -50,7 +50,7 @@ impl<L: Layout> FileSystem<L> {
                 let reads = Kind::Serializable(Arc::default());
                 (Some(self.take_snapshot()?), reads)
             }
-            Isolation::Locking if !self.store.layout.has_snapshots() => {
+            Isolation::Locking if !self.store.geometry.snapshots => {
                 return Err(Error::NotSupported);
             }
             Isolation::Locking => (None, Kind::Locking(self.locking(options))),

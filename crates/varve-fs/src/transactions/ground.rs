@@ -97,7 +97,7 @@ impl<L: Layout> FileSystem<L> {
         match below.snapshot {
             Some((number, _)) => {
                 let view = View::Snapshot(number);
-                let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
+                let inode = self.checked_inode(ino, view)?;
                 Ok(self.copy_of(inode, Ground::Layout(view)))
             }
             None => self.vnode_of_target(ino, &below.target),

@@ -14,7 +14,7 @@ use crate::operation::Operation;
 use crate::random::Random;
 use crate::reference::Course;
 use crate::repair::learn_repair;
-use crate::space::{self, Case, Logs, VirtualLogs, Volumes};
+use crate::space::{self, Case, InPlaces, Logs, VirtualLogs, Volumes};
 use crate::subjects::Log;
 use crate::traces;
 use crate::transactions::interleaved::Ran;
@@ -257,14 +257,15 @@ pub fn enospc(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     Ok(())
 }
 
-/// One case, on VLFS and on the log in turn.
+/// One case, on VLFS, on the log and on FFS in turn.
 pub fn space(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
-    let volumes: &dyn Volumes = match index % 2 {
+    let volumes: &dyn Volumes = match index % 3 {
         0 => &VirtualLogs,
-        _ => &Logs,
+        1 => &Logs,
+        _ => &InPlaces,
     };
     done.detail("cases", 1);
-    let report = space::run(&Case::nth(seed, index / 2), volumes)?;
+    let report = space::run(&Case::nth(seed, index / 3), volumes)?;
     done.done += report.cycles;
     done.detail("removals", report.removed);
     done.detail("kills", report.kills);

@@ -24,7 +24,7 @@ mod volumes;
 pub use case::{Case, Shape};
 pub use cycle::{Ballast, Cycle, Filling, Order};
 pub use served::{Served, Service, Volume, Volumes};
-pub use volumes::{Logs, VirtualLogs};
+pub use volumes::{InPlaces, Logs, VirtualLogs};
 
 use crate::explorer::mix;
 use crate::failure::{Failure, Promise};
@@ -241,8 +241,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_cases_are_done_on_both_layouts() {
-        for volumes in [&VirtualLogs as &dyn Volumes, &Logs] {
+    fn small_cases_are_done_on_all_layouts() {
+        for volumes in [&VirtualLogs as &dyn Volumes, &Logs, &InPlaces] {
             let case = Case {
                 seed: 3,
                 shape: Shape {

@@ -1,7 +1,8 @@
-//! The volumes of both layouts.
+//! The volumes of all layouts.
 
 use super::in_memory::InMemory;
 use super::{Case, Service, Shape, Volume, Volumes, Wrong};
+use crate::in_place::InPlace;
 use crate::mounted::Subject;
 use crate::subjects::Log;
 use crate::virtual_log::VirtualLog;
@@ -105,6 +106,44 @@ impl Logs {
             cleans_by_policy: !(shape.variety / 2).is_multiple_of(3),
             ..log
         }
+    }
+}
+
+/// Those of FFS, with a journal, of every policy of allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct InPlaces;
+
+impl Volumes for InPlaces {
+    fn name(&self) -> &'static str {
+        "FFS"
+    }
+
+    fn make(&self, case: &Case) -> Result<Box<dyn Volume>, Wrong> {
+        let shape = case.shape;
+        InMemory::make(move |_| Box::new(InPlaces::of(&shape)))
+    }
+}
+
+impl InPlaces {
+    /// How it is served makes no difference: nothing is cleaned.
+    fn of(shape: &Shape) -> InPlace {
+        let others = InPlace::of_every_policy();
+        // FFS's own allocation with and without fragments, or one of the others.
+        let mut volume = match shape.variety as usize % (2 * others.len()) {
+            nth if nth < others.len() => others[nth].clone(),
+            nth if nth.is_multiple_of(2) => InPlace::with_fragments(),
+            _ => InPlace::default(),
+        };
+        volume.device_bytes = shape.device_bytes;
+        volume.format.block_bytes = shape.block_bytes.max(4096);
+        volume.format.group_blocks = 0;
+        // As many inodes as there are blocks, so that it is room that ends; or the usual
+        // number, which may end first.
+        volume.format.inode_ratio = match shape.variety / 16 % 3 {
+            0 => 0,
+            _ => u64::from(volume.format.block_bytes),
+        };
+        volume
     }
 }
 

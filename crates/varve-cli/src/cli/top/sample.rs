@@ -76,10 +76,11 @@ pub struct Rates {
     /// Live bytes over all.
     pub utilisation: f64,
     pub read_only: bool,
-    /// Transactions that are open, committed, met a conflict, ended otherwise.
-    pub transactions: [u64; 4],
-    /// Waits for locks, and the longest in nanoseconds.
-    pub lock_waits: [u64; 2],
+    /// Transactions that are open, were committed, met a conflict, were refused for want
+    /// of room or by an error, and were aborted.
+    pub transactions: [u64; 5],
+    /// Waits for locks, the longest in nanoseconds, deadlocks and time-outs.
+    pub locks: [u64; 4],
     pub written: Vec<Cause>,
     pub read: Vec<Cause>,
     pub latency: Vec<Latency>,
@@ -147,10 +148,9 @@ impl Rates {
             read_only: count(new, "/state/read_only") > 0,
             transactions: {
                 let of = |name| count(new, &format!("/transactions/{name}"));
-                let others = of("aborted") + of("refused");
-                [of("open"), of("committed"), of("conflicts"), others]
+                ["open", "committed", "conflicts", "refused", "aborted"].map(of)
             },
-            lock_waits: ["waits", "longest_wait_ns"]
+            locks: ["waits", "longest_wait_ns", "deadlocks", "timeouts"]
                 .map(|name| count(new, &format!("/transactions/locks/{name}"))),
             written: causes("written_by_cause"),
             read: causes("read_by_cause"),

@@ -43,7 +43,7 @@ impl View {
     pub fn draw(&self, frame: &mut Frame<'_>, rates: &Rates, interval: Duration, paused: bool) {
         let causes = rates.written.len().max(rates.read.len()) as u16;
         let [head, bytes, other, map, foot] = Layout::vertical([
-            Constraint::Length(2 + u16::from(has_transactions(rates))),
+            Constraint::Length(if has_transactions(rates) { 4 } else { 2 }),
             Constraint::Length(causes + 2),
             Constraint::Length(6),
             Constraint::Min(0),
@@ -85,12 +85,16 @@ impl View {
         );
         let mut lines = vec![Line::from(title), Line::from(costs)];
         if has_transactions(rates) {
-            let [open, committed, conflicts, aborted] = rates.transactions;
-            let [waits, longest_ns] = rates.lock_waits;
+            let [open, committed, conflicts, refused, aborted] = rates.transactions;
+            let [waits, longest_ns, deadlocks, timeouts] = rates.locks;
             let longest_ms = longest_ns as f64 / 1e6;
             lines.push(Line::from(format!(
                 "transactions {open} open  {committed} committed  {conflicts} conflicts  \
-                 {aborted} aborted  {waits} waits to {longest_ms:.1} ms"
+                 {refused} refused  {aborted} aborted"
+            )));
+            lines.push(Line::from(format!(
+                "locks {waits} waits, the longest {longest_ms:.1} ms  {deadlocks} deadlocks  \
+                 {timeouts} time-outs"
             )));
         }
         lines
@@ -264,7 +268,9 @@ mod tests {
             "state": {"read_only": 0},
             "transactions": {
                 "open": 1, "committed": 20, "conflicts": 3, "aborted": 4, "refused": 5,
-                "locks": {"waits": 6, "longest_wait_ns": 7_500_000},
+                "locks": {
+                    "waits": 6, "longest_wait_ns": 7_500_000, "deadlocks": 8, "timeouts": 9,
+                },
             },
             "written_by_cause": {"data": 3 << 20, "summaries": 1 << 20},
             "read_by_cause": {"cleaner": 0},
@@ -296,7 +302,8 @@ mod tests {
             "write cost 1.25 (now 4.00)  overall 2.50  amplification 1.75 (now 3.00)",
             "3.0M  75.0 % #########",
             "2 us / 2 us / 2 us",
-            "transactions 1 open  20 committed  3 conflicts  9 aborted  6 waits to 7.5 ms",
+            "transactions 1 open  20 committed  3 conflicts  5 refused  4 aborted",
+            "locks 6 waits, the longest 7.5 ms  8 deadlocks  9 time-outs",
             "debt 17 segments",
             "begins below 8, ends at 20",
             "8 segments, 2 a cell: utilisation",
