@@ -4,6 +4,8 @@ use crate::base::Base;
 use crate::committed::Committed;
 use crate::delta::Delta;
 use crate::delta::fold::{BelowFold, Further};
+use crate::format::UsageDelta;
+use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
@@ -156,6 +158,13 @@ impl Lfs {
         let times = 1 + u64::from(moved > self.record_room() as u64);
         let table = blocks * ifile_block_price(&self.geometry);
         times * (table + index) + SMALL_GROUPS * self.geometry.least_group()
+    }
+
+    /// Corrections of the usage table that a record has room for.
+    pub(crate) fn record_room(&self) -> usize {
+        let slot = self.superblock.record_bytes.get() as usize;
+        let fixed = record_bytes_for(self.geometry.inode_bytes as usize, 0, 1);
+        (slot - fixed) / size_of::<UsageDelta>()
     }
 
     /// Bytes that `pending` takes of the log, and what folding it may write once
