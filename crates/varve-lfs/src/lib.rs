@@ -34,6 +34,7 @@ mod layout;
 mod lfs;
 mod locks;
 mod log;
+mod mechanism;
 mod mkfs;
 mod mount;
 mod newest;
