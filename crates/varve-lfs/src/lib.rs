@@ -45,6 +45,7 @@ mod price;
 mod ranges;
 mod reader;
 mod recovery;
+mod relocate;
 mod resize;
 mod schedule;
 mod segment_map;

@@ -280,20 +280,8 @@ impl Lfs {
         delta.fold_bytes(&self.geometry, below)
     }
 
-    /// True if a checkpoint taken now is sure to find room.
-    pub fn checkpoint_fits(&self) -> bool {
-        self.checkpoints_fit(1)
-    }
-
-    /// True if as many as `checkpoints`, taken now, are sure to find room.
-    pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
-        self.checkpoints_fit_now(checkpoints) || {
-            self.look_for_room();
-            self.checkpoints_fit_now(checkpoints)
-        }
-    }
-
-    /// The same, of the segments that are known to be clean.
+    /// True if as many as `checkpoints`, taken now, are sure to find room in the segments
+    /// that are known to be clean.
     pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
         self.room_bytes() >= u64::from(checkpoints) * self.whole_fold_bytes()
     }

@@ -15,7 +15,6 @@ mod account;
 mod append;
 mod holes;
 mod onward;
-mod relocate;
 mod resize;
 mod spilled;
 
