@@ -15,7 +15,6 @@ mod account;
 mod append;
 mod holes;
 mod onward;
-mod resize;
 mod spilled;
 
 use crate::durability::InFlight;

@@ -21,7 +21,7 @@ impl Lfs {
     ///
     /// # Errors
     /// If a checkpoint fails.
-    pub(crate) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
+    pub(super) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
         let kind = self.options.policy;
         let heads = self.heads_to_have(kind);
         if heads != self.heads || !confirmed {
