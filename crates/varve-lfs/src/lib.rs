@@ -34,6 +34,7 @@ mod layout;
 mod lfs;
 mod locks;
 mod log;
+mod mark;
 mod mechanism;
 mod mkfs;
 mod mount;
