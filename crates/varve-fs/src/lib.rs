@@ -23,6 +23,7 @@ mod locks;
 mod maintenance;
 mod memory;
 mod memory_layout;
+mod mount;
 mod names;
 mod names_check;
 mod options;

@@ -270,29 +270,6 @@ impl<L: Layout> FileSystem<L> {
         self.enter(Operation::admitted(&self.space, nothing, 0.into()))
     }
 
-    /// # Errors
-    /// `ReadOnly` if the volume was mounted so, or once a write has failed.
-    #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if let Some(reason) = &self.store.geometry.read_only {
-            return Err(Error::ReadOnly(reason.clone()));
-        }
-        if let Some(below) = &self.below {
-            if below.is_over() {
-                return Err(Error::Aborted);
-            }
-            return below.target.check_writable();
-        }
-        if self.has_failed.load(Relaxed) {
-            let reason = match &*self.failed.lock() {
-                Some(Error::ReadOnly(reason)) => reason.clone(),
-                _ => "an earlier write failed".to_owned(),
-            };
-            return Err(Error::ReadOnly(reason));
-        }
-        Ok(())
-    }
-
     /// What the tree takes, changes that wait in memory included.
     pub fn usage(&self) -> Usage {
         self.space.present()

@@ -7,7 +7,7 @@
 //! | file | |
 //! |---|---|
 //! | `begin.rs` | making a private tree, and ending it |
-//! | `ground.rs` | what it stands on: snapshots, inodes taken from below |
+//! | `ground.rs` | the snapshot that it stands on |
 //! | `uses.rs` | what operations tell of what they use |
 //! | `locking.rs` | the locks of a part, and what the ground has of it then |
 //! | `outsider.rs` | operations on protected files outside of transactions |
@@ -37,7 +37,7 @@ mod uses;
 mod validate;
 
 use crate::error::Result;
-use crate::file_system::FileSystem;
+use crate::file_system::{Below, FileSystem};
 use crate::layout::Layout;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -45,9 +45,6 @@ use std::time::Duration;
 
 pub use append::Appended;
 pub use commit::{Changed, Ticket};
-
-/// What a private tree stands on.
-type Below<L> = crate::isolation::Below<FileSystem<L>, L>;
 
 /// How a transaction is isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
