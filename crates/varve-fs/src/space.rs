@@ -5,6 +5,9 @@
 //! operation that was admitted fits, whatever runs beside it. One that was
 //! refused asks again when nobody is beside it (`account/crowd.rs`).
 
+mod private;
+mod spill;
+
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -63,6 +66,17 @@ impl<L: Layout> FileSystem<L> {
         match purpose {
             Purpose::Grow if growth != Usage::default() => self.kept(),
             _ => Usage::default(),
+        }
+    }
+
+    /// The room that is kept for held writes (`content/held.rs`), as the layout prices it.
+    pub(crate) fn kept(&self) -> Usage {
+        let bytes = self.space.kept_bytes.load(Relaxed);
+        let blocks = bytes.div_ceil(self.store.block_bytes as u64);
+        Usage {
+            inodes: 0,
+            blocks,
+            sectors: blocks * self.store.sectors_per_block(),
         }
     }
 

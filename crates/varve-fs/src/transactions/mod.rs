@@ -11,8 +11,7 @@
 //! | `uses.rs` | what operations tell of what they use |
 //! | `locking.rs` | the locks of a part, and what the ground has of it then |
 //! | `outsider.rs` | operations on protected files outside of transactions |
-//! | `room.rs` | what a private tree may take |
-//! | `spill.rs` | data beyond that, which goes to the layout |
+//! | `room.rs` | room for what becomes part of another |
 //! | `append.rs` | appends that find their place at the commit |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
@@ -32,7 +31,6 @@ mod merge;
 mod names;
 mod outsider;
 mod room;
-mod spill;
 mod uses;
 mod validate;
 
