@@ -33,6 +33,7 @@ mod space;
 mod statistics;
 mod transactions;
 mod types;
+mod uses;
 mod via;
 
 #[cfg(test)]

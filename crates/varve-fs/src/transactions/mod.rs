@@ -8,9 +8,6 @@
 //! |---|---|
 //! | `begin.rs` | making a private tree, and ending it |
 //! | `ground.rs` | the snapshot that it stands on |
-//! | `uses.rs` | what operations tell of what they use |
-//! | `locking.rs` | the locks of a part, and what the ground has of it then |
-//! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | room for what becomes part of another |
 //! | `append.rs` | appends that find their place at the commit |
 //! | `changes.rs` | what a private tree changed, and what that takes |
@@ -26,12 +23,9 @@ mod begin;
 mod changes;
 mod commit;
 mod ground;
-mod locking;
 mod merge;
 mod names;
-mod outsider;
 mod room;
-mod uses;
 mod validate;
 
 use crate::error::Result;
