@@ -29,6 +29,7 @@ mod names_check;
 mod options;
 #[doc(hidden)]
 pub mod planted;
+mod setattr;
 mod space;
 mod statistics;
 mod transactions;

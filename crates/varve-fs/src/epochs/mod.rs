@@ -4,5 +4,4 @@ pub(crate) mod capture;
 mod charge;
 mod commit;
 mod epoch;
-mod reaper;
 mod write_back;
