@@ -2,19 +2,25 @@
 //!
 //! Memory holds the newest tree; groups of changes are appended to the layout
 //! and committed when somebody waits, or written back when enough is dirty. Here
-//! is the state of a mounted tree and nothing else; each room has operations on it.
+//! is the state of a mounted tree; each room has operations on it.
 //!
 //! | room | what it knows of |
 //! |---|---|
 //! | `memory` | what is in memory, and what waits to be logged: states |
 //! | `account` | what is counted of room: states |
-//! | `space` | who is admitted, and what statfs says |
-//! | `attributes` | permissions, access lists, extended attributes, flags, times |
-//! | `content` | reading, writing, cutting, reserving, copying |
-//! | `names` | looking up, making, removing, moving, listing |
-//! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
 //! | `isolation` | what private trees stand on, and how they are kept apart: states |
+//! | here | a tree, its vnodes and numbers, and whether it takes writes |
+//! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
+//! | `space` | who is admitted, and what statfs says; what private trees spill |
+//! | `uses` | what operations tell of the parts of files that they use |
+//! | `attributes` | permissions, access lists, extended attributes, flags |
+//! | `content` | reading, writing, cutting, reserving, copying, freeing |
+//! | `setattr` | owner, mode, times and size |
+//! | `names` | looking up, making, removing, moving, listing |
 //! | `transactions` | private trees, and how they become part of another |
+//! | `maintenance`, `mount` | what concerns the whole volume; its beginning and end |
+//!
+//! Each knows those above it (`DESIGN.md` has the two calls that lead back).
 //!
 //! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
 //! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
