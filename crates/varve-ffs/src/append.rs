@@ -2,7 +2,7 @@
 
 use crate::Ffs;
 use crate::error::{Error, Result};
-use crate::format::{CONTENT_BYTES, GroupMap, Holds, Sector};
+use crate::format::{CONTENT_BYTES, GroupMap, Sector};
 use crate::planner::Planner;
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};
@@ -230,25 +230,5 @@ impl Ffs {
             }
         }
         Ok(whole)
-    }
-
-    /// A sector that is written because others of its unit are. If it cannot be read,
-    /// it need not have held anything, or it has its turn: zeros do then.
-    pub(crate) fn or_zeros(
-        &self,
-        sector: u64,
-        is_pending: bool,
-        read: Result<Arc<Sector>>,
-    ) -> Result<Arc<Sector>> {
-        let geometry = &self.store.geometry;
-        let is_wanted = || match geometry.holds(sector) {
-            Holds::Map(nth) => nth < geometry.map_sectors(),
-            Holds::Inode(ino) => self.numbers.lock().map(GroupMap::Touched).get(ino.0),
-            Holds::Data => true,
-        };
-        match read {
-            Err(Error::Device(_)) if is_pending || !is_wanted() => Ok(Arc::new([0; 512])),
-            other => other,
-        }
     }
 }

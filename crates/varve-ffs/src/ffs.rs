@@ -4,7 +4,7 @@
 use crate::allocate::Policy;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::format::{Metadata, Superblock};
+use crate::format::{GroupMap, Holds, Metadata, Sector, Superblock};
 use crate::numbers::Numbers;
 use crate::options::FfsMountOptions;
 use crate::prices::Prices;
@@ -12,6 +12,7 @@ use crate::store::{Store, Tables};
 use crate::writer::Writer;
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Clock;
 use varve_device::sync::{Mutex, RwLock};
 
@@ -94,5 +95,30 @@ impl Ffs {
     pub(crate) fn writable(&self) -> Result<()> {
         self.stopped()
             .map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.counts.flushes.fetch_add(1, Relaxed);
+        Ok(self.store.device.flush()?)
+    }
+
+    /// A sector that is written because others of its unit are. If it cannot be read,
+    /// it need not have held anything, or it has its turn: zeros do then.
+    pub(crate) fn or_zeros(
+        &self,
+        sector: u64,
+        is_pending: bool,
+        read: Result<Arc<Sector>>,
+    ) -> Result<Arc<Sector>> {
+        let geometry = &self.store.geometry;
+        let is_wanted = || match geometry.holds(sector) {
+            Holds::Map(nth) => nth < geometry.map_sectors(),
+            Holds::Inode(ino) => self.numbers.lock().map(GroupMap::Touched).get(ino.0),
+            Holds::Data => true,
+        };
+        match read {
+            Err(Error::Device(_)) if is_pending || !is_wanted() => Ok(Arc::new([0; 512])),
+            other => other,
+        }
     }
 }

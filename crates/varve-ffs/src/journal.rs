@@ -7,16 +7,12 @@
 use crate::Ffs;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Identity, JournalHead, RecordHeader, Run, Sector, record_bytes};
-use crate::planner::{Flush, GivenUp};
+use crate::transaction::{Transaction, write_head};
 use crate::writer::Writer;
-use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::Device;
-use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
-use zerocopy::IntoBytes;
 
 /// Runs of sectors behind each other.
 pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
@@ -30,31 +26,6 @@ pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
         }
     }
     runs
-}
-
-/// A transaction: all groups since the record before.
-pub(crate) struct Transaction {
-    pub sectors: BTreeMap<u64, Arc<Sector>>,
-    pub given_up: GivenUp,
-    pub freed: Vec<u64>,
-    pub entered: HashSet<u64>,
-    pub flush: Flush,
-    pub usage: Usage,
-    pub through: u64,
-    groups: u64,
-}
-
-/// Writes a head to the block that its serial says.
-pub(crate) fn write_head(
-    device: &dyn Device,
-    geometry: &Geometry,
-    head: &JournalHead,
-) -> Result<()> {
-    let mut block = vec![0; geometry.block_bytes as usize];
-    block[..512].copy_from_slice(head.as_bytes());
-    // mkfs begins with 1 and 2 in this order.
-    let at = Geometry::HEAD_BLOCK + (head.serial.get() + 1) % 2;
-    Ok(device.write(geometry.block_byte(at), &[IoSlice::new(&block)])?)
 }
 
 impl Ffs {
@@ -134,11 +105,6 @@ impl Ffs {
             self.stop(error.to_string());
         }
         done
-    }
-
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.counts.flushes.fetch_add(1, Relaxed);
-        Ok(self.store.device.flush()?)
     }
 
     fn begin(&self, writer: &mut Writer) -> Transaction {

@@ -47,6 +47,7 @@ mod statistics;
 mod store;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod tree;
 mod trim;
 mod tune;

@@ -30,6 +30,8 @@ pub mod flags {
     pub const GUARDED: u32 = 1 << 9;
     /// Locking transactions keep others out, too, who are in none.
     pub const PROTECTED: u32 = 1 << 10;
+    /// Those that are about how a file is stored.
+    pub(crate) const STORED: u32 = INLINE | TRUNCATING | GUARDED;
     /// All of these.
     pub const KNOWN: u32 = (1 << 11) - 1;
 }

@@ -23,15 +23,18 @@ mod locks;
 mod maintenance;
 mod memory;
 mod memory_layout;
+mod mount;
 mod names;
 mod names_check;
 mod options;
 #[doc(hidden)]
 pub mod planted;
+mod setattr;
 mod space;
 mod statistics;
 mod transactions;
 mod types;
+mod uses;
 mod via;
 
 #[cfg(test)]

@@ -1,10 +1,17 @@
-//! What concerns a whole volume: telling its device what is unused, and ending
-//! all writing at once.
+//! What concerns a whole volume: checkpoints, background work, telling its device what
+//! is unused, ending all writing at once, and counters.
 
 use crate::error::Result;
 use crate::file_system::FileSystem;
-use crate::layout::Layout;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::queues::EPOCH_CHARGE_BYTES;
+use crate::statistics::{self, FsStatistics};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Access times for which room is asked at once: more would be priced as one run
+/// of bytes, and each is an image.
+const READ_TIMES_AT_ONCE: usize = 128;
 
 impl<L: Layout> FileSystem<L> {
     /// Tells the device that what is unused in `range`, bytes of the volume,
@@ -25,5 +32,87 @@ impl<L: Layout> FileSystem<L> {
     pub fn shut_down(&self, reason: &str) {
         self.refuse_changes(reason);
         self.store.layout.stop(reason);
+    }
+
+    /// [`Self::sync`], access times included, and the layout's checkpoint.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn checkpoint(&self) -> Result<()> {
+        if self.is_settled() {
+            return Ok(());
+        }
+        self.join_read_times();
+        self.sync()?;
+        let made = self.store.layout.checkpoint();
+        made.inspect_err(|error| self.fail(error))
+    }
+
+    /// Puts access times that waited into the epoch, or drops them if the
+    /// volume has no room or takes no changes.
+    fn join_read_times(&self) {
+        let waiting = std::mem::take(&mut self.queues().atimes);
+        if waiting.is_empty() {
+            return;
+        }
+        let mut fits = true;
+        for some in waiting.chunks(READ_TIMES_AT_ONCE) {
+            let bytes = EPOCH_CHARGE_BYTES * some.len() as u64;
+            let begin = || self.begin(Usage::default(), bytes, Purpose::Grow).ok();
+            // Once refused, nobody is asked again.
+            let operation = fits.then(begin).flatten();
+            fits = operation.is_some();
+            for vnode in some {
+                vnode.atime_listed.store(false, Relaxed);
+                let mut state = vnode.write();
+                if fits && state.live().is_ok() {
+                    self.join(vnode, &mut state);
+                } else {
+                    vnode.atime_ns.store(0, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// All background work that is due: write-back of what is dirty now, one
+    /// step of freeing, and the layout's own.
+    ///
+    /// # Errors
+    /// What the layout fails with.
+    pub fn maintain(&self) -> Result<()> {
+        if self.below.is_some() {
+            return Ok(());
+        }
+        for _ in 0..self.groups_waiting() {
+            if !self.write_back()? {
+                break;
+            }
+        }
+        self.reap_step()?;
+        self.store.layout.maintain()
+    }
+
+    /// Counters since mount.
+    pub fn statistics(&self) -> FsStatistics {
+        FsStatistics {
+            dirty_bytes: self.waits.bytes(),
+            cached_bytes: self.store.cache.bytes(),
+            vnodes: self.table.len() as u64,
+            transactions_open: self.open_transactions(),
+            locks: self
+                .locks
+                .get()
+                .map_or_else(Default::default, |locks| locks.statistics()),
+            ..statistics::sum(&self.store.counters)
+        }
+    }
+}
+
+impl<L: Layout> std::fmt::Debug for FileSystem<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSystem")
+            .field("usage", &self.usage())
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
     }
 }

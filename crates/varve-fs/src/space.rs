@@ -5,6 +5,9 @@
 //! operation that was admitted fits, whatever runs beside it. One that was
 //! refused asks again when nobody is beside it (`account/crowd.rs`).
 
+mod private;
+mod spill;
+
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -68,6 +71,17 @@ impl<L: Layout> FileSystem<L> {
         match purpose {
             Purpose::Grow if growth != Usage::default() => self.kept(),
             _ => Usage::default(),
+        }
+    }
+
+    /// The room that is kept for held writes (`content/held.rs`), as the layout prices it.
+    pub(crate) fn kept(&self) -> Usage {
+        let bytes = self.space.kept_bytes.load(Relaxed);
+        let blocks = bytes.div_ceil(self.store.block_bytes as u64);
+        Usage {
+            inodes: 0,
+            blocks,
+            sectors: blocks * self.store.sectors_per_block(),
         }
     }
 
@@ -285,29 +299,6 @@ impl<L: Layout> FileSystem<L> {
         self.space.crowd.enter();
         let nothing = Usage::default();
         self.enter(Operation::admitted(&self.space, nothing, 0.into()))
-    }
-
-    /// # Errors
-    /// `ReadOnly` if the volume was mounted so, or once a write has failed.
-    #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if let Some(reason) = &self.store.geometry.read_only {
-            return Err(Error::ReadOnly(reason.clone()));
-        }
-        if let Some(below) = &self.below {
-            if below.is_over() {
-                return Err(Error::Aborted);
-            }
-            return below.target.check_writable();
-        }
-        if self.has_failed.load(Relaxed) {
-            let reason = match &*self.failed.lock() {
-                Some(Error::ReadOnly(reason)) => reason.clone(),
-                _ => "an earlier write failed".to_owned(),
-            };
-            return Err(Error::ReadOnly(reason));
-        }
-        Ok(())
     }
 
     /// What the tree takes, changes that wait in memory included.

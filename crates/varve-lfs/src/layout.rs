@@ -268,24 +268,6 @@ impl Lfs {
         inode
     }
 
-    /// The newest image of `ino`, remembered if it is the checkpoint's.
-    pub(crate) fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
-        let (image, serial) = self.lookup().inode(ino)?;
-        if let Some(serial) = serial {
-            self.remember(ino, serial, Some(Arc::clone(&image)));
-        }
-        Ok(image)
-    }
-
-    /// Remembers what the checkpoint with this number says of `ino`, unless a
-    /// newer one has been installed.
-    fn remember(&self, ino: InodeNo, serial: u64, image: Option<Arc<InodeImage>>) {
-        let committed = self.committed.read();
-        if committed.base.serial == serial {
-            self.base_images.insert(ino.0, image);
-        }
-    }
-
     fn ifile_blocks(&self, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {
         let base = Arc::clone(&self.committed.read().base);
         let tree = base.ifile_tree(&self.reader);

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLockWriteGuard};
 use varve_device::{Clock, Device};
+use varve_fs::InodeNo;
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -206,6 +207,24 @@ impl Lfs {
             committed: &self.committed,
             reader: &self.reader,
             geometry: &self.geometry,
+        }
+    }
+
+    /// The newest image of `ino`, remembered if it is the checkpoint's.
+    pub(crate) fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
+        let (image, serial) = self.lookup().inode(ino)?;
+        if let Some(serial) = serial {
+            self.remember(ino, serial, Some(Arc::clone(&image)));
+        }
+        Ok(image)
+    }
+
+    /// Remembers what the checkpoint with this number says of `ino`, unless a
+    /// newer one has been installed.
+    pub(crate) fn remember(&self, ino: InodeNo, serial: u64, image: Option<Arc<InodeImage>>) {
+        let committed = self.committed.read();
+        if committed.base.serial == serial {
+            self.base_images.insert(ino.0, image);
         }
     }
 

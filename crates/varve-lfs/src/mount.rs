@@ -1,5 +1,7 @@
 //! Mounting and unmounting.
 
+mod heads;
+
 use crate::allowance::Allowance;
 use crate::control::Control;
 use crate::control::state::CleanerState;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use varve_device::Block;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_format::{SECTOR, crc32c};
-use varve_fs::planted::{self, Planted};
 use varve_fs::{Group, Item, Position, Unwritten};
 use varve_vlog::Access;
 
@@ -83,32 +82,6 @@ impl Vlfs {
         writer.usage = group.usage;
         writer.appended += 1;
         Ok(Position(writer.appended))
-    }
-
-    pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
-        writer.runs.give_up(extent.unit);
-        writer.unfolded.give_up(extent.unit);
-        writer.owners.forget(extent);
-        (writer.space.release(extent)).map_err(|extent| self.not_of_the_tree(extent))
-    }
-
-    /// The same of an index node or an inode: recovery may need it until the
-    /// next full transaction is durable.
-    fn retire(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
-        if planted::is(Planted::MetadataNotHeld) {
-            return self.release(writer, extent);
-        }
-        writer.owners.forget(extent);
-        (writer.space.hold(extent)).map_err(|extent| self.not_of_the_tree(extent))
-    }
-
-    fn not_of_the_tree(&self, extent: Extent) -> Error {
-        let reason = format!(
-            "{} units at {} are of the tree, and free by the bits of used units: run fsck",
-            extent.units, extent.unit
-        );
-        self.stop(reason.clone());
-        Error::Stopped(reason)
     }
 
     /// Inodes and index nodes that changed and are to be written.

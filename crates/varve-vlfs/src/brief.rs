@@ -14,6 +14,25 @@ const UNFOLDED_MAX: u64 = 1024;
 const SPARE_BLOCKS: u64 = 16;
 
 impl Vlfs {
+    /// Makes every group up to `position` durable; whoever waits meanwhile
+    /// shares the next flush.
+    pub(super) fn commit_through(&self, position: u64) -> Result<()> {
+        let _one = self.committing.lock();
+        let sealed = {
+            let mut writer = self.writer.lock();
+            if writer.durable >= position {
+                return Ok(());
+            }
+            self.writable()?;
+            self.seal(&mut writer)?;
+            writer.sealed
+        };
+        // Others may append while the device flushes.
+        self.flush()?;
+        self.settle(&mut self.writer.lock(), sealed);
+        Ok(())
+    }
+
     /// Writes the transaction of everything appended so far: a brief one if
     /// that is possible.
     pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {

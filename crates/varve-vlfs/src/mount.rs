@@ -2,7 +2,7 @@
 
 use crate::compactor::Compactor;
 use crate::counters::Counters;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{CheckpointHeader, Measures, Superblock};
 use crate::lookup::Store;
 use crate::numbers::Numbers;
@@ -19,7 +19,6 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
-use varve_format::Malformed;
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_format::owner::OwnerRecord;
 use varve_vlog::Medium;
@@ -27,54 +26,6 @@ use varve_vlog::format::TailRecord;
 use zerocopy::IntoBytes;
 
 impl Vlfs {
-    /// The superblock in the first block, or its copy in the last.
-    ///
-    /// # Errors
-    /// `NoVolume` says what is wrong with the first; device errors.
-    pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
-        let geometry = device.geometry();
-        let step = u64::from(geometry.logical_block.max(512));
-        let fits = |found: Superblock| {
-            let bytes = found.blocks.get() * u64::from(found.block_bytes.get());
-            match bytes <= geometry.size && found.unit_bytes.get() >= geometry.logical_block {
-                true => Ok(found),
-                false => Err(Malformed::new(
-                    "superblock",
-                    format!("a volume of {bytes} bytes on a device of {}", geometry.size),
-                )),
-            }
-        };
-        let read = |at: u64| -> Result<std::result::Result<Superblock, Malformed>> {
-            let mut bytes = vec![0; step as usize];
-            device.read(at, &mut bytes)?;
-            Ok(Superblock::parse(&bytes).and_then(fits))
-        };
-        let no_volume = |reason| Error::NoVolume {
-            device: device.name(),
-            reason,
-        };
-        if geometry.size < step {
-            return Err(no_volume(Malformed::new("superblock", "an empty device")));
-        }
-        let reason = match read(0)? {
-            Ok(found) => return Ok(found),
-            Err(reason) => reason,
-        };
-        // The copy is in the last whole block, whatever a block is.
-        for power in 12..=16 {
-            let block = 1u64 << power;
-            let at = (geometry.size / block).saturating_sub(1) * block;
-            if at > 0
-                && at.is_multiple_of(step)
-                && let Ok(found) = read(at)?
-                && Measures::of(&found).block_byte(Measures::of(&found).last_block()) == at
-            {
-                return Ok(found);
-            }
-        }
-        Err(no_volume(reason))
-    }
-
     /// Recovers and mounts a volume.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! it is flushed before them.
 
 use crate::Vlfs;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Entry, Record, Totals};
 use crate::prices::TRIES;
 use crate::writer::Writer;
@@ -18,25 +18,6 @@ use varve_vlog::format::RecordHeader;
 use varve_vlog::virtual_log::Transaction;
 
 impl Vlfs {
-    /// Makes every group up to `position` durable; whoever waits meanwhile
-    /// shares the next flush.
-    pub(super) fn commit_through(&self, position: u64) -> Result<()> {
-        let _one = self.committing.lock();
-        let sealed = {
-            let mut writer = self.writer.lock();
-            if writer.durable >= position {
-                return Ok(());
-            }
-            self.writable()?;
-            self.seal(&mut writer)?;
-            writer.sealed
-        };
-        // Others may append while the device flushes.
-        self.flush()?;
-        self.settle(&mut self.writer.lock(), sealed);
-        Ok(())
-    }
-
     /// The same of all that was appended, and folds what brief transactions
     /// said; for those who hold both locks.
     pub(super) fn commit_all(&self, writer: &mut Writer) -> Result<()> {
@@ -167,12 +148,6 @@ impl Vlfs {
         }
         self.counts.records.fetch_add(1, Relaxed);
         Ok(())
-    }
-
-    pub(super) fn no_room(&self, whose: &str) -> Error {
-        let reason = format!("no room is left for {whose}; the reserve should have had it");
-        self.stop(reason.clone());
-        Error::Stopped(reason)
     }
 
     pub(super) fn record_room(&self, writer: &mut Writer) -> Result<u64> {

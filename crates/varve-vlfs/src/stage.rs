@@ -5,6 +5,8 @@
 //! `delta.rs` holds pointers by block): what a group gives up here is free with the
 //! next transaction, so it must be known when the group is appended.
 
+mod cut;
+
 use crate::error::Result;
 use crate::format::{Extent, Fork, Image, Node, NodeId, Place};
 use crate::lookup::{Store, Tables};

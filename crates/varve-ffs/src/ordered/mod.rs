@@ -16,7 +16,7 @@ mod names;
 use crate::Ffs;
 use crate::error::Result;
 use crate::format::{JournalHead, Metadata, Sector};
-use crate::journal::{Transaction, write_head};
+use crate::transaction::{Transaction, write_head};
 use classes::Classes;
 use std::collections::BTreeMap;
 use std::sync::Arc;

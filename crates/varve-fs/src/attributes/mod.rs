@@ -4,5 +4,4 @@ pub(crate) mod acl;
 pub(crate) mod blob;
 pub(crate) mod file_flags;
 pub(crate) mod permission;
-mod setattr;
 mod xattr;

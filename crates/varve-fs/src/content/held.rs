@@ -12,7 +12,7 @@
 use crate::attr::Caller;
 use crate::error::Result;
 use crate::file_system::FileSystem;
-use crate::layout::{Layout, Usage};
+use crate::layout::Layout;
 use crate::types::InodeNo;
 use crate::via::{HeldTimes, Via};
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,16 +62,5 @@ impl<L: Layout> FileSystem<L> {
     /// Free blocks, as [`Self::statfs`] counts them, without the kept room.
     pub fn available(&self) -> u64 {
         self.statfs_beside(self.kept()).free
-    }
-
-    /// The kept room, as the layout prices it.
-    pub(crate) fn kept(&self) -> Usage {
-        let bytes = self.space.kept_bytes.load(Relaxed);
-        let blocks = bytes.div_ceil(self.store.block_bytes as u64);
-        Usage {
-            inodes: 0,
-            blocks,
-            sectors: blocks * self.store.sectors_per_block(),
-        }
     }
 }

@@ -5,6 +5,7 @@ mod fallocate;
 pub(crate) mod held;
 pub(crate) mod put;
 mod read;
+mod reaper;
 mod seek;
 mod spilled;
 mod stretches;

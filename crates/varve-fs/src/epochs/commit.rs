@@ -33,7 +33,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Nothing is made durable here: nothing changes, or it comes with a commit.
-    fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.store.geometry.read_only.is_some() || self.below.is_some()
     }
 
@@ -133,20 +133,6 @@ impl<L: Layout> FileSystem<L> {
         }
         let position = self.append_all(Cause::SyncAll).map_err(too_late)?;
         self.commit(position).map_err(too_late)
-    }
-
-    /// [`Self::sync`], access times included, and the layout's checkpoint.
-    ///
-    /// # Errors
-    /// As [`Self::fsync`].
-    pub fn checkpoint(&self) -> Result<()> {
-        if self.is_settled() {
-            return Ok(());
-        }
-        self.join_read_times();
-        self.sync()?;
-        let made = self.store.layout.checkpoint();
-        made.inspect_err(|error| self.fail(error))
     }
 
     pub(crate) fn commit(&self, position: Position) -> Result<()> {

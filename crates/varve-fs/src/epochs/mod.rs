@@ -1,7 +1,7 @@
 //! The way to the layout: what changes together, captured, appended, committed.
 
 pub(crate) mod capture;
+mod charge;
 mod commit;
 mod epoch;
-mod reaper;
 mod write_back;

@@ -12,19 +12,15 @@
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::layout::{Cause, Layout, Position, Purpose, Usage};
+use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
-use crate::memory::queues::{EPOCH_CHARGE_BYTES, EPOCH_MEMBERS, NOT_WOKEN};
+use crate::memory::queues::{EPOCH_MEMBERS, NOT_WOKEN};
 use crate::memory::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
 
 /// Behind a stream, write-back starts at this part of the threshold.
 const STREAM_SHARE: u64 = 4;
-
-/// Access times for which room is asked at once: more would be priced as one run
-/// of bytes, and each is an image.
-const READ_TIMES_AT_ONCE: usize = 128;
 
 /// How long a change may wait in memory, in nanoseconds.
 const AGE_NS_MAX: u64 = 30_000_000_000;
@@ -178,54 +174,10 @@ impl<L: Layout> FileSystem<L> {
 
     /// Groups that take all that is dirty now. Who counts them is not kept by
     /// somebody who goes on writing.
-    fn groups_waiting(&self) -> u64 {
+    pub(crate) fn groups_waiting(&self) -> u64 {
         let waiting = self.waits.now();
         let charge = waiting.blocks * self.store.least_charge();
         waiting.bytes.max(charge) / self.store.geometry.group_bytes + 2
-    }
-
-    /// All background work that is due: write-back of what is dirty now, one
-    /// step of freeing, and the layout's own.
-    ///
-    /// # Errors
-    /// What the layout fails with.
-    pub fn maintain(&self) -> Result<()> {
-        if self.below.is_some() {
-            return Ok(());
-        }
-        for _ in 0..self.groups_waiting() {
-            if !self.write_back()? {
-                break;
-            }
-        }
-        self.reap_step()?;
-        self.store.layout.maintain()
-    }
-
-    /// Puts access times that waited into the epoch, or drops them if the
-    /// volume has no room or takes no changes.
-    pub(crate) fn join_read_times(&self) {
-        let waiting = std::mem::take(&mut self.queues().atimes);
-        if waiting.is_empty() {
-            return;
-        }
-        let mut fits = true;
-        for some in waiting.chunks(READ_TIMES_AT_ONCE) {
-            let bytes = EPOCH_CHARGE_BYTES * some.len() as u64;
-            let begin = || self.begin(Usage::default(), bytes, Purpose::Grow).ok();
-            // Once refused, nobody is asked again.
-            let operation = fits.then(begin).flatten();
-            fits = operation.is_some();
-            for vnode in some {
-                vnode.atime_listed.store(false, Relaxed);
-                let mut state = vnode.write();
-                if fits && state.live().is_ok() {
-                    self.join(vnode, &mut state);
-                } else {
-                    vnode.atime_ns.store(0, Relaxed);
-                }
-            }
-        }
     }
 
     /// # Errors

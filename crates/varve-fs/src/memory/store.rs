@@ -2,6 +2,7 @@
 //!
 //! Shared by all trees, their operations and the read-ahead threads.
 
+use crate::directory::Key;
 use crate::error::{Error, Result};
 use crate::layout::{BlockPointer, Layout, LayoutGeometry, Mapping};
 use crate::memory::cache::BlockCache;
@@ -95,6 +96,16 @@ impl<L: Layout> Store<L> {
             births: AtomicU64::new(1),
             read_ahead_window: options.read_ahead_window,
             geometry,
+        }
+    }
+
+    /// What the directory module needs to know of a directory.
+    pub fn key(&self, vnode: &Vnode) -> Key {
+        Key {
+            hash_seed: self.geometry.hash_seed,
+            case_fold: self.geometry.case_fold,
+            ino: vnode.ino,
+            version: vnode.version,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A directory vnode's blocks, as the directory module wants them.
 
-use crate::directory::{DirectoryBlocks, Key};
+use crate::directory::DirectoryBlocks;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
@@ -13,16 +13,6 @@ use std::sync::Arc;
 use varve_device::Block;
 
 impl<L: Layout> Store<L> {
-    /// What the directory module needs to know of a directory.
-    pub fn key(&self, vnode: &Vnode) -> Key {
-        Key {
-            hash_seed: self.geometry.hash_seed,
-            case_fold: self.geometry.case_fold,
-            ino: vnode.ino,
-            version: vnode.version,
-        }
-    }
-
     fn read_directory(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Arc<Block>> {
         if let Some(dirty) = state.dirty.get(&block) {
             return Ok(Arc::clone(dirty.data.memory()));

@@ -1,16 +1,12 @@
 //! Removing names, and freeing what has none and is not held.
 
 use crate::attr::{Attr, Caller};
-use crate::content::truncate::Survey;
 use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::inode::flags;
 use crate::isolation::{Access, Outsider, Part};
-use crate::layout::{Layout, Usage};
-use crate::memory::changes::ALL;
+use crate::layout::Layout;
 use crate::memory::name_changes::Found;
-use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{Life, State, Vnode};
 use crate::names::alone::Taken;
 use crate::names::directory_blocks::Searched;
@@ -51,9 +47,6 @@ fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Re
 
 /// A directory, and what a name in it leads to.
 type Led = (Arc<Vnode>, Option<Arc<Vnode>>);
-
-/// Cached blocks of a freed file that are forgotten at once.
-const FORGET_FREED: u64 = 8;
 
 impl<L: Layout> FileSystem<L> {
     /// Removes a name that is not a directory's. With its last name a file
@@ -256,39 +249,6 @@ impl<L: Layout> FileSystem<L> {
         state.life = Life::Doomed;
         self.join(vnode, state);
         self.queues().reap.push_back(Arc::clone(vnode));
-    }
-
-    /// Frees a file: all at once, in memory and with the epoch.
-    pub(crate) fn free(&self, vnode: &Arc<Vnode>, state: &mut State) {
-        let before = state.usage();
-        let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
-        if state.inode.flags & flags::INLINE == 0 && state.logged.ever {
-            for block in 0..cached {
-                self.store.cache.take(&state.generation, block);
-            }
-        }
-        self.remove(state, 0, u64::MAX, Survey::All);
-        // The record of its end says it all.
-        self.waits
-            .pend(&mut state.pending, |all| *all = Overlay::default());
-        self.space.settle(before, Usage::default());
-        state.life = Life::Freed;
-        state.inline_dirty = false;
-        if let Some(bytes) = state.waiting_xattrs() {
-            self.waits.attributes_went(bytes, self.store.block_bytes);
-            state.xattrs_dirty = false;
-        }
-        state.changes.note(ALL);
-        self.count_joined(state);
-        self.dequeue(state);
-        count(&self.store.counters.frees, 1);
-        if state.logged.ever {
-            self.join(vnode, state);
-        } else {
-            // Nobody but the epoch's list knows of it any more.
-            self.table.remove(vnode);
-            self.number_is_free(vnode.ino);
-        }
     }
 
     /// Keeps a file alive without names until it is released.

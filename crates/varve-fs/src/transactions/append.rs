@@ -12,7 +12,7 @@
 //! - A block for each file waits, in [`FILES_MAX`] files; more is placed at once.
 //! - Nothing waits in or below a transaction that another lies within.
 //! - Who has the block in which a file ends as a whole, to write it, locks the size as
-//!   well (`locking.rs`). *Without: his copy of the block lies over what others append.*
+//!   well (`uses/locking.rs`). *Without: his copy of the block lies over what others append.*
 
 use super::Below;
 use crate::attr::Caller;
@@ -144,7 +144,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// A part is about to be used: places what waits, if that has to know its place.
-    pub(super) fn place_before(
+    pub(crate) fn place_before(
         &self,
         locking: &Locking,
         vnode: &Arc<Vnode>,

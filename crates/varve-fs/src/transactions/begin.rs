@@ -12,7 +12,6 @@ use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::InodeNo;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
@@ -221,18 +220,6 @@ impl<L: Layout> FileSystem<L> {
         self.budget.gave_back(below.charged.swap(0, SeqCst));
         if let Some(outer) = &below.target.below {
             outer.has_inner.store(false, SeqCst);
-        }
-    }
-
-    /// A file of this tree that was never logged is gone. Its number is another's once
-    /// nobody holds locks under it: a locking transaction does until its end, a nested
-    /// one until its parent's.
-    pub(crate) fn number_is_free(&self, ino: InodeNo) {
-        match &self.below {
-            Some(below) if matches!(below.kind, Kind::Locking(_)) => {
-                below.put_aside.lock().push(ino);
-            }
-            _ => self.store.layout.forget_inode(ino),
         }
     }
 

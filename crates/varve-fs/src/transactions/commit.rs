@@ -14,9 +14,9 @@ use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo};
+use crate::types::{FileKind, InodeNo, SpillNo};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -126,6 +126,27 @@ impl<L: Layout> FileSystem<L> {
             waits_for: merged?,
             changed,
         })
+    }
+
+    /// What is to become part of the mounted tree is not given up from now on.
+    ///
+    /// # Errors
+    /// `Aborted` if some of it was.
+    fn keep_spilled(&self, files: &[Arc<Vnode>]) -> Result<()> {
+        let mut numbers: BTreeSet<SpillNo> = BTreeSet::new();
+        for vnode in files {
+            let state = vnode.read();
+            let spilled = state
+                .dirty
+                .values()
+                .filter_map(|dirty| dirty.data.spilled());
+            numbers.extend(spilled.map(|spilled| spilled.lot.number));
+        }
+        let numbers: Vec<SpillNo> = numbers.into_iter().collect();
+        match numbers.is_empty() {
+            true => Ok(()),
+            false => self.store.layout.keep_spills(&numbers),
+        }
     }
 
     fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {

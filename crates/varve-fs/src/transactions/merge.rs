@@ -1,7 +1,7 @@
 //! Files of a private tree, made part of its target.
 
 use super::commit::Pair;
-use super::validate::{STORED, clears, links_after};
+use super::validate::{clears, links_after};
 use crate::content::put::{Put, Tail};
 use crate::content::truncate::Survey;
 use crate::error::Result;
@@ -14,11 +14,11 @@ use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
 use crate::planted::{self, Planted};
 use crate::types::{FileKind, Timestamp};
+use crate::uses::lay_spans;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::Block;
 
 /// What had to be looked up before a file is changed.
 #[derive(Default)]
@@ -300,18 +300,6 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-impl<L: Layout> FileSystem<L> {
-    /// A dirty block gets other content.
-    pub(super) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Body) {
-        let (before, after) = (dirty.data.len(), data.len());
-        adjust(&mut inode.sectors, sectors_of(before), sectors_of(after));
-        self.waits
-            .block_changed(dirty.data.resident(), data.resident());
-        dirty.data = data;
-        dirty.flying = false;
-    }
-}
-
 /// A block becomes part of a tree that is private itself: these bytes of it are that
 /// tree's now as well, or all.
 fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
@@ -330,30 +318,13 @@ fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
     }
 }
 
-/// A page with these bytes of `mine` in it.
-pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Block> {
-    let mut page = Block::from(there);
-    for span in spans {
-        let end = (span.end as usize).min(mine.len());
-        let start = (span.start as usize).min(end);
-        if page.len() < end {
-            page.resize(end);
-        }
-        page[start..end].copy_from_slice(&mine[start..end]);
-        // A page that ends before its span has zeros there.
-        let rest = page.len().min(span.end as usize);
-        page[end.max(span.start as usize).min(rest)..rest].fill(0);
-    }
-    Arc::new(page)
-}
-
 /// What was set is set; times that were not set since are the later ones.
 fn merge_attributes(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
     theirs.mode = mine.mode;
     theirs.uid = mine.uid;
     theirs.gid = mine.gid;
     theirs.project = mine.project;
-    theirs.flags = theirs.flags & STORED | mine.flags & (!STORED | flags::GUARDED);
+    theirs.flags = theirs.flags & flags::STORED | mine.flags & (!flags::STORED | flags::GUARDED);
     let later = |origin: Timestamp, mine: Timestamp, theirs: &mut Timestamp| {
         if mine != origin {
             *theirs = match *theirs == origin {

@@ -7,12 +7,8 @@
 //! | file | |
 //! |---|---|
 //! | `begin.rs` | making a private tree, and ending it |
-//! | `ground.rs` | what it stands on: snapshots, inodes taken from below |
-//! | `uses.rs` | what operations tell of what they use |
-//! | `locking.rs` | the locks of a part, and what the ground has of it then |
-//! | `outsider.rs` | operations on protected files outside of transactions |
-//! | `room.rs` | what a private tree may take |
-//! | `spill.rs` | data beyond that, which goes to the layout |
+//! | `ground.rs` | the snapshot that it stands on |
+//! | `room.rs` | room for what becomes part of another |
 //! | `append.rs` | appends that find their place at the commit |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
@@ -27,17 +23,13 @@ mod begin;
 mod changes;
 mod commit;
 mod ground;
-mod locking;
 mod merge;
 mod names;
-mod outsider;
 mod room;
-mod spill;
-mod uses;
 mod validate;
 
 use crate::error::Result;
-use crate::file_system::FileSystem;
+use crate::file_system::{Below, FileSystem};
 use crate::layout::Layout;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -45,9 +37,6 @@ use std::time::Duration;
 
 pub use append::Appended;
 pub use commit::{Changed, Ticket};
-
-/// What a private tree stands on.
-type Below<L> = crate::isolation::Below<FileSystem<L>, L>;
 
 /// How a transaction is isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

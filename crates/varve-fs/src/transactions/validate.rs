@@ -25,9 +25,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Blocks compared at a time.
 const CHUNK_BLOCKS: u64 = 1024;
 
-/// Flags that are about how a file is stored.
-pub(super) const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
-
 impl State {
     /// What a private tree knows of a file of its ground.
     pub(super) fn origin(&self) -> &Private {
@@ -333,7 +330,7 @@ pub(super) fn links_after(origin: &Inode, mine: &Inode, theirs: &Inode) -> i64 {
 /// Whoever may do something with a file may still do it.
 fn same_rights(origin: &Inode, theirs: &Inode) -> bool {
     let rights = |inode: &Inode| {
-        let flags = inode.flags & !STORED;
+        let flags = inode.flags & !flags::STORED;
         (inode.mode, inode.uid, inode.gid, flags, inode.project)
     };
     rights(origin) == rights(theirs)

@@ -14,9 +14,12 @@
 //!
 //! A failure anywhere stops the volume's writes; the layers stay readable.
 
+mod commit;
 mod fold;
+mod freed;
 mod imap;
 mod levels;
+mod room;
 mod table;
 
 pub(crate) use table::TableImage;
@@ -311,25 +314,10 @@ impl Lfs {
         if quiet { log.end } else { boundary }
     }
 
-    /// Has everything appended so far on the device.
-    pub(crate) fn commit_all(&self) -> Result<()> {
-        let serial = self.log.lock().end.serial();
-        let flushed = self.durability.commit_past_holes(serial, &*self.device)?;
-        self.counters.flushes.fetch_add(flushed.into(), Relaxed);
-        Ok(())
-    }
-
     pub(crate) fn encode_inode(&self, image: &crate::format::inode::InodeImage) -> Vec<u8> {
         let mut bytes = vec![0; self.geometry.inode_bytes as usize];
         image.encode(&mut bytes);
         bytes
-    }
-
-    /// A flush of its own, in line with those of commits.
-    pub(crate) fn barrier(&self) -> Result<()> {
-        self.durability.barrier(&*self.device)?;
-        self.counters.flushes.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
@@ -381,33 +369,6 @@ impl Lfs {
         log.placement.measure(&self.measures());
         drop(log);
         self.gained(&freed, hold);
-    }
-
-    /// Segments have become clean, or with `hold` will when they are released.
-    pub(crate) fn gained(&self, freed: &[u32], hold: bool) {
-        self.counters
-            .segments_emptied
-            .fetch_add(freed.len() as u64, Relaxed);
-        if hold {
-            // Before anybody can write there again.
-            freed.iter().for_each(|segment| self.discard(*segment));
-            self.segments.lock().release(freed);
-        }
-        if !freed.is_empty() {
-            self.control.tell_gain();
-        }
-    }
-
-    fn discard(&self, segment: u32) {
-        // Who is about to read what was there finds nothing, and no damage.
-        self.reader.opened(segment, u32::MAX);
-        let offset = self
-            .geometry
-            .byte(segment, self.geometry.payload_start(segment));
-        let length = u64::from(self.geometry.payload_bytes(segment));
-        if let Err(error) = self.device.discard(offset, length) {
-            tracing::warn!(%error, segment, "the device refused a discard");
-        }
     }
 }
 

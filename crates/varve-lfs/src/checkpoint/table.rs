@@ -13,12 +13,10 @@ use super::levels::{Changes, FileFold};
 use super::live_bytes;
 use crate::base::set_replayed;
 use crate::error::Result;
-use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, USAGE_OFFSET};
 use crate::format::index::height_for;
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Pointer, UsageEntry};
-use crate::lfs::Lfs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
@@ -34,15 +32,6 @@ pub struct TableImage {
     pub corrections: BTreeMap<u32, i64>,
     /// Live bytes of index nodes and ifile.
     pub metadata_bytes: u64,
-}
-
-impl Lfs {
-    /// Corrections of the usage table that a record has room for.
-    pub(crate) fn record_room(&self) -> usize {
-        let slot = self.superblock.record_bytes.get() as usize;
-        let fixed = record_bytes_for(self.geometry.inode_bytes as usize, 0, 1);
-        (slot - fixed) / size_of::<crate::format::UsageDelta>()
-    }
 }
 
 impl Fold<'_> {

@@ -7,20 +7,14 @@
 
 use super::plan::{Among, Urgency};
 use crate::control::state::CleanerState;
-use crate::error::{Error, Result};
-use crate::format::ifile::ImapState;
+use crate::error::Result;
 use crate::lfs::Lfs;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_fs::InodeNo;
-use varve_fs::planted::{self, Planted};
 
 /// A checkpoint is taken when this part of the volume has been logged.
 const INTERVAL: u64 = 8;
 /// Passes over the fullest segments, each of which gains a part of one.
 const ROUNDS: u32 = 16;
-/// Segments looked at again between two looks at whether that suffices.
-const LOOKS: u32 = 16;
 
 impl Lfs {
     /// Cleans what needs no checkpoint. Returns how many segments were cleaned.
@@ -114,114 +108,5 @@ impl Lfs {
             _ => 2,
         };
         self.logged_since_checkpoint() >= self.interval_bytes() / part
-    }
-
-    /// Gives back what a replayed log has left empty (rule E5): to the table
-    /// such segments are as the record had them. First those that moves were
-    /// made from; if a checkpoint still does not fit, any.
-    pub(crate) fn look_for_room(&self) {
-        let looked = self.find_neighbours().and_then(|()| self.look_among(false));
-        let looked = looked.and_then(|()| {
-            match self.checkpoints_fit_now(1) || !self.segments.lock().stale {
-                true => Ok(()),
-                false => self.look_among(true),
-            }
-        });
-        if let Err(error) = looked {
-            tracing::warn!(%error, "segments that the replayed log has left empty were not found");
-        }
-    }
-
-    /// Finds which numbers of a replayed log leave the list of free ones, and puts
-    /// down the blocks of their neighbours there: until that is known, a fold is
-    /// priced for two of them each.
-    fn find_neighbours(&self) -> Result<()> {
-        let (base, numbers) = {
-            let committed = self.committed.read();
-            if !committed.live.neighbours_unknown {
-                return Ok(());
-            }
-            let numbers: Vec<u64> = committed.live.inodes.keys().copied().collect();
-            (Arc::clone(&committed.base), numbers)
-        };
-        let mut blocks = Vec::new();
-        for ino in numbers {
-            if let ImapState::Free { previous, next, .. } =
-                base.imap(&self.reader, &self.geometry, InodeNo(ino))?
-            {
-                let beside = [previous, next].into_iter().filter(|&beside| beside != 0);
-                blocks.extend(beside.map(|beside| self.geometry.imap_block(beside)));
-            }
-        }
-        let mut committed = self.change_committed();
-        if committed.base.serial == base.serial {
-            committed.live.imap_blocks.extend(blocks);
-            committed.live.neighbours_unknown = false;
-        }
-        Ok(())
-    }
-
-    fn look_among(&self, all: bool) -> Result<()> {
-        let which = {
-            let mut segments = self.segments.lock();
-            segments.let_go_of_withheld();
-            segments.to_look_at(all)
-        };
-        for (nth, segment) in (1..).zip(which) {
-            if let Some((edition, found)) = self.judge(segment, &|| true)? {
-                let data = found.is_all_data();
-                if found.is_empty()
-                    && data
-                    && let Some(checkpoint) = self.markv(found)?
-                {
-                    self.segclean(segment, edition, checkpoint, data);
-                }
-            }
-            self.segments.lock().moved_from.remove(&segment);
-            if nth % LOOKS == 0 {
-                self.settle_vacated()?;
-                if self.checkpoints_fit_now(1) {
-                    return Ok(()); // what is left is looked at when it is needed
-                }
-            }
-        }
-        if all {
-            self.segments.lock().stale = false;
-        }
-        self.settle_vacated()
-    }
-
-    /// Gives back the segments that have been vacated, having made durable what
-    /// says so. After a write that failed for good, a checkpoint must come
-    /// first, and does.
-    ///
-    /// # Errors
-    /// As a commit.
-    pub fn settle_vacated(&self) -> Result<()> {
-        if !self.segments.lock().has_vacated() {
-            return Ok(());
-        }
-        let mut end = self.log.lock().end.serial();
-        if planted::is(Planted::ReuseUnsettled) {
-            end = 0;
-        }
-        match self.durability.commit(end, &*self.device) {
-            Ok(flushed) => self.counters.flushes.fetch_add(flushed.into(), Relaxed),
-            Err(Error::Unwritten(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let durable = match planted::is(Planted::ReuseUnsettled) {
-            true => u64::MAX,
-            false => self.durability.durable(),
-        };
-        let mut segments = self.segments.lock();
-        let hold = self.options.discard && !segments.is_pinned();
-        let freed = segments.settle(durable, hold);
-        drop(segments);
-        self.counters
-            .segments_vacated
-            .fetch_add(freed.len() as u64, Relaxed);
-        self.gained(&freed, hold);
-        Ok(())
     }
 }

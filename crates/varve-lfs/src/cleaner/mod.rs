@@ -1,22 +1,12 @@
-//! The cleaner: mechanism here, policy behind one trait (`crate::policy`), what is
-//! kept between passes and shared with others in `crate::control`.
-//!
-//! The mechanism is the four calls of the thesis (table 6-4): [`Lfs::bmapv`]
-//! says which blocks are live, [`Lfs::markv`] appends copies of them,
-//! `segwait` is [`wire::Request::Wait`], which says how cleaning stands, and
-//! [`Lfs::segclean`] declares a segment done. A move counts only if the block
-//! still is where it was read when its copy is appended (protocol rules 18
-//! and 19). Index nodes and ifile blocks are not moved but *touched*: the next
-//! checkpoint rewrites them. A segment becomes clean when two checkpoints have
-//! found it empty (rule 20), or sooner if it holds data alone
-//! (`docs/reuse.md`).
+//! The cleaner: how a segment is emptied is in `crate::mechanism`, the policy behind one
+//! trait (`crate::policy`), what is kept between passes and shared with others in
+//! `crate::control`. Here is when it works and what for.
 //!
 //! | file | its part |
 //! |---|---|
-//! | `reading.rs`, `liveness.rs`, `mechanism.rs` | what a segment holds, what of it lives, and the four calls |
 //! | `holes.rs`, `maps.rs` | finding holes to write into |
-//! | `due.rs`, `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: when, one pass, and what makes room |
-//! | `settings.rs`, `waits.rs`, `way.rs` | how it is told to work, who waits for whom, and who goes first |
+//! | `due.rs`, `pass.rs`, `plan.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: when, one pass, and what makes room |
+//! | `settings.rs`, `waits.rs` | how it is told to work, and who waits for whom |
 //! | `coalesce.rs`, `idle.rs` | files in pieces are put in order |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
 
@@ -27,32 +17,27 @@ mod early;
 mod gain;
 mod holes;
 mod idle;
-mod liveness;
 mod maps;
-mod mechanism;
 mod pass;
 mod plan;
-mod price;
-mod reading;
 mod remote;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod waits;
-mod way;
 pub mod wire;
 
 pub use crate::control::claims::{CleanerId, CleanerInfo, LEASE_NS};
 pub use crate::control::contents::{BlockInfo, SegmentContents};
 pub use crate::control::{CleanerSettings, CleanerStatus, Pace, pace};
+pub use crate::mechanism::Found;
 pub use coalesce::Coalesced;
-pub use mechanism::Found;
 pub(crate) use plan::Urgency;
 pub use remote::CallError;
 pub(crate) use waits::PATIENCE_NS;
 
-use crate::committed::Committed;
 use crate::lfs::Lfs;
+use crate::mechanism::judged_through;
 use crate::policy::Candidate;
 use crate::segments::SegmentState;
 use std::ops::Range;
@@ -112,13 +97,4 @@ impl Lfs {
             })
             .collect()
     }
-}
-
-/// Serial of the last partial of which the newest image tells: what a running
-/// checkpoint writes looks dead until it is complete.
-fn judged_through(committed: &Committed) -> u64 {
-    committed
-        .frozen
-        .as_ref()
-        .map_or(u64::MAX, |frozen| frozen.boundary)
 }

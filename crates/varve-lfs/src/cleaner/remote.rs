@@ -14,8 +14,6 @@
 //! - He cannot hold a lock, and no call of his waits for anything but the
 //!   device. What would have to wait is refused with `Again`.
 
-use super::liveness::Life;
-use super::mechanism::{Found, GROUP_BYTES};
 use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;
@@ -23,6 +21,7 @@ use crate::control::claims::{ClaimError, CleanerId};
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
+use crate::mechanism::{Found, GROUP_BYTES, Life};
 use crate::segments::Edition;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

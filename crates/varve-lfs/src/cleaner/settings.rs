@@ -1,9 +1,7 @@
 //! How the mount's own cleaner works, asked and changed.
 
-use crate::control::pace::Gauge;
 use crate::control::{CleanerSettings, CleanerStatus};
 use crate::error::Result;
-use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
@@ -42,34 +40,6 @@ impl Lfs {
     pub fn hurry(&self) {
         self.control.closing.store(true, Relaxed);
         self.control.ring();
-    }
-
-    /// Clean segments and their marks.
-    pub fn cleaning_gauge(&self) -> Gauge {
-        let now_ns = self.clock.monotonic_ns();
-        let idle_ns = self.control.idle_ns(now_ns);
-        let pace = self.control.shared().settings.pace;
-        let (floor, need, low, high) = self.cleaning_marks(&pace);
-        Gauge {
-            clean: self.clean_segments_now(),
-            open_percent: self.control.open_percent.load(Relaxed),
-            floor,
-            need,
-            low,
-            high,
-            used_bytes: self.bytes_logged(),
-            idle: pace.idle_ns.is_some_and(|least| idle_ns >= least),
-            waiting: self.control.somebody_waits(),
-        }
-    }
-
-    /// The log has come to `end`: see [`Gauge::open_percent`].
-    pub(crate) fn tell_end(&self, end: &LogEnd) {
-        let segment = u64::from(self.geometry.segment_bytes);
-        let heads = (0..self.heads).map(|head| end.at(head));
-        let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
-        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
-        self.control.open_percent.store(percent as u8, Relaxed);
     }
 
     /// The mount's own cleaner has work.

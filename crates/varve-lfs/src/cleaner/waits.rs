@@ -115,11 +115,6 @@ impl Lfs {
         true
     }
 
-    /// Bytes that users' groups have taken in the log.
-    pub(super) fn bytes_logged(&self) -> u64 {
-        self.counters.user_log_bytes.load(Relaxed)
-    }
-
     /// What the mount's own thread does from now on is work of its pace.
     pub(super) fn work_begins(&self) {
         let now_ns = self.clock.monotonic_ns();

@@ -1,4 +1,4 @@
-//! Requests of users that are under way, counted by turns (`cleaner/way.rs`).
+//! Requests of users that are under way, counted by turns (`mechanism/way.rs`).
 
 use varve_device::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 

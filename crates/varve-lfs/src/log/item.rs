@@ -184,3 +184,13 @@ pub enum Placed {
     /// A record, or something of no length.
     Nothing,
 }
+
+impl Placed {
+    /// Where a block went.
+    pub fn pointer(&self) -> Option<Pointer> {
+        match self {
+            Placed::Block(pointer) => Some(*pointer),
+            Placed::Inode(_) | Placed::Nothing => None,
+        }
+    }
+}

@@ -12,18 +12,16 @@ use crate::error::Error;
 use crate::format::Mark;
 use crate::format::superblock::read_only_compat_flags::REPLAYED;
 use crate::lfs::{Lfs, MountOptions};
-use crate::log::{LogItem, Stamp};
+use crate::mark::BESIDE;
 use crate::superblocks;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
-use varve_fs::{InodeNo, Item, Layout, Position, Purpose, Unwritten, Usage, Waiting};
+use varve_fs::{Item, Layout, Position, Purpose, Unwritten, Usage, Waiting};
 
 /// Partials of other groups after which the mark is written by itself.
 const PASSED_MAX: u64 = 4096;
 /// Bytes after which the copy is made durable.
 const UNFLUSHED_MAX: u64 = 64 << 20;
-/// What an image or a record counts for beside its content, in bytes.
-const BESIDE: u64 = 512;
 /// What a block counts for beside its content, in bytes.
 const BESIDE_BLOCK: u64 = 128;
 /// Blocks that one group may reserve, in whole volumes: freed and reserved again, a
@@ -352,35 +350,6 @@ impl Lfs {
         self.make_room(usage, waiting, purpose)?;
         let items = items.into_iter().map(crate::layout::log_item).collect();
         self.append_stamped(items, Some(usage), mark)
-    }
-
-    /// Writes where the copy stands in a group of its own, with the root's inode as it
-    /// is.
-    ///
-    /// # Errors
-    /// `OutOfSegments`; device errors.
-    pub(crate) fn write_mark(&self, mark: Mark) -> crate::error::Result<Position> {
-        let root = self.lookup().inode(InodeNo::ROOT)?.0;
-        let inode = Box::new(root.inode.clone());
-        // Making room may write what must not come before the first mark.
-        if !self.checkpoints_fit_now(2) {
-            let waiting = waiting_of(&[Item::Inode(inode.clone())], self.geometry.block_bytes);
-            self.make_room(self.logged_usage(), waiting, Purpose::Shrink)?;
-        }
-        self.append_stamped(vec![LogItem::Image { inode }], None, mark)
-    }
-
-    fn append_stamped(
-        &self,
-        items: Vec<LogItem>,
-        usage: Option<Usage>,
-        mark: Mark,
-    ) -> crate::error::Result<Position> {
-        let replays = Some(mark);
-        let stamp = Stamp { usage, replays };
-        let written = self.write_stamped(items, crate::log::GroupKind::User, stamp)?;
-        let written = written.expect("only the cleaner's groups are refused");
-        Ok(Position(written.serial))
     }
 }
 

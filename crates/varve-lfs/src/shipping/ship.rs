@@ -27,19 +27,6 @@ pub struct Shipper<'a> {
 }
 
 impl Lfs {
-    /// The end of the last group; on a copy that of the original's group that was
-    /// replayed last.
-    pub fn mark(&self) -> Mark {
-        let log = self.log.lock();
-        let replayed = self.committed.read().replayed();
-        replayed.unwrap_or(log.mark)
-    }
-
-    /// True if the volume is a copy: its [`Lfs::mark`] is of another one's log.
-    pub fn is_copy(&self) -> bool {
-        self.committed.read().replayed().is_some()
-    }
-
     /// Ships what is durable behind `since`.
     ///
     /// # Errors

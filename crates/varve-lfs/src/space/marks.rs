@@ -2,8 +2,10 @@
 //! writers pay or wait, and have what waits in memory written.
 
 use crate::control::Pace;
+use crate::control::pace::Gauge;
 use crate::lfs::Lfs;
 use crate::pending::Pending;
+use crate::policy::Measures;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten, Usage};
 
@@ -114,5 +116,40 @@ impl Lfs {
         let low = percent(pace.low_percent).max(floor + slope);
         let high = percent(pace.high_percent).max(low + batch);
         (floor, floor + slope, low, high)
+    }
+
+    /// Clean segments and their marks.
+    pub fn cleaning_gauge(&self) -> Gauge {
+        let now_ns = self.clock.monotonic_ns();
+        let idle_ns = self.control.idle_ns(now_ns);
+        let pace = self.control.shared().settings.pace;
+        let (floor, need, low, high) = self.cleaning_marks(&pace);
+        Gauge {
+            clean: self.clean_segments_now(),
+            open_percent: self.control.open_percent.load(Relaxed),
+            floor,
+            need,
+            low,
+            high,
+            used_bytes: self.bytes_logged(),
+            idle: pace.idle_ns.is_some_and(|least| idle_ns >= least),
+            waiting: self.control.somebody_waits(),
+        }
+    }
+
+    /// Bytes that users' groups have taken in the log.
+    pub(crate) fn bytes_logged(&self) -> u64 {
+        self.counters.user_log_bytes.load(Relaxed)
+    }
+
+    /// What placement wants to know of the volume.
+    pub(crate) fn measures(&self) -> Measures {
+        let segments = u64::from(self.geometry.segment_count);
+        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
+        let spare = segments.saturating_sub(self.reserve() + live);
+        Measures {
+            spare_segments: spare as u32,
+            segment_blocks: (self.dependable_bytes() / u64::from(self.geometry.block_bytes)) as u32,
+        }
     }
 }

@@ -4,6 +4,8 @@ use crate::base::Base;
 use crate::committed::Committed;
 use crate::delta::Delta;
 use crate::delta::fold::{BelowFold, Further};
+use crate::format::UsageDelta;
+use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
@@ -158,6 +160,13 @@ impl Lfs {
         times * (table + index) + SMALL_GROUPS * self.geometry.least_group()
     }
 
+    /// Corrections of the usage table that a record has room for.
+    pub(crate) fn record_room(&self) -> usize {
+        let slot = self.superblock.record_bytes.get() as usize;
+        let fixed = record_bytes_for(self.geometry.inode_bytes as usize, 0, 1);
+        (slot - fixed) / size_of::<UsageDelta>()
+    }
+
     /// Bytes that `pending` takes of the log, and what folding it may write once
     /// everything logged has been folded: so a checkpoint may come at any moment,
     /// between this answer and the append, too.
@@ -271,20 +280,8 @@ impl Lfs {
         delta.fold_bytes(&self.geometry, below)
     }
 
-    /// True if a checkpoint taken now is sure to find room.
-    pub fn checkpoint_fits(&self) -> bool {
-        self.checkpoints_fit(1)
-    }
-
-    /// True if as many as `checkpoints`, taken now, are sure to find room.
-    pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
-        self.checkpoints_fit_now(checkpoints) || {
-            self.look_for_room();
-            self.checkpoints_fit_now(checkpoints)
-        }
-    }
-
-    /// The same, of the segments that are known to be clean.
+    /// True if as many as `checkpoints`, taken now, are sure to find room in the segments
+    /// that are known to be clean.
     pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
         self.room_bytes() >= u64::from(checkpoints) * self.whole_fold_bytes()
     }

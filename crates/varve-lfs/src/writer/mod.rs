@@ -15,15 +15,13 @@ mod account;
 mod append;
 mod holes;
 mod onward;
-mod relocate;
-mod resize;
 mod spilled;
 
 use crate::durability::InFlight;
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Mark, Pointer, SECTOR, SummaryHeader};
-use crate::heads::is_entered;
+use crate::heads::{LogEnd, is_entered};
 use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::gather_blocks;
@@ -313,6 +311,15 @@ impl Lfs {
             serial: log.end.serial(),
             placed,
         }
+    }
+
+    /// The log has come to `end`: see [`Gauge::open_percent`](crate::control::pace::Gauge).
+    fn tell_end(&self, end: &LogEnd) {
+        let segment = u64::from(self.geometry.segment_bytes);
+        let heads = (0..self.heads).map(|head| end.at(head));
+        let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
+        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
+        self.control.open_percent.store(percent as u8, Relaxed);
     }
 
     /// The header of a partial, the first or last of its group or neither.

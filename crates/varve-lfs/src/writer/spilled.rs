@@ -6,14 +6,12 @@
 //! in the log before the change, and what it says is moved as anything that lives, or
 //! behind it.
 
-use crate::chain::ChainItem;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::format::summary::PLACED_AT_ONCE;
 use crate::lfs::Lfs;
 use crate::log::item::{GroupKind, LogItem, Placed};
 use crate::spills::Spill;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
@@ -40,13 +38,14 @@ impl Lfs {
     /// one of them fails for good, they are found before they are given up.
     pub(super) fn spilled_to(&self, number: SpillNo, placed: &[Placed]) {
         let mut spills = self.spills.lock();
-        // One that has some already is being written elsewhere: see `respill`.
+        // One that has some already is being written elsewhere: see `relocate/spilled.rs`.
         if let Some(spill) = spills
             .held
             .get_mut(&number)
             .filter(|spill| spill.len() == 0)
         {
-            *spill = Spill::new(&pointers(placed), Arc::clone(&spill.broken));
+            let places: Vec<Pointer> = placed.iter().filter_map(Placed::pointer).collect();
+            *spill = Spill::new(&places, Arc::clone(&spill.broken));
         }
     }
 
@@ -141,99 +140,6 @@ impl Lfs {
         }
         Ok(all)
     }
-
-    /// Writes spilled blocks that stand in a segment where a write has failed to another
-    /// place. What of them is part of files by now is moved as anything that lives.
-    pub(super) fn respill(&self, segment: u32) -> Result<()> {
-        let numbers: Vec<SpillNo> = self.spills.lock().held.keys().copied().collect();
-        let mut contents = None;
-        for number in numbers {
-            let within = self.blocks_in(number, segment);
-            if within.is_empty() {
-                continue;
-            }
-            let contents = match &mut contents {
-                Some(contents) => contents,
-                none => none.insert(self.read_segment(segment)?),
-            };
-            let told: HashMap<u64, ChainItem> = contents
-                .blocks
-                .iter()
-                .map(|info| (info.byte / crate::format::SECTOR, info.item))
-                .collect();
-            let mut items = Vec::new();
-            for (_, pointer) in &within {
-                let item = told.get(&pointer.sector());
-                items.push(self.again(item, pointer)?);
-            }
-            let written = self
-                .write_group(items, GroupKind::Spill(number), None)?
-                .expect("only the cleaner's groups are refused");
-            self.lead_to(number, segment, &within, &pointers(&written.placed));
-        }
-        Ok(())
-    }
-
-    /// The block at this place, to be written once more.
-    fn again(&self, item: Option<&ChainItem>, pointer: &Pointer) -> Result<LogItem> {
-        let Some(ChainItem::Block {
-            ino,
-            version,
-            block,
-            written_ns,
-            ..
-        }) = item
-        else {
-            return Err(self.give_in());
-        };
-        let data = self.reader.block(pointer, *ino, *block)?;
-        Ok(LogItem::Block {
-            ino: *ino,
-            version: *version,
-            block: *block,
-            data: data.into(),
-            written: varve_fs::Timestamp::from_ns(*written_ns),
-            source: None,
-        })
-    }
-
-    /// Which blocks of a spill stand in a segment, and where.
-    fn blocks_in(&self, number: SpillNo, segment: u32) -> Vec<(u32, Pointer)> {
-        let spills = self.spills.lock();
-        let Some(spill) = spills.held.get(&number) else {
-            return Vec::new();
-        };
-        let places = (0..spill.len()).filter_map(|index| Some((index, spill.pointer(index)?)));
-        let within = |pointer: &Pointer| self.geometry.segment_of(pointer.sector());
-        places
-            .filter(|(_, pointer)| within(pointer) == Some(segment))
-            .collect()
-    }
-
-    /// Blocks of a spill stand elsewhere from now on.
-    fn lead_to(&self, number: SpillNo, segment: u32, which: &[(u32, Pointer)], places: &[Pointer]) {
-        let _log = self.log.lock();
-        let mut spills = self.spills.lock();
-        if let Some(spill) = spills.held.get_mut(&number) {
-            let mut all: Vec<Pointer> = (0..spill.len())
-                .filter_map(|index| spill.pointer(index))
-                .collect();
-            for ((index, _), place) in which.iter().zip(places) {
-                all[*index as usize] = *place;
-            }
-            *spill = Spill::new(&all, Arc::clone(&spill.broken));
-        }
-        self.segments.lock().spilled_out_of(number.0, segment);
-    }
-}
-
-/// Where the blocks of a group went that holds nothing else.
-fn pointers(placed: &[Placed]) -> Vec<Pointer> {
-    let pointer = |placed: &Placed| match placed {
-        Placed::Block(pointer) => Some(*pointer),
-        Placed::Inode(_) | Placed::Nothing => None,
-    };
-    placed.iter().filter_map(pointer).collect()
 }
 
 /// Adds a block to those that it stands behind. False if it does not.

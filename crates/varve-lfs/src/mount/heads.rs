@@ -11,28 +11,17 @@ use crate::heads::MAX_HEADS;
 use crate::lfs::Lfs;
 use crate::log::lives::Lives;
 use crate::log::placement::Placement;
-use crate::policy::{Measures, PolicyKind};
+use crate::policy::PolicyKind;
 use varve_fs::planted::{self, Planted};
 
 impl Lfs {
-    /// What placement wants to know of the volume.
-    pub(crate) fn measures(&self) -> Measures {
-        let segments = u64::from(self.geometry.segment_count);
-        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
-        let spare = segments.saturating_sub(self.reserve() + live);
-        Measures {
-            spare_segments: spare as u32,
-            segment_blocks: (self.dependable_bytes() / u64::from(self.geometry.block_bytes)) as u32,
-        }
-    }
-
     /// Gives the log the heads that the mount asks for, as far as there is
     /// room, and has blocks placed. `confirmed` if all records name those that
     /// there are.
     ///
     /// # Errors
     /// If a checkpoint fails.
-    pub(crate) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
+    pub(super) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
         let kind = self.options.policy;
         let heads = self.heads_to_have(kind);
         if heads != self.heads || !confirmed {

@@ -6,6 +6,8 @@
 //! it, and a checkpoint lets recovery start behind the hole. Until then
 //! nothing behind the hole counts as durable ([`crate::durability`]).
 
+mod spilled;
+
 use crate::durability::InFlight;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
@@ -15,24 +17,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Times that moving what failed may fail itself before the volume stops.
-const ROUNDS: u32 = 16;
+pub(crate) const ROUNDS: u32 = 16;
 
 impl Lfs {
-    /// Makes everything up to `serial` durable, around holes if need be.
-    pub(crate) fn commit_through(&self, serial: u64) -> Result<()> {
-        for _ in 0..ROUNDS {
-            match self.durability.commit(serial, &*self.device) {
-                Ok(flushed) => {
-                    self.counters.flushes.fetch_add(flushed.into(), Relaxed);
-                    return Ok(());
-                }
-                Err(Error::Unwritten(_)) => self.take_checkpoint(false)?,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(self.give_in())
-    }
-
     /// Moves what lives in segments where a write has failed. The caller is
     /// about to take a checkpoint.
     ///

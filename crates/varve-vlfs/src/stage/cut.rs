@@ -1,8 +1,8 @@
 //! Taking blocks off a file: truncates, holes, and files that are gone.
 
+use super::Stage;
 use crate::error::Result;
 use crate::format::{Fork, Image, NodeId, Place};
-use crate::stage::Stage;
 use varve_fs::{InodeNo, Version};
 
 impl Stage<'_> {

@@ -1,6 +1,6 @@
 //! Whether a block lives: judged by committed pointers, under no lock.
 
-use super::mechanism::Found;
+use super::calls::Found;
 use crate::chain::ChainItem;
 use crate::control::contents::BlockInfo;
 use crate::error::Result;
@@ -17,7 +17,7 @@ const LOOKED_UP_AT_ONCE: usize = 64;
 
 /// How a block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Life {
     /// A data block, attributes or an inode: its copy is appended.
     Moves,
     /// A node of an index of this height: the next checkpoint writes it anew,
@@ -41,7 +41,7 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors while reading the index.
-    pub(super) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
+    pub(crate) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
         Ok(match *item {
             ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => None,
             ChainItem::Block {
@@ -98,7 +98,7 @@ impl Lfs {
     ///
     /// # Errors
     /// As [`Lfs::life_of`].
-    pub(super) fn lives_of(
+    pub(crate) fn lives_of(
         &self,
         blocks: &[&BlockInfo],
         found: &mut Found,

@@ -24,7 +24,7 @@ use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp};
 
 /// Most bytes of moves appended in one group: an fsync never waits for more.
-pub(super) const GROUP_BYTES: usize = 1 << 20;
+pub(crate) const GROUP_BYTES: usize = 1 << 20;
 /// On a slow device it waits for less, but for so many blocks or write units
 /// at least, so that summaries and padding stay within what room is kept for.
 const LEAST_GROUP: usize = 16;
@@ -37,12 +37,12 @@ pub struct Found {
     touched_nodes: Vec<(NodeId, u8)>,
     touched_ifile: Vec<u64>,
     /// Bytes of all that lives.
-    pub(super) live_bytes: u64,
+    pub(crate) live_bytes: u64,
     base_serial: Option<u64>,
     /// The image changed between two look-ups: judge again.
     inconsistent: bool,
     /// Somebody else came first: not everything was judged.
-    pub(super) interrupted: bool,
+    pub(crate) interrupted: bool,
     /// A summary may be missing: more may live there.
     incomplete: bool,
     /// Live blocks whose checksum is wrong.
@@ -64,7 +64,7 @@ fn is_inode(item: &LogItem) -> bool {
 
 impl Found {
     /// Takes in what lives in another segment.
-    pub(super) fn append(&mut self, other: Found) {
+    pub(crate) fn append(&mut self, other: Found) {
         if let Some(serial) = other.base_serial {
             self.judged_against(serial);
         }
@@ -79,7 +79,7 @@ impl Found {
     }
 
     /// Blocks to be moved or touched.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.moves.len() + self.touched_nodes.len() + self.touched_ifile.len()
     }
 
@@ -101,12 +101,12 @@ impl Found {
     }
 
     /// True if there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Age sort (Rosenblum & Ousterhout 1992, §3.5): the oldest first.
-    pub(super) fn sort_by_age(&mut self) {
+    pub(crate) fn sort_by_age(&mut self) {
         self.moves.sort_by_key(|(item, _)| written_ns(item));
     }
 
@@ -134,7 +134,7 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors.
-    pub(super) fn bmapv_some(
+    pub(crate) fn bmapv_some(
         &self,
         contents: &SegmentContents,
         which: &[usize],
@@ -312,7 +312,7 @@ impl Lfs {
     }
 
     /// Bytes of moves to append in one group now.
-    pub(super) fn group_bytes(&self) -> usize {
+    pub(crate) fn group_bytes(&self) -> usize {
         let portion = self.counters.speed.portion_bytes() as usize;
         let unit = self.geometry.block_bytes.max(self.geometry.write_unit) as usize;
         portion.clamp((LEAST_GROUP * unit).min(GROUP_BYTES), GROUP_BYTES)
@@ -342,7 +342,7 @@ impl Lfs {
     }
 
     /// What a fold may have to write for what was found.
-    pub(super) fn fold_of(&self, found: &[&Found]) -> Further {
+    pub(crate) fn fold_of(&self, found: &[&Found]) -> Further {
         let tallest = self.tallest();
         let committed = self.committed.read();
         let live = &committed.live;

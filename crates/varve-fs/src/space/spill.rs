@@ -6,15 +6,13 @@
 //! No lock of a file is held while the layout writes: a block that somebody changes
 //! meanwhile stays in memory.
 
-use super::Below;
 use crate::error::{Error, Result};
-use crate::file_system::FileSystem;
+use crate::file_system::{Below, FileSystem};
 use crate::layout::{Item, Layout, Purpose, Usage};
 use crate::memory::body::{Body, Lot, Spilled};
 use crate::memory::vnode::{Life, State, Vnode, dirty_charge, sectors_of};
 use crate::statistics::count;
-use crate::types::{FileKind, SpillNo};
-use std::collections::BTreeSet;
+use crate::types::FileKind;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use varve_device::Block;
@@ -199,27 +197,6 @@ impl<L: Layout> FileSystem<L> {
         self.waits.block_changed(data.len(), 0);
         if let Some(private) = &mut state.private {
             private.spans.remove(&block); // all of it is ours
-        }
-    }
-
-    /// What is to become part of the mounted tree is not given up from now on.
-    ///
-    /// # Errors
-    /// `Aborted` if some of it was.
-    pub(super) fn keep_spilled(&self, files: &[Arc<Vnode>]) -> Result<()> {
-        let mut numbers: BTreeSet<SpillNo> = BTreeSet::new();
-        for vnode in files {
-            let state = vnode.read();
-            let spilled = state
-                .dirty
-                .values()
-                .filter_map(|dirty| dirty.data.spilled());
-            numbers.extend(spilled.map(|spilled| spilled.lot.number));
-        }
-        let numbers: Vec<SpillNo> = numbers.into_iter().collect();
-        match numbers.is_empty() {
-            true => Ok(()),
-            false => self.store.layout.keep_spills(&numbers),
         }
     }
 }

@@ -1,5 +1,15 @@
 //! What operations tell of the parts of files that they use, and what becomes of that:
 //! nothing, a note for the commit, or locks.
+//!
+//! | file | |
+//! |---|---|
+//! | `locking.rs` | the locks of a part, and what the ground has of it then |
+//! | `outsider.rs` | operations on protected files outside of transactions |
+
+mod locking;
+mod outsider;
+
+pub(crate) use locking::lay_spans;
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;

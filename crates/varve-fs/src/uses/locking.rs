@@ -5,18 +5,18 @@
 //! that part may be out of date, as others may have committed in between; it is taken
 //! from the ground again, but for what was changed here ([`refresh`]).
 
-use super::merge::lay_spans;
-use super::validate::STORED;
 use crate::error::Result;
 use crate::file_system::FileSystem;
-use crate::inode::flags;
+use crate::inode::{Inode, flags};
 use crate::isolation::{Access, Kind, Locking, Part};
 use crate::layout::Layout;
+use crate::memory::body::Body;
 use crate::memory::store::Store;
-use crate::memory::vnode::{Ground, State, Vnode};
+use crate::memory::vnode::{Dirty, Ground, State, Vnode, adjust, sectors_of};
 use crate::planted::{self, Planted};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use varve_device::Block;
 use varve_device::sync::atomic::Ordering::SeqCst;
 
 impl<L: Layout> FileSystem<L> {
@@ -126,7 +126,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Takes the locks for so many bytes at the end, which have waited to be placed there.
-    pub(super) fn lock_end(&self, locking: &Locking, vnode: &Arc<Vnode>, bytes: u64) -> Result<()> {
+    pub(crate) fn lock_end(&self, locking: &Locking, vnode: &Arc<Vnode>, bytes: u64) -> Result<()> {
         let lock = |part| self.lock_as_it_is(locking, vnode, &part, Access::Write);
         lock(Part::Size)?;
         let (size, inline) = {
@@ -162,6 +162,16 @@ impl<L: Layout> FileSystem<L> {
             return self.uses(vnode, Part::Content(block), access);
         }
         Ok(())
+    }
+
+    /// A dirty block gets other content.
+    pub(crate) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Body) {
+        let (before, after) = (dirty.data.len(), data.len());
+        adjust(&mut inode.sectors, sectors_of(before), sectors_of(after));
+        self.waits
+            .block_changed(dirty.data.resident(), data.resident());
+        dirty.data = data;
+        dirty.flying = false;
     }
 
     /// Pages of which only spans were written here are laid over the ground's anew.
@@ -211,6 +221,23 @@ impl State {
     }
 }
 
+/// A page with these bytes of `mine` in it.
+pub(crate) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Block> {
+    let mut page = Block::from(there);
+    for span in spans {
+        let end = (span.end as usize).min(mine.len());
+        let start = (span.start as usize).min(end);
+        if page.len() < end {
+            page.resize(end);
+        }
+        page[start..end].copy_from_slice(&mine[start..end]);
+        // A page that ends before its span has zeros there.
+        let rest = page.len().min(span.end as usize);
+        page[end.max(span.start as usize).min(rest)..rest].fill(0);
+    }
+    Arc::new(page)
+}
+
 /// Takes from the ground what was not changed here.
 fn refresh(mine: &mut State, ground: &State) {
     let Some(private) = &mut mine.private else {
@@ -228,13 +255,13 @@ fn refresh(mine: &mut State, ground: &State) {
     }
     follow!(size, mode, uid, gid, project, atime, mtime, ctime, parent);
     let own_content = mine.inline_dirty || !mine.dirty.is_empty() || !mine.pending.is_empty();
-    let mut followed = !STORED;
+    let mut followed = !flags::STORED;
     if !own_content {
         inode.inline.clone_from(&now.inline);
         followed |= flags::INLINE;
     }
-    if (inode.flags ^ origin.flags) & !STORED != 0 {
-        followed &= STORED;
+    if (inode.flags ^ origin.flags) & !flags::STORED != 0 {
+        followed &= flags::STORED;
     }
     inode.flags = inode.flags & !followed | now.flags & followed;
     origin.flags = now.flags;

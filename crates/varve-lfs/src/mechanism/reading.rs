@@ -15,7 +15,7 @@ use std::sync::Arc;
 use varve_device::{ALIGNMENT, PooledBuffer};
 
 /// Stored bytes of some blocks of a segment.
-pub(super) struct Extents {
+pub(crate) struct Extents {
     bytes: Arc<PooledBuffer>,
     /// Where each run begins, in bytes of the device, and where it is here.
     runs: Vec<(u64, Range<usize>)>,
@@ -69,7 +69,7 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors.
-    pub(super) fn survey(
+    pub(crate) fn survey(
         &self,
         segment: u32,
         edition: Edition,
@@ -107,7 +107,7 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors; `Damaged` if it stays so.
-    pub(super) fn understood(
+    pub(crate) fn understood(
         &self,
         segment: u32,
         edition: Edition,
@@ -132,7 +132,7 @@ impl Lfs {
         ))
     }
 
-    pub(super) fn read_whole(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
+    pub(crate) fn read_whole(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let mut image = self.control.buffers.take(geometry.segment_bytes as usize);
         self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
@@ -202,7 +202,7 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors.
-    pub(super) fn fetch<'c>(
+    pub(crate) fn fetch<'c>(
         &self,
         contents: &SegmentContents,
         wanted: impl Iterator<Item = &'c BlockInfo> + Clone,
@@ -279,7 +279,7 @@ impl Lfs {
 
     /// The same, of several places at once, each with its first sector. The
     /// error is the first one's; the others have been read.
-    pub(super) fn read_several(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+    pub(crate) fn read_several(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         let read = self.reader.read_many_for(ReadCause::Cleaner, reads);
         for (sector, bytes) in reads {
             self.overlay_failed(*sector * SECTOR, bytes);

@@ -1,19 +1,59 @@
-//! Freeing what is too large to be freed at once.
+//! Freeing files, and in steps what is too large to be freed at once.
 //!
 //! Files without names and files in the middle of a truncate wait here. Each
 //! step frees at most 65,536 blocks in a group of its own; a crash in between
 //! is taken up again by [`Layout::unfinished`] at the next mount.
 
+use super::truncate::Survey;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
-use crate::memory::vnode::{Life, Vnode};
+use crate::memory::changes::ALL;
+use crate::memory::overlay::Overlay;
+use crate::memory::vnode::{Life, State, Vnode};
+use crate::statistics::count;
 use crate::types::InodeNo;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Cached blocks of a freed file that are forgotten at once.
+const FORGET_FREED: u64 = 8;
+
 impl<L: Layout> FileSystem<L> {
+    /// Frees a file: all at once, in memory and with the epoch.
+    pub(crate) fn free(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        let before = state.usage();
+        let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
+        if state.inode.flags & flags::INLINE == 0 && state.logged.ever {
+            for block in 0..cached {
+                self.store.cache.take(&state.generation, block);
+            }
+        }
+        self.remove(state, 0, u64::MAX, Survey::All);
+        // The record of its end says it all.
+        self.waits
+            .pend(&mut state.pending, |all| *all = Overlay::default());
+        self.space.settle(before, Usage::default());
+        state.life = Life::Freed;
+        state.inline_dirty = false;
+        if let Some(bytes) = state.waiting_xattrs() {
+            self.waits.attributes_went(bytes, self.store.block_bytes);
+            state.xattrs_dirty = false;
+        }
+        state.changes.note(ALL);
+        self.count_joined(state);
+        self.dequeue(state);
+        count(&self.store.counters.frees, 1);
+        if state.logged.ever {
+            self.join(vnode, state);
+        } else {
+            // Nobody but the epoch's list knows of it any more.
+            self.table.remove(vnode);
+            self.number_is_free(vnode.ino);
+        }
+    }
+
     /// One step for the file that has waited longest. Returns whether anything
     /// was done: not if none waits, nor if the layout has no room for the step.
     pub(crate) fn reap_step(&self) -> Result<bool> {

@@ -1,0 +1,62 @@
+//! Numbers of new files, and of those that are gone.
+
+use super::FileSystem;
+use crate::error::{Error, Result};
+use crate::isolation::Kind;
+use crate::layout::Layout;
+use crate::types::{FileKind, InodeNo, Version, View};
+
+impl<L: Layout> FileSystem<L> {
+    /// A number for a new file in a directory. A number that has become free since the snapshot is
+    /// still that file's here, and put aside.
+    ///
+    /// # Errors
+    /// `NoSpace`; what the snapshot fails to be read with.
+    pub(crate) fn allocate_inode(
+        &self,
+        near: InodeNo,
+        kind: FileKind,
+    ) -> Result<(InodeNo, Version)> {
+        let layout = &self.store.layout;
+        loop {
+            let (ino, version) = layout.allocate_inode(near, kind)?;
+            let shown = self.shows(ino);
+            match (shown, &self.below) {
+                (Ok(true), Some(below)) => below.put_aside.lock().push(ino),
+                (Ok(_), _) => return Ok((ino, version)),
+                (Err(error), _) => {
+                    layout.forget_inode(ino);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The snapshot on which this tree stands has a file of this number.
+    fn shows(&self, ino: InodeNo) -> Result<bool> {
+        let Some(below) = &self.below else {
+            return Ok(false);
+        };
+        let Some((snapshot, _)) = below.snapshot else {
+            return below.target.shows(ino);
+        };
+        let view = View::Snapshot(snapshot);
+        match self.store.layout.read_inode(view, ino) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A file of this tree that was never logged is gone. Its number is another's once
+    /// nobody holds locks under it: a locking transaction does until its end, a nested
+    /// one until its parent's.
+    pub(crate) fn number_is_free(&self, ino: InodeNo) {
+        match &self.below {
+            Some(below) if matches!(below.kind, Kind::Locking(_)) => {
+                below.put_aside.lock().push(ino);
+            }
+            _ => self.store.layout.forget_inode(ino),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What the newest image leads to in a segment.
+
+use crate::base::Base;
+use crate::chain::ChainItem;
+use crate::control::contents::{BlockInfo, SegmentContents};
+use crate::error::Result;
+use crate::format::ifile::ImapState;
+use crate::format::inode::InodeImage;
+use crate::lfs::Lfs;
+use crate::reader::Tree;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_fs::InodeNo;
+
+impl Lfs {
+    /// The newest image, and the bytes of the segment that it leads to.
+    pub(crate) fn recorded(&self, segment: u32) -> (Arc<Base>, u64) {
+        let committed = self.committed.read();
+        let live_bytes = self.segments.lock().get(segment).live_bytes;
+        (Arc::clone(&committed.base), u64::from(live_bytes))
+    }
+
+    /// What an image leads to in a segment, if that has as many bytes as the
+    /// usage table says, and is data: then nothing is missing (rule P5).
+    pub(crate) fn led_to<'c>(
+        &self,
+        contents: &'c SegmentContents,
+        (base, bytes): &(Arc<Base>, u64),
+    ) -> Result<Option<Vec<&'c BlockInfo>>> {
+        let mut image = Image::new(self, Arc::clone(base));
+        let (mut found, mut led_to) = (0, Vec::new());
+        for info in &contents.blocks {
+            match image.leads_to(info)? {
+                None => return Ok(None),
+                Some(false) => {}
+                Some(true) => {
+                    found += u64::from(info.length);
+                    led_to.push(info);
+                }
+            }
+        }
+        let segment = contents.segment;
+        if found != *bytes {
+            tracing::debug!(segment, found, bytes, "not all that lives there is known");
+        }
+        Ok((found == *bytes).then_some(led_to))
+    }
+}
+
+/// The newest image, and inodes of it that were asked for.
+struct Image<'l> {
+    lfs: &'l Lfs,
+    base: Arc<Base>,
+    inodes: BTreeMap<u64, Option<Arc<InodeImage>>>,
+}
+
+impl<'l> Image<'l> {
+    fn new(lfs: &'l Lfs, base: Arc<Base>) -> Self {
+        Image {
+            lfs,
+            base,
+            inodes: BTreeMap::new(),
+        }
+    }
+
+    /// True if the image leads to this copy. `None` if it leads to metadata
+    /// there: such a segment is not plugged.
+    fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
+        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        match info.item {
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => {
+                Ok(Some(false))
+            }
+            ChainItem::Node { .. } => Ok(None),
+            ChainItem::Inode { ino, place, .. } => {
+                let there = self.base.imap(reader, geometry, ino)?;
+                let leads = matches!(there, ImapState::Used { place: at, .. } if at == place);
+                Ok((!leads).then_some(false))
+            }
+            ChainItem::Block { ino, .. } if ino == InodeNo::IFILE => Ok(None),
+            ChainItem::Block {
+                ino,
+                version,
+                block,
+                pointer,
+                xattrs,
+                ..
+            } => {
+                let image = match self.inodes.get(&ino.0) {
+                    Some(image) => image.clone(),
+                    None => {
+                        let image = self.base.inode(reader, geometry, ino)?;
+                        self.inodes.insert(ino.0, image.clone());
+                        image
+                    }
+                };
+                let Some(image) = image.filter(|image| image.inode.version == version) else {
+                    return Ok(Some(false));
+                };
+                if xattrs {
+                    return Ok(Some(image.xattrs.same_content(&pointer)));
+                }
+                let Some(root) = &image.root else {
+                    return Ok(Some(false));
+                };
+                let tree = Tree { reader, ino, root };
+                let there = tree.get(block)?;
+                Ok(Some(
+                    there.is_some_and(|there| there.same_content(&pointer)),
+                ))
+            }
+        }
+    }
+}
