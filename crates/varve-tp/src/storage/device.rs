@@ -7,6 +7,10 @@
 //! gets its place when it is made, behind all others: one extent for each, a file called
 //! `pages` three quarters of what is left at its time.
 //!
+//! The table in memory is the one that was written last, but for sizes; another one takes
+//! its place when it is durable. So what fails has changed nothing, and is written to the
+//! same place when it is tried again: never over the newest copy.
+//!
 //! What a device held before is not what a file holds: bytes that a file comes to have
 //! without having been written are written as zeros, by whoever makes it longer.
 
@@ -65,17 +69,27 @@ impl DeviceStorage {
 }
 
 impl Shared {
-    fn write(&self, table: &mut Table) -> io::Result<()> {
-        let bytes = table.next_bytes()?;
+    /// Writes `next`, which has this table's place when it is durable.
+    fn replace(&self, table: &mut Table, mut next: Table) -> io::Result<()> {
+        let bytes = next.next_bytes()?;
+        let place = Table::place(next.serial);
+        if table.torn {
+            let nothing = vec![0; self.device.geometry().logical_block as usize];
+            let written = self.device.write(place, &[IoSlice::new(&nothing)]);
+            written.map_err(io::Error::other)?;
+        }
         // What the table names is there before it.
         self.device.flush().map_err(io::Error::other)?;
-        self.device
-            .write(Table::place(table.serial), &[IoSlice::new(&bytes)])
-            .map_err(io::Error::other)?;
-        table.changed = false;
-        self.device.flush().map_err(io::Error::other)
+        table.torn = true;
+        let written = self.device.write(place, &[IoSlice::new(&bytes)]);
+        written.map_err(io::Error::other)?;
+        self.device.flush().map_err(io::Error::other)?;
+        (next.changed, next.torn) = (false, false);
+        *table = next;
+        Ok(())
     }
 
+    /// Enters a file, and answers its number.
     fn make(&self, table: &mut Table, name: &str) -> io::Result<usize> {
         check_name(name)?;
         if table.is_full() {
@@ -145,8 +159,9 @@ impl Storage for DeviceStorage {
         let number = match found {
             Some(number) => number,
             None if create => {
-                let number = self.0.make(&mut table, name)?;
-                self.0.write(&mut table)?;
+                let mut next = table.clone();
+                let number = self.0.make(&mut next, name)?;
+                self.0.replace(&mut table, next)?;
                 number
             }
             None => return Err(io::ErrorKind::NotFound.into()),
@@ -168,11 +183,12 @@ impl Storage for DeviceStorage {
         let mut table = self.0.table.lock();
         let place = |name: &str| table.entries.iter().position(|entry| entry.name == name);
         let (from, replaced) = (place(from).ok_or(io::ErrorKind::NotFound)?, place(to));
+        let mut next = table.clone();
         if let Some(replaced) = replaced {
-            table.entries[replaced].name.clear();
+            next.entries[replaced].name.clear();
         }
-        table.entries[from].name = to.to_owned();
-        self.0.write(&mut table)
+        next.entries[from].name = to.to_owned();
+        self.0.replace(&mut table, next)
     }
 
     fn lock(&self) -> io::Result<()> {
@@ -250,7 +266,8 @@ impl StoredFile for DeviceFile {
     fn sync(&self) -> io::Result<()> {
         let mut table = self.shared.table.lock();
         if table.changed {
-            return self.shared.write(&mut table);
+            let next = table.clone();
+            return self.shared.replace(&mut table, next);
         }
         // Nobody who reads or writes waits for the flush.
         drop(table);
