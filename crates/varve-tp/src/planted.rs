@@ -75,6 +75,18 @@ pub enum Planted {
     IndexEntryLost,
     /// Who writes at the level of a snapshot does not look for later commits.
     LaterCommitOverwritten,
+    /// On a device: the table of files has one place, so each copy is written over the newest.
+    TableOverNewest,
+    /// On a device: a copy of the table is written before the bytes of the files that it names.
+    TableBeforeFiles,
+    /// On a device: who makes or renames a file is answered before the table is durable.
+    NameNotDurable,
+    /// On a device: nothing is flushed between one copy of the table and the next.
+    TableUnflushed,
+    /// On a device: a sync leaves out that a file has grown.
+    GrowthNotNoted,
+    /// On a device: a gap before a write behind a file's end is not zeroed.
+    GapNotZeroed,
 }
 
 #[cfg(feature = "planted")]

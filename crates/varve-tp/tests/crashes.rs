@@ -36,6 +36,28 @@ fn whatever_a_crash_leaves_is_a_committed_state_in_place_untorn() {
     explored(Placement::InPlace(TornPages::Never), 2);
 }
 
+/// On a device without a file system: the table of files is part of what is cut short.
+#[test]
+fn whatever_a_crash_leaves_of_a_device_is_whole() {
+    use crate::common::on_device::{Effort, sweep};
+    let seed = crate::common::seed("whatever_a_crash_leaves_of_a_device_is_whole");
+    let given = std::env::var("VARVE_ROUNDS");
+    let given = given.ok().and_then(|rounds| rounds.parse().ok());
+    for (placement, steps) in crate::common::PLACEMENTS.into_iter().zip([40, 30, 30]) {
+        let mut looked = 0;
+        for round in 0..given.unwrap_or(1) {
+            let effort = Effort {
+                placement,
+                steps,
+                nested: 50,
+            };
+            looked += sweep(seed + round, effort).unwrap_or_else(|what| panic!("{what}"));
+        }
+        eprintln!("{placement:?}: {looked} states");
+        assert!(looked > 500, "{looked} states");
+    }
+}
+
 /// The pages of large values are freed behind the commit, and a restart goes on with that.
 #[test]
 fn what_a_commit_has_to_free_is_freed_by_the_restart() {

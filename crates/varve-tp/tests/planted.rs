@@ -2,6 +2,7 @@
 
 use crate::common::copying;
 use crate::common::explore::{Effort, explore};
+use crate::common::on_device;
 use crate::common::snapshots;
 use crate::common::wherever_pages_lie;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +39,43 @@ fn caught_by_snapshots(planted: Planted) -> Option<String> {
         }
     }
     None
+}
+
+/// Every planted mistake of a device's table of files is caught by its sweep.
+#[test]
+fn every_mistake_on_a_device_is_caught() {
+    use Planted::*;
+    std::panic::set_hook(Box::new(|_| {}));
+    let effort = on_device::Effort {
+        placement: Placement::Shadow,
+        steps: 20,
+        nested: 200,
+    };
+    let mut missed = Vec::new();
+    let mistakes = [
+        TableOverNewest,
+        TableBeforeFiles,
+        NameNotDurable,
+        TableUnflushed,
+        GrowthNotNoted,
+        GapNotZeroed,
+    ];
+    for mistake in mistakes {
+        let found = (1..=5).find_map(|seed| {
+            let run = || with(mistake, || on_device::sweep(seed, effort));
+            match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(_)) => None,
+                Ok(Err(what)) => Some(what),
+                Err(_) => Some("panicked".into()),
+            }
+        });
+        match found {
+            Some(what) => eprintln!("{mistake:?}: {what}"),
+            None => missed.push(mistake),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "missed: {missed:?}");
 }
 
 #[test]

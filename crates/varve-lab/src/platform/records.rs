@@ -204,3 +204,6 @@ impl<L: Layout> fmt::Debug for Stored<L> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

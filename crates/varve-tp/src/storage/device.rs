@@ -7,6 +7,10 @@
 //! gets its place when it is made, behind all others: one extent for each, a file called
 //! `pages` three quarters of what is left at its time.
 //!
+//! The table in memory is the one that was written last, but for sizes; another one takes
+//! its place when it is durable. So what fails has changed nothing, and is written to the
+//! same place when it is tried again: never over the newest copy.
+//!
 //! What a device held before is not what a file holds: bytes that a file comes to have
 //! without having been written are written as zeros, by whoever makes it longer.
 
@@ -15,6 +19,7 @@ mod table;
 mod tests;
 
 use super::{Storage, StoredFile};
+use crate::planted::{self, Planted};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use table::{ALIGNED, Entry, TABLE, Table, check_name};
@@ -65,17 +70,38 @@ impl DeviceStorage {
 }
 
 impl Shared {
-    fn write(&self, table: &mut Table) -> io::Result<()> {
-        let bytes = table.next_bytes()?;
+    /// Writes `next`, which has this table's place when it is durable.
+    fn replace(&self, table: &mut Table, mut next: Table) -> io::Result<()> {
+        let bytes = next.next_bytes()?;
+        let place = match planted::is(Planted::TableOverNewest) {
+            true => Table::place(1),
+            false => Table::place(next.serial),
+        };
+        if table.torn {
+            let nothing = vec![0; self.device.geometry().logical_block as usize];
+            let written = self.device.write(place, &[IoSlice::new(&nothing)]);
+            written.map_err(io::Error::other)?;
+        }
         // What the table names is there before it.
-        self.device.flush().map_err(io::Error::other)?;
-        self.device
-            .write(Table::place(table.serial), &[IoSlice::new(&bytes)])
-            .map_err(io::Error::other)?;
-        table.changed = false;
-        self.device.flush().map_err(io::Error::other)
+        self.flush(Planted::TableBeforeFiles)?;
+        table.torn = true;
+        let written = self.device.write(place, &[IoSlice::new(&bytes)]);
+        written.map_err(io::Error::other)?;
+        self.flush(Planted::NameNotDurable)?;
+        (next.changed, next.torn) = (false, false);
+        *table = next;
+        Ok(())
     }
 
+    /// Before or behind a writing of the table; left out by a mistake.
+    fn flush(&self, mistake: Planted) -> io::Result<()> {
+        match planted::is(mistake) || planted::is(Planted::TableUnflushed) {
+            true => Ok(()),
+            false => self.device.flush().map_err(io::Error::other),
+        }
+    }
+
+    /// Enters a file, and answers its number.
     fn make(&self, table: &mut Table, name: &str) -> io::Result<usize> {
         check_name(name)?;
         if table.is_full() {
@@ -126,6 +152,9 @@ impl Shared {
 
     /// Writes zeros from one place of the device to another. `whole` is held.
     fn clear(&self, mut at: u64, end: u64) -> io::Result<()> {
+        if planted::is(Planted::GapNotZeroed) {
+            return Ok(());
+        }
         let zeros = vec![0; ZEROS.min(end.saturating_sub(at) as usize)];
         while at < end {
             // Pieces end at blocks.
@@ -145,8 +174,9 @@ impl Storage for DeviceStorage {
         let number = match found {
             Some(number) => number,
             None if create => {
-                let number = self.0.make(&mut table, name)?;
-                self.0.write(&mut table)?;
+                let mut next = table.clone();
+                let number = self.0.make(&mut next, name)?;
+                self.0.replace(&mut table, next)?;
                 number
             }
             None => return Err(io::ErrorKind::NotFound.into()),
@@ -168,11 +198,12 @@ impl Storage for DeviceStorage {
         let mut table = self.0.table.lock();
         let place = |name: &str| table.entries.iter().position(|entry| entry.name == name);
         let (from, replaced) = (place(from).ok_or(io::ErrorKind::NotFound)?, place(to));
+        let mut next = table.clone();
         if let Some(replaced) = replaced {
-            table.entries[replaced].name.clear();
+            next.entries[replaced].name.clear();
         }
-        table.entries[from].name = to.to_owned();
-        self.0.write(&mut table)
+        next.entries[from].name = to.to_owned();
+        self.0.replace(&mut table, next)
     }
 
     fn lock(&self) -> io::Result<()> {
@@ -249,8 +280,9 @@ impl StoredFile for DeviceFile {
     /// A file that has grown says so in the table.
     fn sync(&self) -> io::Result<()> {
         let mut table = self.shared.table.lock();
-        if table.changed {
-            return self.shared.write(&mut table);
+        if table.changed && !planted::is(Planted::GrowthNotNoted) {
+            let next = table.clone();
+            return self.shared.replace(&mut table, next);
         }
         // Nobody who reads or writes waits for the flush.
         drop(table);

@@ -2,6 +2,7 @@
 
 pub mod copying;
 pub mod explore;
+pub mod on_device;
 pub mod pieces;
 pub mod prefixed;
 pub mod snapshots;

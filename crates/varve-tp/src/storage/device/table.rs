@@ -4,6 +4,9 @@
 //! Two copies are written alternately, so one is valid whenever two have been written. If
 //! none is and only the first one's place has been begun, the first writing of all was torn:
 //! the device holds nothing yet. All else is damage, and never taken for an empty device.
+//!
+//! A copy that was torn is not the next one's ground: its first block, with the checksum, is
+//! overwritten before. Else the two together could be the torn one, whole at last.
 
 use std::io;
 use varve_device::Geometry;
@@ -27,12 +30,14 @@ pub(super) struct Entry {
     pub size: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub entries: Vec<Entry>,
     pub serial: u64,
     /// A size has changed since it was written.
     pub changed: bool,
+    /// Where the next copy goes, a part of one may be.
+    pub torn: bool,
 }
 
 fn damaged(what: impl std::fmt::Display) -> io::Error {
@@ -61,16 +66,21 @@ impl Table {
     /// `InvalidData` if there was one and none is whole, or if it names what cannot be.
     pub(super) fn newest(copies: [&[u8]; 2], geometry: Geometry) -> io::Result<Self> {
         let found = copies.map(Self::parse);
+        let torn = found.iter().any(Option::is_none);
         let newest = found.into_iter().flatten().max_by_key(|table| table.serial);
-        let Some(table) = newest else {
+        let Some(mut table) = newest else {
             // The first one has serial 1.
             let begun = copies.map(|copy| copy.starts_with(&MAGIC));
             return match begun {
-                [false, _] => Ok(Table::default()),
+                [false, _] => Ok(Table {
+                    torn,
+                    ..Table::default()
+                }),
                 [true, _] => Err(damaged("neither copy has its checksum")),
             };
         };
         table.check(geometry)?;
+        table.torn = torn;
         Ok(table)
     }
 
@@ -101,6 +111,7 @@ impl Table {
             entries: entries.map_while(|entry| entry).collect(),
             serial: number(16)?,
             changed: false,
+            torn: false,
         })
         .filter(|table| table.entries.len() == count)
     }

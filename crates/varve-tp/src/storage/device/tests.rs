@@ -1,7 +1,7 @@
 //! Files on a device that another one has used: gaps, tables that are damaged, threads.
 
 use super::*;
-use varve_device::MemoryDevice;
+use varve_device::{Event, Fault, FaultDevice, FaultKind, MemoryDevice, RecordingDevice};
 
 const SIZE: u64 = 4 << 20;
 const EXTENT: u64 = 1 << 20;
@@ -185,4 +185,85 @@ fn a_full_table_takes_no_file_and_goes_on() {
     let again = DeviceStorage::new(device, 4096).unwrap();
     assert_eq!(again.list().unwrap().len(), most);
     assert_eq!(content(&*again.open("f0", false).unwrap()), b"bytes");
+}
+
+/// Ten files without bytes: more than a sector of the table.
+fn ten_files(device: Arc<dyn Device>) -> (DeviceStorage, Vec<String>) {
+    let storage = DeviceStorage::new(device, 4096).unwrap();
+    let names: Vec<String> = (0..10).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        storage.open(name, true).unwrap();
+    }
+    (storage, names)
+}
+
+/// The second copy is not written beyond its first sector.
+fn torn() -> Fault {
+    let behind = TABLE as u64 + 512..2 * TABLE as u64;
+    let torn = Fault::once(FaultKind::TornWrite).argument(512);
+    torn.within(behind)
+}
+
+fn grow(storage: &DeviceStorage, name: &str) -> io::Result<()> {
+    let file = storage.open(name, false)?;
+    file.write_at(0, b"bytes")?;
+    file.sync()
+}
+
+/// The power goes twice while a table is written: of the first only the beginning is there,
+/// of the second only the rest, which is the same in both.
+#[test]
+fn a_torn_copy_of_an_earlier_life_is_not_completed() {
+    let device = Arc::new(FaultDevice::new(MemoryDevice::new(SIZE), 1));
+    let (storage, names) = ten_files(device.clone());
+    device.inject(torn());
+    assert!(grow(&storage, "f0").is_err());
+    let left = device.inner().snapshot();
+    let recorded = RecordingDevice::new(MemoryDevice::from_image(&left));
+    let recorded = Arc::new(recorded);
+    let storage = DeviceStorage::new(recorded.clone(), 4096).unwrap();
+    assert_eq!(storage.open("f0", false).unwrap().size().unwrap(), 0);
+    grow(&storage, "f1").unwrap();
+    let again = MemoryDevice::from_image(&left);
+    for event in recorded.trace() {
+        let Event::Write { offset, data } = event else {
+            continue;
+        };
+        let skip = if data.len() == TABLE { 512 } else { 0 };
+        again
+            .apply_write(offset + skip as u64, &data[skip..])
+            .unwrap();
+    }
+    let storage = DeviceStorage::new(Arc::new(again), 4096).unwrap();
+    assert_eq!(storage.list().unwrap(), names);
+    assert_eq!(storage.open("f0", false).unwrap().size().unwrap(), 0);
+}
+
+/// What could not be written counts for nothing, and the next writing goes where it would
+/// have gone: if that is torn, the newest copy is still there.
+#[test]
+fn a_table_that_was_not_written_costs_no_name() {
+    let faults = [
+        Fault::once(FaultKind::WriteError),
+        Fault::once(FaultKind::FlushFails),
+        Fault::once(FaultKind::FlushFails).after(1),
+    ];
+    for fault in faults {
+        let device = Arc::new(FaultDevice::new(MemoryDevice::new(SIZE), 1));
+        let (storage, names) = ten_files(device.clone());
+        device.inject(fault.clone());
+        assert!(storage.open("new", true).is_err(), "{fault:?}");
+        let missing = storage.open("new", false).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound, "{fault:?}");
+        device.inject(torn());
+        assert!(storage.rename("f0", "f1").is_err(), "{fault:?}");
+        let left = MemoryDevice::from_image(&device.inner().snapshot());
+        let left = DeviceStorage::new(Arc::new(left), 4096).unwrap();
+        for storage in [&left, &storage] {
+            assert_eq!(storage.list().unwrap(), names, "{fault:?}");
+        }
+        storage.open("new", true).unwrap();
+        let again = DeviceStorage::new(device, 4096).unwrap();
+        assert_eq!(again.list().unwrap().len(), names.len() + 1, "{fault:?}");
+    }
 }
