@@ -39,12 +39,12 @@ src() { printf 'crates/varve-%s/src' "$1"; }
 # All of a crate but these of its parts.
 less() { echo $(($(count "$1") - $(shift && count "$@"))); }
 printf '%-52s %6d\n' 'shared: file system above the seam (varve-fs)' \
-  "$(less "$(src fs)" "$(src fs)/memory_layout" "$(src fs)/memory_layout.rs" "$(src fs)/transactions" "$(src fs)/isolation")"
-row '        transactions above it' "$(src fs)/transactions" "$(src fs)/isolation"
+  "$(less "$(src fs)" "$(src fs)/memory_layout" "$(src fs)/memory_layout.rs" "$(src fs)/transactions" "$(src fs)/uses" "$(src fs)/isolation")"
+row '        transactions above it' "$(src fs)/transactions" "$(src fs)/uses" "$(src fs)/isolation"
 row '        bytes that layouts share (varve-format)' "$(src format)"
 printf '%-52s %6d\n' 'log: layout (varve-lfs)' \
-  "$(less "$(src lfs)" "$(src lfs)/cleaner" "$(src lfs)/policy" "$(src lfs)/shipping" "$(src lfs)/resize" "$(src lfs)/spills.rs" "$(src lfs)/snapshots.rs")"
-row '     cleaner and its policies' "$(src lfs)/cleaner" "$(src lfs)/policy"
+  "$(less "$(src lfs)" "$(src lfs)/mechanism" "$(src lfs)/relocate" "$(src lfs)/cleaner" "$(src lfs)/policy" "$(src lfs)/shipping" "$(src lfs)/resize" "$(src lfs)/spills.rs" "$(src lfs)/snapshots.rs")"
+row '     cleaner and its policies' "$(src lfs)/mechanism" "$(src lfs)/relocate" "$(src lfs)/cleaner" "$(src lfs)/policy"
 row '     snapshots, spills, shipping, resizing' "$(src lfs)/shipping" "$(src lfs)/resize" "$(src lfs)/spills.rs" "$(src lfs)/snapshots.rs"
 row '     check, repair, verification (varve-fsck)' "$(src fsck)"
 printf '%-52s %6d\n' 'update in place: layout (varve-ffs)' \
