@@ -131,6 +131,8 @@ impl std::fmt::Display for Figure {
 
 /// What was measured; no number, if it was not.
 pub(super) fn figure(rows: &[Row], series: &str, x: f64, name: &str) -> Figure {
+    #[cfg(test)]
+    crate::report::asked::note(series, x, name);
     let rows: Vec<Row> = rows
         .iter()
         .filter(|row| row.series == series && row.x == x)

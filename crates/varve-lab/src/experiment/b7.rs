@@ -156,3 +156,22 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Rows as table 7-9 and its text have them, and a best that is as fast as EFS.
+    pub(in crate::experiment) fn thesis() -> Vec<Row> {
+        let best = (BEST, 6.0, TABLE[1].2);
+        let row = |(series, x, tps): (&str, f64, f64)| {
+            Row::new(series, x, 1)
+                .with("tps", tps)
+                .with("log_bytes", 12e3)
+                .with("moved_bytes", 0.71 * f64::from(SEGMENT_BYTES))
+                .with("cleaned", 1.0)
+                .with("cleaner_share", 0.7)
+        };
+        TABLE.into_iter().chain([best]).map(row).collect()
+    }
+}

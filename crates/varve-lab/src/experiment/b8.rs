@@ -185,16 +185,14 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                 format!("{} KB/s", told(found)),
                 pairs.iter().all(agrees),
             ));
-            let off = found
-                .iter()
-                .zip(paper)
-                .map(|(found, paper)| (found / paper - 1.0).abs());
-            let worst = off.fold(0.0, f64::max);
+            let off = |at: usize| (found[at] / paper[at] - 1.0).abs();
+            let worst = [0, 1, 2].map(off).into_iter().fold(0.0, f64::max);
             verdicts.push(Verdict::of(
                 format!("{name}, {what}: KB/s of each"),
                 "within 30 % of the paper's",
                 format!("at most {:.0} % off", 100.0 * worst),
-                worst <= WITHIN,
+                // What was not measured is no number, and not the worst either.
+                (0..3).all(|at| off(at) <= WITHIN),
             ));
         }
     }
@@ -214,8 +212,21 @@ fn picture(rows: &[Row]) -> Picture {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Rows as table 7-11 has them.
+    pub(in crate::experiment) fn paper() -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (nth, application) in (1..).zip(&APPLICATIONS) {
+            for (at, (name, _)) in RIVALS.iter().enumerate() {
+                let row = Row::new(*name, f64::from(nth), 1);
+                let row = row.with("read_kb_s", application.paper_reads[at]);
+                rows.push(row.with("write_kb_s", application.paper_writes[at]));
+            }
+        }
+        rows
+    }
 
     #[test]
     fn sizes_are_those_of_the_papers_table() {

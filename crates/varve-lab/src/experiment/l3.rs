@@ -384,4 +384,4 @@ fn picture(rows: &[Row]) -> Picture {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -162,12 +162,12 @@ fn picture(rows: &[Row]) -> Picture {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::transactions::{Case, brief};
     use super::*;
 
     /// Curves as the text has them.
-    fn thesis() -> Vec<Row> {
+    pub(in crate::experiment) fn thesis() -> Vec<Row> {
         let mut rows = Vec::new();
         for (step, skew) in SKEWS.into_iter().enumerate() {
             let rising = 7.0 + step as f64;

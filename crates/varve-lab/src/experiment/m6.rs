@@ -279,12 +279,12 @@ fn picture(rows: &[Row]) -> Picture {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::transactions::brief;
     use super::*;
 
     /// Rates as the text has them.
-    fn thesis() -> Vec<Row> {
+    pub(in crate::experiment) fn thesis() -> Vec<Row> {
         let mut rows = Vec::new();
         let mut add = |series: String, skew: f64, tps: f64, aborted: f64| {
             let row = Row::new(series, skew, 1);

@@ -42,7 +42,9 @@ fn points(_: &Context) -> Vec<Point> {
         .map(|(kb, megabytes)| {
             Point::new(format!("{megabytes} MB of {kb} KB files"), move |context| {
                 let bytes = u64::from(megabytes) * context.size(1_000_000, 50_000);
-                Ok(vec![recover(context.seed, kb, megabytes, bytes)?])
+                let crash = |_: &FileSystem<Lfs>| Ok(());
+                let row = Row::new(series(kb), f64::from(megabytes), context.seed);
+                Ok(vec![recover(row, kb, bytes, &crash)?])
             })
         })
         .collect()
@@ -61,7 +63,15 @@ fn mount(device: &Arc<MemoryDevice>, clock: &Arc<dyn Clock>, seed: u64) -> Resul
     mounted.map_err(LabError::system)
 }
 
-fn recover(seed: u64, kb: u32, megabytes: u32, bytes: u64) -> Result<Row, LabError> {
+fn series(kb: u32) -> String {
+    format!("{kb} KB files")
+}
+
+/// What is done when all has been written, before the power goes.
+type Last<'a> = &'a dyn Fn(&FileSystem<Lfs>) -> varve_fs::Result<()>;
+
+fn recover(row: Row, kb: u32, bytes: u64, last: Last<'_>) -> Result<Row, LabError> {
+    let seed = row.seed;
     // So large that neither inode map nor log ask for a checkpoint.
     let device = Arc::new(MemoryDevice::new(8 << 30));
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
@@ -84,6 +94,7 @@ fn recover(seed: u64, kb: u32, megabytes: u32, bytes: u64) -> Result<Row, LabErr
     let files = write_files(&fs, kb, bytes).map_err(LabError::system)?;
     let again = fs.layout().statistics().checkpoints;
     assert_eq!(before, again, "the log must not be cut short");
+    last(&fs).map_err(LabError::system)?;
     // The crash: what was synced is on the device, nobody says goodbye.
     drop(fs);
 
@@ -99,8 +110,7 @@ fn recover(seed: u64, kb: u32, megabytes: u32, bytes: u64) -> Result<Row, LabErr
     let found = fs.statfs().files;
     assert!(found >= files, "{found} of {files} files are back");
     let disk_s = reads as f64 * WREN_IV.access_s + read_bytes as f64 / WREN_IV.bandwidth;
-    let series = format!("{kb} KB files");
-    Ok(Row::new(series, f64::from(megabytes), seed)
+    Ok(row
         .with("disk_s", disk_s)
         .with("flash_s", on_flash(reads, read_bytes))
         .with("host_s", host_s)
@@ -183,10 +193,8 @@ fn fit(points: &[([f64; 2], f64)]) -> f64 {
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
-    let value = |kb: u32, megabytes: u32, name: &str| {
-        let series = format!("{kb} KB files");
-        mean(rows, &series, f64::from(megabytes), name)
-    };
+    let value =
+        |kb: u32, megabytes: u32, name: &str| mean(rows, &series(kb), f64::from(megabytes), name);
     let time = |kb, megabytes| value(kb, megabytes, "disk_s");
     let by_data = SIZES_KB.iter().all(|kb| {
         MEGABYTES
@@ -286,5 +294,20 @@ mod tests {
         let mut bent = flat;
         bent[0].1 += 40.0;
         assert!(fit(&bent) < 0.95);
+    }
+
+    /// A log that takes a checkpoint after all: nothing is left to recover.
+    #[test]
+    fn a_wrong_log_fails() {
+        let pass = |last: Last<'_>| {
+            let row = |kb: u32, megabytes: u32| {
+                let row = Row::new(series(kb), f64::from(megabytes), 1);
+                recover(row, kb, u64::from(megabytes) * 50_000, last).unwrap()
+            };
+            let rows = SIZES_KB.map(|kb| MEGABYTES.map(|megabytes| row(kb, megabytes)));
+            verdicts(&rows.concat())[0].pass
+        };
+        assert!(pass(&|_| Ok(())));
+        assert!(!pass(&|fs| fs.layout().checkpoint()));
     }
 }

@@ -44,7 +44,7 @@ fn points(context: &Context) -> Vec<Point> {
         .seeds()
         .map(|seed| {
             Point::new(format!("seed {seed}"), move |context| {
-                run(context, seed).map_err(LabError::system)
+                run(context, seed, CHECKPOINT_BYTES).map_err(LabError::system)
             })
         })
         .collect()
@@ -88,7 +88,7 @@ impl Use {
     }
 }
 
-fn run(context: &Context, seed: u64) -> varve_fs::Result<Vec<Row>> {
+fn run(context: &Context, seed: u64, checkpoint_bytes: u64) -> varve_fs::Result<Vec<Row>> {
     let bytes = context.size(256 << 20, 32 << 20);
     let device = Arc::new(MemoryDevice::new(bytes));
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
@@ -130,7 +130,7 @@ fn run(context: &Context, seed: u64) -> varve_fs::Result<Vec<Row>> {
     while written < context.size(24_000_000, 1_000_000) {
         used.remove()?;
         written += used.make()?;
-        while taken < written / CHECKPOINT_BYTES {
+        while taken < written / checkpoint_bytes {
             used.fs.sync()?;
             used.fs.layout().checkpoint()?;
             taken += 1;
@@ -246,5 +246,22 @@ fn picture(rows: &[Row]) -> Picture {
             Curve::named("paper, live", paper(|of| of.1)),
             Curve::named("paper, log bandwidth", paper(|of| of.2)),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Many more checkpoints than the volume needs, which is an eighth of the usual one.
+    #[test]
+    fn a_wrong_log_fails() {
+        let holding = |checkpoint_bytes: u64| {
+            let rows = run(&Context::tiny(), 1, checkpoint_bytes).unwrap();
+            let verdicts = verdicts(&rows);
+            verdicts.into_iter().filter(|verdict| verdict.pass).count()
+        };
+        let (right, wrong) = (holding(16 * CHECKPOINT_BYTES), holding(CHECKPOINT_BYTES));
+        assert!(right > wrong, "{right} {wrong}");
     }
 }

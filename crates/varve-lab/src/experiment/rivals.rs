@@ -346,23 +346,13 @@ pub(super) fn ratio(rows: &[Row], one: &str, other: &str, x: f64, what: &str) ->
 #[cfg(test)]
 mod tests {
     use super::super::named;
+    use super::super::tests::tiny::tiny;
     use super::*;
 
     /// The curves of an experiment.
     fn series_of(id: &str) -> Vec<String> {
-        let context = Context {
-            seed: 1,
-            traces: None,
-            small: true,
-            seeds: None,
-            segments: None,
-        };
-        let mut series = Vec::new();
-        for point in (named(id).unwrap().points)(&context) {
-            let rows = (point.run)(&context).unwrap();
-            series.extend(rows.into_iter().map(|row| row.series));
-        }
-        series
+        let rows = tiny(id).rows.iter();
+        rows.map(|row| row.series.clone()).collect()
     }
 
     /// How many verdicts fail if each curve is so many times as fast as others, and how

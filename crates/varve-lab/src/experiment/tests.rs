@@ -1,7 +1,11 @@
 //! Every experiment runs at its tiny size, in shards, twice the same.
 
+mod distorted;
+pub(super) mod tiny;
+
 use super::*;
 use std::path::Path;
+use tiny::{Tiny, recorded, tiny};
 
 fn context(traces: Option<&Path>) -> Context {
     Context {
@@ -86,36 +90,27 @@ fn scale_and_seeds_can_be_chosen_and_spoil_nothing() {
 /// stays as full as it was.
 #[test]
 fn home_directories_stay_in_balance() {
-    let context = context(None);
-    let points = (r4::R4.points)(&context);
-    for point in points {
-        for row in (point.run)(&context).unwrap() {
-            let Some(utilisation) = row.values.get("utilisation") else {
-                continue;
-            };
-            assert!((0.71..0.79).contains(utilisation), "{row:?}");
-            // Of some two hundred thousand; this volume is an eighth of theirs.
-            assert!(row.values["removed_early"] < 100.0, "{row:?}");
-        }
+    for row in &tiny("R4").rows {
+        let Some(utilisation) = row.values.get("utilisation") else {
+            continue;
+        };
+        assert!((0.71..0.79).contains(utilisation), "{row:?}");
+        // Of some two hundred thousand; this volume is an eighth of theirs.
+        assert!(row.values["removed_early"] < 100.0, "{row:?}");
     }
 }
 
 #[test]
-fn synthetic_experiments_reach_verdicts() {
-    let out = tempfile::tempdir().unwrap();
-    for experiment in ALL.iter().filter(|e| !e.only_replays()) {
-        let outcome = run(
-            experiment,
-            &context(None),
-            Shard::WHOLE,
-            2,
-            out.path(),
-            &quiet,
-        );
-        let outcome = outcome.unwrap();
-        assert!(!outcome.verdicts.is_empty(), "{}", experiment.id);
-        let data = std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
-        assert!(data.lines().count() > 1, "{}", experiment.id);
+fn every_experiment_reaches_verdicts_and_leaves_the_same_bytes_in_any_shards() {
+    for experiment in ALL {
+        let first = tiny(experiment.id);
+        assert!(!first.verdicts.is_empty(), "{}", experiment.id);
+        let data = first.files[0].lines();
+        assert!(data.count() > 1, "{}", experiment.id);
+        let again = Tiny::run(experiment, &["2/3", "3/3", "1/3"]);
+        let differs = first.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "{}", experiment.id);
+        assert_eq!(first.lines().count(), again.lines().count());
     }
 }
 
@@ -138,12 +133,7 @@ fn traces_are_replayed_under_every_policy() {
         go(),
         Err(LabError::Trace(crate::trace::TraceError::Io { .. }))
     ));
-    let mut text = String::new();
-    let mut x = 1u64;
-    for at in 0..3000 {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        text += &format!("{at} 0 {} 8 0\n", (x >> 33) % 1000 * 8);
-    }
+    let text = recorded(3000);
     std::fs::write(traces.path().join("tpcc-small.ascii"), &text).unwrap();
     let outcome = go().unwrap();
     let beaten = outcome
@@ -171,27 +161,14 @@ fn traces_are_replayed_under_every_policy() {
 
 #[test]
 fn a_trace_is_replayed_on_the_mounted_log() {
-    let traces = tempfile::tempdir().unwrap();
-    let out = tempfile::tempdir().unwrap();
-    let text: String = (0..500u64)
-        .map(|at| format!("{at} 0 {} 8 0\n", at * at % 149 * 8))
-        .collect();
-    std::fs::write(traces.path().join("tpcc-small.ascii"), text).unwrap();
-    let context = context(Some(traces.path()));
-    let outcome = run(
-        named("N5").unwrap(),
-        &context,
-        Shard::WHOLE,
-        2,
-        out.path(),
-        &quiet,
-    );
-    let outcome = outcome.unwrap();
-    let [verdict] = &outcome.verdicts[..] else {
-        panic!("{outcome:?}")
+    let Tiny {
+        verdicts, files, ..
+    } = tiny("N5");
+    let [verdict] = &verdicts[..] else {
+        panic!("{verdicts:?}")
     };
     assert!(verdict.pass, "{verdict:?}");
-    let data = std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
+    let data = &files[0];
     for series in [
         "greedy, holes",
         "life-classes, holes",

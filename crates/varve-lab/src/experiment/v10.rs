@@ -203,3 +203,23 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that holds the map of another history, and one on which the tail is
+    /// not what it was called.
+    #[test]
+    fn a_wrong_map_or_way_fails() {
+        let (right, other) = (history(2, 1, 1).unwrap(), history(2, 1, 2).unwrap());
+        let pass = |way: usize, map: &varve_vlog::map::Map| {
+            let copied = copy(&right, 2, 1, None).unwrap();
+            let row = open_again(WAYS[way], copied, map, 1).unwrap();
+            verdicts(&[row])[way].pass
+        };
+        assert!(pass(1, &right.map()));
+        assert!(!pass(1, &other.map()), "not the map of before");
+        assert!(!pass(2, &right.map()), "nothing was damaged");
+    }
+}

@@ -150,3 +150,33 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::host::Host;
+    use crate::platform::seagate;
+    use varve_disk::Rotation;
+
+    /// A drive whose rotation takes no time: there is nothing to gain by writing
+    /// where the head is.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let pass = |rotation: Rotation| {
+            let drive = varve_disk::Drive {
+                rotation,
+                ..seagate()
+            };
+            let run = |(name, layout, disk): (&str, Layout, Disk)| {
+                let platform = Platform::new(layout, disk);
+                let platform = platform.on(drive.clone(), Host::SPARCSTATION_10);
+                let mut system = platform.build(1).unwrap();
+                small_files(name, &mut *system, 40, true, 1).unwrap()
+            };
+            let rows = [SYSTEMS[0], SYSTEMS[1]].map(run).concat();
+            verdicts(&rows)[0].pass
+        };
+        let right = seagate().rotation;
+        assert!(pass(right) && !pass(Rotation::of_rpm(1_000_000)));
+    }
+}

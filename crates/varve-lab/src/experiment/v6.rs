@@ -82,7 +82,8 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let span = |series: &str, from: u64, to: u64| {
         let within = PERCENT.iter().filter(|p| (from..=to).contains(p));
         let values = within.map(|&percent| ms(series, percent));
-        values.fold((f64::INFINITY, 0.0f64), |(low, high), ms| {
+        // What was not measured is no extreme; of nothing there is none.
+        values.fold((f64::NAN, f64::NAN), |(low, high), ms| {
             (low.min(ms), high.max(ms))
         })
     };

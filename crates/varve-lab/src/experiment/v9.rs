@@ -233,3 +233,25 @@ fn picture(rows: &[Row]) -> Picture {
         references: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log-structured layout under the name of that on the virtual log: who
+    /// waits for it waits for the platter.
+    #[test]
+    fn a_wrong_layout_fails() {
+        let row = |name: &str, layout, disk| {
+            let row = Row::new(updates_of(name, Load::Sync), 20.0, 1);
+            let platform = Platform::new(layout, disk);
+            steady(&Context::tiny(), row, &platform, Load::Sync).unwrap()
+        };
+        let rival = row(EAGER, Layout::UFS, Disk::VirtualLog);
+        let pass = |layout| {
+            let rows = [rival.clone(), row(NEW, layout, Disk::Regular)];
+            verdicts(&rows)[0].pass
+        };
+        assert!(pass(Layout::Vlfs) && !pass(Layout::Lfs));
+    }
+}

@@ -324,9 +324,8 @@ fn verdicts_2(rows: &[Row]) -> Vec<Verdict> {
         let curve = curves.iter().find(|curve| curve.name == name);
         let points = curve.map(|curve| &curve.points[..]).unwrap_or_default();
         let best = points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        let inside = best.is_some_and(|best| {
-            Some(best) != points.first().filter(|_| points.len() > 2) && Some(best) != points.last()
-        });
+        let ends = [points.first(), points.last()];
+        let inside = best.is_some() && !ends.contains(&best);
         verdicts.push(Verdict::of(
             format!("{name}: the best threshold is neither end"),
             "an interior optimum",
@@ -353,4 +352,25 @@ pub(super) fn picture(rows: &[Row], title: &str, x: &str) -> Picture {
         references,
     }
     .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_disk::Rotation;
+
+    /// Disks of half the speed, beside the model of the right ones.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let context = super::super::Context::tiny();
+        let [(name, drive), _] = both();
+        let right = nearest(&context, name, &drive, 0.8, 1);
+        let pass = |rpm: u32| {
+            let mut drive = drive.clone();
+            drive.rotation = Rotation::of_rpm(rpm);
+            let ms = nearest(&context, name, &drive, 0.8, 1).values["ms"];
+            verdicts_1(&[right.clone().with("ms", ms)])[0].pass
+        };
+        assert!(pass(4002) && !pass(2001));
+    }
 }

@@ -92,7 +92,8 @@ fn points(context: &Context) -> Vec<Point> {
                     move |context: &Context| {
                         let row = |seed| {
                             let row = Row::new(&series, nth as f64 + 1.0, seed);
-                            Ok(measure(context, row, name, load, system))
+                            let disk = Disk::named(name, seed);
+                            Ok(measure(context, row, disk, load, system))
                         };
                         context.seeds().map(row).collect::<Result<_, LabError>>()
                     },
@@ -267,7 +268,7 @@ fn request(ops: &[Op]) -> usize {
     (0..RUN).zip(ops).take_while(follows).count()
 }
 
-fn measure(context: &Context, row: Row, drive: &str, load: &str, system: System) -> Row {
+fn measure(context: &Context, row: Row, disk: Disk, load: &str, system: System) -> Row {
     let seed = row.seed;
     let live = context.size(24_000, 6000);
     let mut workload = synthetic(load, live, seed);
@@ -276,7 +277,7 @@ fn measure(context: &Context, row: Row, drive: &str, load: &str, system: System)
     let setup = study.setup(workload.blocks(), workload.live_max());
     let mut timed = Timed {
         simulator: Simulator::new(setup, &*locality),
-        disk: Disk::named(drive, seed),
+        disk,
         cache: Cache {
             capacity: (f64::from(live) * CACHED) as usize,
             ..Cache::default()
@@ -373,4 +374,32 @@ fn picture(rows: &[Row]) -> Picture {
         ],
     }
     .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LFS on a drive whose arm is eight times as slow.
+    #[test]
+    fn a_wrong_drive_is_told_from_a_gain() {
+        let measured = |who: &str, system, arm: f64| {
+            let mut drive = drives::atlas10k();
+            drive.seek.short_base_ms *= arm;
+            drive.seek.short_root_ms *= arm;
+            drive.seek.long_base_ms *= arm;
+            drive.seek.long_slope_ms *= arm;
+            let disk = Disk::Arm(Box::new(Mechanism::new(Arc::new(drive), 1)));
+            let row = Row::new(format!("{who}, Atlas 10K"), 1.0, 1);
+            measure(&Context::tiny(), row, disk, SYNTHETIC[0], system)
+        };
+        let wolf = measured("WOLF", System::wolf(2), 1.0);
+        let writes = |arm| {
+            let lfs = measured("LFS", System::LFS, arm);
+            let [writes, _] = compared(&[lfs, wolf.clone()], "Atlas 10K", 0);
+            writes
+        };
+        let (right, wrong) = (writes(1.0), writes(8.0));
+        assert!(!right.pass && wrong.pass, "{right}; {wrong}");
+    }
 }

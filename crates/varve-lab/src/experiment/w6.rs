@@ -38,7 +38,7 @@ const EACH: u64 = 20;
 fn points(_: &Context) -> Vec<Point> {
     let point = |heads: u32| {
         Point::new(format!("{heads} heads"), move |context: &Context| {
-            Ok(vec![cut(context, heads)])
+            Ok(vec![cut(context, heads, &told(context, heads))])
         })
     };
     [4, 5].into_iter().map(point).collect()
@@ -197,13 +197,12 @@ fn recovered(context: &Context, heads: u32, story: &Story, image: &MemoryImage) 
     (0..3).find(|nth| holds(&story.contents[*nth]))
 }
 
-fn cut(context: &Context, heads: u32) -> Row {
-    let story = told(context, heads);
-    let parts = parted(&story);
+fn cut(context: &Context, heads: u32, story: &Story) -> Row {
+    let parts = parted(story);
     let (mut states, mut broken, mut whole) = (0u64, 0u64, [0u64; 3]);
     let mut judge = |image: &MemoryImage, least: usize| {
         states += 1;
-        match recovered(context, heads, &story, image) {
+        match recovered(context, heads, story, image) {
             Some(found) if found >= least => whole[found] += 1,
             _ => broken += 1,
         }
@@ -324,5 +323,21 @@ fn picture(rows: &[Row]) -> Picture {
             .flat_map(curve)
             .collect(),
         references: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A drive that loses a write which it has acknowledged.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let context = Context::tiny();
+        let mut story = told(&context, 4);
+        let pass = |story: &Story| verdicts(&[cut(&context, 4, story)])[0].pass;
+        assert!(pass(&story));
+        story.partials.pop();
+        assert!(!pass(&story));
     }
 }

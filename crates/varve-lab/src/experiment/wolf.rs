@@ -228,10 +228,11 @@ fn verdicts_1(rows: &[Row]) -> Vec<Verdict> {
         None => "nothing".into(),
     };
     let tpcd: Vec<_> = pairs.iter().filter(|p| p.1 >= 0.8).collect();
-    let tpcd_worst = tpcd.iter().all(|p| {
-        tpcd.iter()
-            .any(|q| q.0 == "tpc-d" && q.1 == p.1 && q.2 >= p.2)
-    });
+    let beaten = |p: &&(String, f64, f64, f64)| {
+        let mut others = tpcd.iter();
+        others.any(|q| q.0 == "tpc-d" && q.1 == p.1 && q.2 >= p.2)
+    };
+    let tpcd_worst = !tpcd.is_empty() && tpcd.iter().all(beaten);
     vec![
         Verdict::of(
             "WOLF costs less than LFS above 70 %, everywhere",
@@ -422,5 +423,24 @@ fn picture_4(rows: &[Row]) -> Picture {
         y_max: None,
         curves: Curve::all(rows, "bimodality"),
         references: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LFS under the name of WOLF.
+    #[test]
+    fn a_wrong_model_fails() {
+        let context = Context::tiny();
+        let run = |name: &str, system| {
+            let point = point(name.into(), "hot-cold", system, 0.8, 0.8);
+            (point.run)(&context).unwrap()
+        };
+        let lfs = run("LFS", System::LFS);
+        let with = |wolf| verdicts_1(&[lfs.clone(), run("WOLF", wolf)].concat()).remove(0);
+        let (right, wrong) = (with(System::wolf(2)), with(System::LFS));
+        assert!(right.pass && !wrong.pass, "{right}; {wrong}");
     }
 }

@@ -58,7 +58,11 @@ fn points(_: &Context) -> Vec<Point> {
     let cases = [WITHOUT, SUPPORT, OPEN].map(|series| PROGRAMS.map(|program| (series, program)));
     let point = |(series, (name, program))| {
         Point::per_seed(format!("{name}, {series}"), move |context, seed| {
-            measure(context, series, program, seed)
+            let check = match series {
+                WITHOUT => 0,
+                _ => PROTECTION_CHECK,
+            };
+            measure(context, (series, check), program, seed)
         })
     };
     cases.into_iter().flatten().map(point).collect()
@@ -120,7 +124,13 @@ impl Asking<'_> {
     }
 }
 
-fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<Row, LabError> {
+/// A program, on a file system whose calls take so many cycles to ask.
+fn measure(
+    context: &Context,
+    (series, check): (&str, u64),
+    program: f64,
+    seed: u64,
+) -> Result<Row, LabError> {
     let drive = drives::st19101().with_cylinders(44);
     let platform = Platform::new(Layout::Lfs, Disk::Regular).on(drive, Host::SPARCSTATION_10);
     let store = platform.store(seed)?;
@@ -137,11 +147,7 @@ fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<R
     let before = store.spent();
     let mut asking = Asking {
         system: &mut system,
-        cycles: if series == WITHOUT {
-            0
-        } else {
-            PROTECTION_CHECK
-        },
+        cycles: check,
     };
     let mut random = Random::new(seed);
     match program {
@@ -271,4 +277,24 @@ fn picture(rows: &[Row]) -> Picture {
         references: Vec::new(),
     }
     .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file system that takes a thousand times as long to ask whether a file is
+    /// protected.
+    #[test]
+    fn a_wrong_file_system_fails() {
+        let (name, program) = PROGRAMS[2];
+        let run = |series, check| measure(&Context::tiny(), (series, check), program, 1).unwrap();
+        let without = run(WITHOUT, 0);
+        let pass = |check| {
+            let verdicts = verdicts(&[without.clone(), run(SUPPORT, check)]);
+            let claim = format!("{name}, {SUPPORT}, beside the same without");
+            verdicts.iter().find(|v| v.claim == claim).unwrap().pass
+        };
+        assert!(pass(PROTECTION_CHECK) && !pass(1000 * PROTECTION_CHECK));
+    }
 }

@@ -137,17 +137,29 @@ fn picture(rows: &[Row]) -> Picture {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    fn row(series: &str, tps: f64, scan_s: f64) -> Row {
+        let row = Row::new(series, AFTER, 1).with("scan_s", scan_s);
+        row.with("tps", tps)
+            .with("fresh_tps", tps)
+            .with("bytes", PAPER_BYTES)
+    }
+
+    /// The thesis's rates, scans half as long again on the log, and even after 134,300.
+    pub(in crate::experiment) fn thesis() -> Vec<Row> {
+        let (in_place, lfs) = (12.3, 13.6);
+        let lost_s = 134_300.0 * (1.0 / in_place - 1.0 / lfs);
+        vec![
+            row(IN_PLACE, in_place, 2.0 * lost_s),
+            row(LFS, lfs, 3.0 * lost_s),
+            row(COALESCED, lfs, 2.0 * lost_s),
+        ]
+    }
 
     #[test]
     fn who_loses_transactions_and_wins_scans_is_not_even_after_any() {
-        let row = |series, tps: f64, scan_s: f64| {
-            let row = Row::new(series, AFTER, 1).with("scan_s", scan_s);
-            row.with("tps", tps)
-                .with("fresh_tps", tps)
-                .with("bytes", PAPER_BYTES)
-        };
         // 10 ms lost by each and 1000 s won by a scan: their quotient is 100,000.
         let rows = [row(IN_PLACE, 100.0, 2000.0), row(LFS, 50.0, 1000.0)];
         let even = verdicts(&rows);

@@ -1,5 +1,7 @@
 //! What comes out: statistics, verdicts, data files, pictures.
 
+#[cfg(test)]
+pub(crate) mod asked;
 mod files;
 mod histogram;
 mod picture;

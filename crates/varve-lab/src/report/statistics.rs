@@ -68,6 +68,8 @@ fn average(values: &[f64]) -> f64 {
 
 /// Mean of a value on a curve; no number if there is none.
 pub fn mean(rows: &[Row], series: &str, x: f64, name: &str) -> f64 {
+    #[cfg(test)]
+    super::asked::note(series, x, name);
     let of = rows.iter().filter(|r| r.series == series && r.x == x);
     let values: Vec<f64> = of.filter_map(|r| r.values.get(name).copied()).collect();
     average(&values)
