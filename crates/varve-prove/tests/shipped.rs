@@ -116,7 +116,7 @@ fn streams_that_are_no_good_leave_a_copy_at_the_end_of_a_group() {
         let looked = pair.course.look(&subject, &device.snapshot());
         looked.unwrap_or_else(|failure| panic!("{failure}"));
     }
-    assert!(ended > 40, "{ended}");
+    assert!(ended > scaled(60) * 2 / 3 - 1, "{ended}");
 }
 
 /// Somebody writes `files` files to a copy of it.
@@ -244,7 +244,7 @@ fn follow(name: &str, variant: &Variant, seed: u64) {
         .unwrap_or_else(|failure| panic!("{name}: {failure}"));
     let counts = pair.counts();
     eprintln!("{name}: {counts:?}");
-    assert!(counts.groups > 10);
+    assert!(counts.groups > scaled(10));
 }
 
 #[test]

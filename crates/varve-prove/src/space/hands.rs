@@ -71,7 +71,8 @@ impl<'a> Hands<'a> {
                 self.life.counts.made.fetch_add(1, Relaxed);
                 Ok(Attempt::Done(done))
             }
-            Err(Error::NoSpace | Error::TooManyLinks) => {
+            // Not every layout has files as large as a sparse one wants to be.
+            Err(Error::NoSpace | Error::TooManyLinks | Error::TooLarge) => {
                 self.life.counts.refused.fetch_add(1, Relaxed);
                 Ok(Attempt::Refused)
             }
