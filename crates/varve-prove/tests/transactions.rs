@@ -50,7 +50,7 @@ fn locking_ones_in_threads_by_spans_of_bytes() {
 fn each_is_whole_or_absent_wherever_the_power_is_cut() {
     let seed = announce_seed("--test transactions whole_or_absent", 1);
     let mut done = crashes::Done::default();
-    for story in 0..scaled(12) {
+    for story in 0..scaled(12).max(12) {
         let plan = crashes::Plan::quick(seed);
         crashes::explore(&plan, story, &mut done).unwrap_or_else(|failure| panic!("{failure}"));
     }
