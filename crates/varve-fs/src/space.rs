@@ -8,6 +8,7 @@
 mod private;
 mod spill;
 
+use crate::account::crowd::Turn;
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -30,8 +31,6 @@ struct Demand {
     keep: Usage,
     /// How often it has been asked for.
     tries: Cell<u64>,
-    /// Others have ended, and newcomers wait.
-    alone: Cell<bool>,
 }
 
 /// What an operation is told; nothing if it is to ask again alone.
@@ -107,7 +106,6 @@ impl<L: Layout> FileSystem<L> {
             purpose,
             keep,
             tries: Cell::new(0),
-            alone: Cell::new(false),
         })
     }
 
@@ -123,15 +121,14 @@ impl<L: Layout> FileSystem<L> {
             return self.promise_private(below, growth, bytes.into(), Purpose::Grow);
         }
         self.prepare()?;
-        let answer = self.ask(&Demand {
+        let demand = Demand {
             growth,
             coming: bytes.into(),
             purpose: Purpose::Grow,
             keep,
             tries: Cell::new(0),
-            alone: Cell::new(false),
-        });
-        answer?.ok_or(Error::NoSpace)
+        };
+        self.ask(&demand, None)?.ok_or(Error::NoSpace)
     }
 
     /// Before anything is asked for.
@@ -151,7 +148,7 @@ impl<L: Layout> FileSystem<L> {
     /// way, or may have been.
     fn ask_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
         let seen = self.space.crowd.look();
-        let answer = match self.ask_and_write_back(demand) {
+        let answer = match self.ask_and_write_back(demand, None) {
             Err(Error::NoSpace) if demand.purpose != Purpose::Shrink => {
                 self.free_until_it_fits(demand)
             }
@@ -173,11 +170,9 @@ impl<L: Layout> FileSystem<L> {
         loop {
             let turn = self.space.crowd.turn();
             demand.tries.set(0);
-            demand.alone.set(true);
             let seen = self.space.crowd.look();
-            let answer = self.ask_and_write_back(demand);
+            let answer = self.ask_and_write_back(demand, Some(&turn));
             let alone = self.space.crowd.was_alone(seen, demand.tries.get());
-            demand.alone.set(false);
             drop(turn);
             match answer {
                 Ok(Some(operation)) => return Ok(operation),
@@ -203,11 +198,11 @@ impl<L: Layout> FileSystem<L> {
 
     /// Asks, and asks again when nothing waits in memory: that may be what would
     /// make room, deletes, or new copies of blocks whose old ones could go.
-    fn ask_and_write_back(&self, demand: &Demand) -> Answer<'_> {
-        match self.ask(demand) {
+    fn ask_and_write_back(&self, demand: &Demand, turn: Option<&Turn<'_>>) -> Answer<'_> {
+        match self.ask(demand, turn) {
             Err(Error::NoSpace) if self.waits.bytes() > 0 => {
                 self.append_all(Cause::WriteBack)?;
-                self.ask(demand)
+                self.ask(demand, turn)
             }
             answer => answer,
         }
@@ -219,12 +214,12 @@ impl<L: Layout> FileSystem<L> {
     fn free_until_it_fits(&self, demand: &Demand) -> Answer<'_> {
         loop {
             let freed = self.reap_step()?;
-            match self.ask(demand) {
+            match self.ask(demand, None) {
                 Err(Error::NoSpace) if freed => {}
                 Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
                     varve_device::sync::thread::yield_now()
                 }
-                Err(Error::NoSpace) => return self.ask_and_write_back(demand),
+                Err(Error::NoSpace) => return self.ask_and_write_back(demand, None),
                 answer => return answer,
             }
         }
@@ -236,14 +231,14 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Asks the layout once whether all that is there, promised and to be kept
-    /// fits beside what is asked for.
-    fn ask(&self, demand: &Demand) -> Answer<'_> {
+    /// fits beside what is asked for. Who has the turn is alone.
+    fn ask(&self, demand: &Demand, turn: Option<&Turn<'_>>) -> Answer<'_> {
         let (account, growth, coming) = (&self.space, demand.growth, demand.coming);
         demand.tries.set(demand.tries.get() + 1);
         account.crowd.enter();
         account.asked.add(growth);
         account.asked_coming.add(coming);
-        let answer = self.admits(demand);
+        let answer = self.admits(demand, turn.is_some());
         // Promised before it is no longer asked for.
         let admitted = answer.map(|answer| match answer {
             Admission::Granted => Some(Operation::admitted(account, growth, coming)),
@@ -257,7 +252,7 @@ impl<L: Layout> FileSystem<L> {
         admitted
     }
 
-    fn admits(&self, demand: &Demand) -> Result<Admission> {
+    fn admits(&self, demand: &Demand, alone: bool) -> Result<Admission> {
         let account = &self.space;
         let (asked, coming) = match demand.purpose {
             // Nobody may be admitted into what another was promised.
@@ -280,7 +275,7 @@ impl<L: Layout> FileSystem<L> {
             asked_attributes: coming.attributes,
             operations: account.crowd.under_way(),
             highest_block: account.highest_block.load(Relaxed),
-            alone: demand.alone.get(),
+            alone,
         };
         let layout = &self.store.layout;
         layout.admit(sum(total, demand.keep), waiting, demand.purpose)

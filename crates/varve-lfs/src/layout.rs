@@ -56,22 +56,15 @@ impl Layout for Lfs {
 
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
         self.control.asked();
-        if let View::Snapshot(_) = view {
-            let image = self.look_in(view, |lookup| lookup.inode(ino))?.0;
-            return Ok(self.sane_inode(&image));
-        }
-        if ino == InodeNo::IFILE {
+        if view == View::Live && ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
-        let image = self.image(ino)?;
+        let image = self.look_in(view, |lookup| lookup.inode(ino))?.0;
         Ok(self.sane_inode(&image))
     }
 
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        let bytes = match view {
-            View::Live => self.image(ino)?.inode.xattr_bytes,
-            View::Snapshot(_) => self.read_inode(view, ino)?.xattr_bytes,
-        };
+        let bytes = self.read_inode(view, ino)?.xattr_bytes;
         let place = || self.look_in(view, |lookup| lookup.xattrs(ino));
         loop {
             let pointer = place()?;
@@ -202,6 +195,7 @@ impl Layout for Lfs {
         }
         let _under_way = self.control.way.begin();
         let (used, freed) = group.numbers();
+        self.recall(&used);
         let items: Vec<LogItem> = group.items.into_iter().map(log_item).collect();
         // It can do without: what is wrong with the device, the append will meet.
         if let Err(error) = self.stock_holes(&items) {

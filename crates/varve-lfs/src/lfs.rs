@@ -228,6 +228,18 @@ impl Lfs {
         }
     }
 
+    /// Remembers what the last checkpoint says of files that are about to change: their
+    /// images are then complete, and a fold is priced by what is there. What cannot be
+    /// read now is guessed.
+    pub(crate) fn recall(&self, numbers: &[InodeNo]) {
+        let next_ino = self.committed.read().base.next_ino;
+        for &ino in numbers.iter().filter(|ino| ino.0 < next_ino) {
+            if self.base_images.get(&ino.0).is_none() {
+                let _known = self.image(ino);
+            }
+        }
+    }
+
     /// Forgets everything that could be read from the device again.
     pub fn drop_caches(&self) {
         self.reader.forget_all();

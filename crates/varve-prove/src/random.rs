@@ -52,13 +52,17 @@ pub fn announce_seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// `count`, times `VARVE_PROVE_SCALE` (a decimal number, default 1), at
-/// least 1.
-pub fn scaled(count: u64) -> u64 {
-    let scale = std::env::var("VARVE_PROVE_SCALE")
+/// How much more than usual is asked of tests: `VARVE_PROVE_SCALE`, a decimal number,
+/// default 1.
+pub fn scale() -> f64 {
+    std::env::var("VARVE_PROVE_SCALE")
         .ok()
         .and_then(|text| text.trim().parse::<f64>().ok())
         .filter(|scale| scale.is_finite() && *scale > 0.0)
-        .unwrap_or(1.0);
-    ((count as f64 * scale) as u64).max(1)
+        .unwrap_or(1.0)
+}
+
+/// `count` times [`scale`], at least 1.
+pub fn scaled(count: u64) -> u64 {
+    ((count as f64 * scale()) as u64).max(1)
 }

@@ -14,9 +14,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use support::mounted::{Mount, no_fuse, scale};
+use support::mounted::{Mount, no_fuse};
 use support::{shell, varve};
-use varve_prove::random::{announce_seed, scaled};
+use varve_prove::random::{announce_seed, scale, scaled};
 use varve_prove::space::{Case, run};
 
 /// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use varve_prove::random::scale;
 
 /// True if the test must be skipped for want of something; fails in CI.
 pub fn lacks(what: &str, present: bool) -> bool {
@@ -112,12 +113,6 @@ impl Mount {
         let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
         info["holder"]["pid"].to_string()
     }
-}
-
-/// How much more than usual is asked of tests (`VARVE_PROVE_SCALE`).
-pub fn scale() -> f64 {
-    let scale = std::env::var("VARVE_PROVE_SCALE").ok();
-    scale.and_then(|text| text.parse().ok()).unwrap_or(1.0)
 }
 
 /// Ends the server of a test that takes too long.

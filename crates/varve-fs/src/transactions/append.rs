@@ -188,13 +188,20 @@ impl<L: Layout> FileSystem<L> {
             return Ok(());
         }
         self.lock_end(locking, vnode, waiting as u64)?;
-        let _operation = self.begin_write(vnode, None, waiting, Via::Caller)?;
+        let operation = self.begin_write(vnode, None, waiting, Via::Caller)?;
         let mut state = vnode.write();
         state.live()?;
         let data = state.appending().to_vec();
-        if data.is_empty() {
-            // Another thread of the transaction's has been here.
-            return Ok(());
+        match data.len() {
+            // Another thread of the transaction's has been here,
+            0 => return Ok(()),
+            now if now <= waiting => {}
+            // or has appended more than is locked and asked for.
+            _ => {
+                drop(state);
+                drop(operation);
+                return self.place(locking, vnode);
+            }
         }
         let begin = state.inode.size;
         let end = self.end_with(begin, &data)?;

@@ -117,9 +117,9 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     )
     .because(
-        "One of 15 parts, by less than a microsecond: random writes to a large file, each waited \
-         for, take an update's 48 sectors on either, and the file system on the virtual \
-         log folds its map now and then.",
+        "One of 15 parts, by less than a microsecond: random writes to a large file, each \
+         waited for, take an update's 48 sectors on either, and the file system on the \
+         virtual log folds its map now and then.",
     ),
     Claim::new(
         "V10",
