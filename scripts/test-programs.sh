@@ -38,4 +38,3 @@ run_all() {
 alone=/requests-
 sed "\|$alone|d" "$logs/programs" | run_all "$(nproc)"
 sed -n "\|$alone|p" "$logs/programs" | run_all 1
-cargo test "$@" --doc --quiet

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-4}
+export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-3}
 # Half of the cases that would be drawn otherwise: as many as fit into 20 minutes of
 # two processors (docs/testing.md).
 export VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-0.5}
@@ -47,10 +47,13 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
-cargo test --workspace --features "$features" --no-run
+targets=(--lib --bins --tests)
+for example in crates/varve/examples/*.rs; do targets+=(--example "$(basename "$example" .rs)"); done
+cargo test --workspace --features "$features" "${targets[@]}" --no-run
 programs=${CARGO_TARGET_DIR:-target}/debug
 step "tests"
-scripts/test-programs.sh --workspace --features "$features"
+scripts/test-programs.sh --workspace --features "$features" "${targets[@]}"
+cargo test --workspace --features "$features" --doc --quiet
 step "examples of the library"
 for example in crates/varve/examples/*.rs; do
   "$programs/examples/$(basename "$example" .rs)"
@@ -61,7 +64,8 @@ conformance=$(mktemp)
 VARVE=$programs/varve scripts/conformance.sh >"$conformance" 2>&1 &
 conforms=$!
 schedules=0
-cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules || schedules=$?
+cargo test --workspace \
+  --features varve-lfs/planted,varve-lfs/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules || schedules=$?
 status=0
 wait "$conforms" || status=$?
 cat "$conformance"

@@ -4,16 +4,23 @@
 use std::time::Duration;
 use varve_prove::explorer::{Explorer, Plan};
 use varve_prove::mounted::Subject;
-use varve_prove::random::announce_seed;
+use varve_prove::random::{announce_seed, scale};
 use varve_prove::subjects::Toy;
 use varve_prove::traces::{self, Trace};
 
 fn hold_on(subject: &impl Subject, trace: &Trace) {
     let seed = announce_seed(trace.name, 1);
     let explorer = Explorer::new(subject);
+    let plan = trace.plan(seed);
+    // A second crash in fewer of the states, where the trace does not need it.
+    let nested_one_in = match trace.second_life {
+        Some(_) => plan.nested_one_in,
+        None => (plan.nested_one_in as f64 / scale()) as u64,
+    };
     let plan = Plan {
+        nested_one_in,
         patience: Duration::from_secs(30),
-        ..trace.plan(seed)
+        ..plan
     };
     if let Err(failure) = trace.explore(&explorer, &plan) {
         panic!("{failure}");

@@ -23,17 +23,17 @@ fn explored(placement: Placement, rounds: u64) {
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state() {
-    explored(Placement::Shadow, 5);
+    explored(Placement::Shadow, 3);
 }
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state_in_place() {
-    explored(Placement::InPlace(TornPages::LogImages), 3);
+    explored(Placement::InPlace(TornPages::LogImages), 2);
 }
 
 #[test]
 fn whatever_a_crash_leaves_is_a_committed_state_in_place_untorn() {
-    explored(Placement::InPlace(TornPages::Never), 2);
+    explored(Placement::InPlace(TornPages::Never), 1);
 }
 
 /// On a device without a file system: the table of files is part of what is cut short.

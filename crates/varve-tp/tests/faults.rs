@@ -59,12 +59,12 @@ fn reopens_as(storage: &MemoryStorage, allowed: &[Model], what: &str) {
 
 #[test]
 fn any_request_may_fail() {
-    any_request("any_request_may_fail", 3);
+    any_request("any_request_may_fail", 5);
 }
 
 #[test]
 fn any_request_may_fail_in_place() {
-    wherever_pages_lie(|| any_request("any_request_may_fail_in_place", 7));
+    wherever_pages_lie(|| any_request("any_request_may_fail_in_place", 11));
 }
 
 fn any_request(test: &str, step: usize) {

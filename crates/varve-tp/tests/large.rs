@@ -1,4 +1,4 @@
-//! Large values: 64 MiB, or as many MiB as `VARVE_LARGE_MIB` says; 1,024 is the most that is
+//! Large values: 16 MiB, or as many MiB as `VARVE_LARGE_MIB` says; 1,024 is the most that is
 //! allowed. Run alone, for the memory it takes:
 //!
 //! ```sh
@@ -69,7 +69,7 @@ fn most_memory() -> Option<usize> {
 
 #[test]
 fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
-    let bytes = given().unwrap_or(64 << 20);
+    let bytes = given().unwrap_or(16 << 20);
     let pages = bytes.div_ceil(ROOM) as u32;
     let directory = tempfile::tempdir().unwrap();
     let began = Instant::now();
@@ -163,7 +163,7 @@ fn a_value_as_large_as_the_log_allows() {
 /// before it.
 #[test]
 fn long_keys_are_put_read_overwritten_aborted_recovered_and_deleted() {
-    let bytes = given().unwrap_or(32 << 20);
+    let bytes = given().unwrap_or(8 << 20);
     let directory = tempfile::tempdir().unwrap();
     let key = |last: &[u8]| {
         let mut key = value(bytes - 1, 1);

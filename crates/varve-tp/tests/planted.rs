@@ -160,7 +160,8 @@ fn every_mistake_with_copies_is_caught() {
     let missed: Vec<Planted> = mistakes
         .into_iter()
         .filter(|(mistake, test)| {
-            (1..=3).all(|seed| {
+            // More where threads have to meet.
+            (1..=30).all(|seed| {
                 let run = || with(*mistake, || test(seed));
                 catch_unwind(AssertUnwindSafe(run)).is_ok()
             })

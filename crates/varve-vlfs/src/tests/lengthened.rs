@@ -202,7 +202,7 @@ fn lengthened(medium: Arc<dyn Medium>, unit: u32, aged: bool, shapes: &[Shape]) 
             full.fill(shape);
             let left = full.system.statfs().free;
             assert!(left < 24.max(empty / 50), "{left} of {empty} blocks left");
-            for round in 2..7 {
+            for round in 2..5 {
                 full.write_over(round);
                 match round % 4 {
                     0 => full.system.layout().checkpoint().unwrap(),

@@ -4,19 +4,17 @@
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::io::IoSlice;
+use std::str::FromStr;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use varve_device::sync::thread::{self, JoinHandle};
 use varve_device::{
-    CrashExplorer, Device, Event, Geometry, Limits, MemoryDevice, MemoryImage, RecordingDevice,
-    Result,
+    Clock, CrashExplorer, Device, Event, Geometry, Limits, MemoryDevice, MemoryImage,
+    RecordingDevice, Result, VirtualClock,
 };
-use varve_fs::{Caller, FileSystem, InodeNo, SetAttr};
-use varve_lfs::Lfs;
-use varve_prove::mounted::Subject;
-use varve_prove::random::{announce_seed, scaled};
-use varve_prove::runner::new_clock;
-use varve_prove::subjects::Log;
+use varve_fs::{Caller, FileSystem, InodeNo, Options, SetAttr};
+use varve_fsck::check::{CheckOptions, check};
+use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 pub const BLOCK: usize = 4096;
 /// Steps of one schedule: more are an endless loop.
@@ -26,8 +24,20 @@ const STEPS_MAX: usize = 2_000_000;
 /// every other time, the one with the highest of random priorities, which
 /// change a few times.
 pub fn explore(test: &str, schedules: u64, story: fn()) {
-    let seed = announce_seed(&format!("--features shuttle {test}"), 1);
-    run(seed, scaled(schedules), story);
+    let seed = setting("VARVE_SEED", 1);
+    eprintln!(
+        "reproduce: VARVE_SEED={seed} cargo test -p varve-lfs --features shuttle,planted \
+         --test schedules {test}"
+    );
+    let scaled = schedules as f64 * setting("VARVE_PROVE_SCALE", 1.0);
+    run(seed, (scaled as u64).max(1), story);
+}
+
+fn setting<T: FromStr>(name: &str, default: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => (text.parse().ok()).unwrap_or_else(|| panic!("{name}: {text:?} is no number")),
+        Err(_) => default,
+    }
 }
 
 /// [`explore`] with a seed, and exactly so many schedules.
@@ -89,9 +99,77 @@ impl Device for Overtaken {
     }
 }
 
+fn new_clock() -> Arc<dyn Clock> {
+    Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000))
+}
+
+/// How a volume is mounted: with little memory, and no threads but those that a story
+/// asks for.
+struct Mounting {
+    log: MountOptions,
+    system: Options,
+}
+
+impl Default for Mounting {
+    fn default() -> Self {
+        Mounting {
+            log: MountOptions {
+                cache_bytes: 1 << 20,
+                checkpoint_bytes: 1 << 20,
+                ..MountOptions::default()
+            },
+            system: Options {
+                cache_bytes: 1 << 20,
+                read_ahead_threads: 0,
+                ..Options::default()
+            },
+        }
+    }
+}
+
+impl Mounting {
+    fn mount(&self, device: Arc<dyn Device>, seed: u64) -> FileSystem<Arc<Lfs>> {
+        let log = MountOptions {
+            seed: Some(seed),
+            ..self.log.clone()
+        };
+        let layout = Lfs::mount(device, new_clock(), log).unwrap();
+        FileSystem::mount(Arc::new(layout), new_clock(), self.system.clone()).unwrap()
+    }
+}
+
+/// An empty volume with segments as small as they may be.
+fn format(device_bytes: u64) -> MemoryImage {
+    let device = Arc::new(MemoryDevice::new(device_bytes));
+    let options = FormatOptions {
+        segment_bytes: 128 << 10,
+        seed: Some(1),
+        ..FormatOptions::default()
+    };
+    Lfs::format(&*device, &*new_clock(), &options).unwrap();
+    let log = MountOptions {
+        seed: Some(0),
+        ..Mounting::default().log
+    };
+    let layout = Lfs::mount(device.clone(), new_clock(), log).unwrap();
+    FileSystem::format(&layout, &*new_clock(), (0, 0)).unwrap();
+    layout.unmount().unwrap();
+    device.snapshot()
+}
+
+fn assert_sound(image: &MemoryImage) {
+    let options = CheckOptions {
+        data: true,
+        ..CheckOptions::default()
+    };
+    let device = Arc::new(MemoryDevice::from_image(image));
+    let report = check(device, new_clock(), &options).unwrap();
+    assert!(report.errors.is_empty(), "{:#?}", report.errors);
+}
+
 /// A mounted volume with threads of its own.
 pub struct Stage {
-    log: Log,
+    mounting: Mounting,
     base: MemoryImage,
     recorder: Arc<RecordingDevice<Overtaken>>,
     pub system: Arc<FileSystem<Arc<Lfs>>>,
@@ -104,40 +182,31 @@ impl Stage {
     }
 
     pub fn sized(device_bytes: u64, write_threads: usize, read_ahead_threads: usize) -> Self {
-        Self::with(device_bytes, |log| {
-            log.mount.write_threads = write_threads;
-            log.options.read_ahead_threads = read_ahead_threads;
-        })
+        let mut mounting = Mounting::default();
+        mounting.log.write_threads = write_threads;
+        mounting.system.read_ahead_threads = read_ahead_threads;
+        Self::on(mounting, &format(device_bytes))
     }
 
     /// With threads that fetch windows of the log ahead, and no others.
     pub fn reading(device_bytes: u64, read_threads: usize) -> Self {
-        Self::with(device_bytes, |log| log.mount.read_threads = read_threads)
+        let mut mounting = Mounting::default();
+        mounting.log.read_threads = read_threads;
+        Self::on(mounting, &format(device_bytes))
     }
 
-    fn with(device_bytes: u64, set: impl FnOnce(&mut Log)) -> Self {
-        let mut log = Log {
-            device_bytes,
-            ..Log::default()
-        };
-        let device = Arc::new(MemoryDevice::new(log.device_bytes));
-        log.format(device.clone(), new_clock()).unwrap();
-        set(&mut log);
-        Self::on(log, &device.snapshot())
-    }
-
-    fn on(log: Log, image: &MemoryImage) -> Self {
+    fn on(mounting: Mounting, image: &MemoryImage) -> Self {
         let device = Overtaken {
             inner: MemoryDevice::from_image(image),
             requests: AtomicU64::new(0),
         };
         let recorder = Arc::new(RecordingDevice::new(device));
-        let system = log.system(recorder.clone(), new_clock(), 1).unwrap();
+        let system = Arc::new(mounting.mount(recorder.clone(), 1));
         Stage {
-            log,
+            mounting,
             base: image.clone(),
             recorder,
-            system: Arc::new(system),
+            system,
         }
     }
 
@@ -163,8 +232,7 @@ impl Stage {
             crashes.advance(index + 1);
             let marks: Vec<u64> = crashes.marks(index + 1).collect();
             let device = Arc::new(MemoryDevice::from_image(crashes.durable()));
-            let system = self.log.system(device, new_clock(), 2).unwrap();
-            look(&marks, &system);
+            look(&marks, &self.mounting.mount(device, 2));
         }
     }
 
@@ -173,8 +241,8 @@ impl Stage {
     pub fn remount(self) -> Self {
         drop(self.system);
         let image = self.recorder.inner().inner.snapshot();
-        self.log.assert_sound(&image);
-        Self::on(self.log, &image)
+        assert_sound(&image);
+        Self::on(self.mounting, &image)
     }
 
     /// Unmounts and checks everything.
@@ -182,19 +250,7 @@ impl Stage {
         self.system.unmount().unwrap();
         self.system.layout().unmount().unwrap();
         drop(self.system);
-        self.log
-            .assert_sound(&self.recorder.inner().inner.snapshot());
-    }
-}
-
-trait Sound {
-    fn assert_sound(&self, image: &MemoryImage);
-}
-
-impl Sound for Log {
-    fn assert_sound(&self, image: &MemoryImage) {
-        let errors = self.check(Arc::new(MemoryDevice::from_image(image)));
-        assert!(errors.is_empty(), "{errors:#?}");
+        assert_sound(&self.recorder.inner().inner.snapshot());
     }
 }
 

@@ -8,7 +8,7 @@
 //! answer.
 //!
 //! ```sh
-//! cargo test --release -p varve-prove --features shuttle,planted --test schedules
+//! cargo test --release -p varve-lfs --features shuttle,planted --test schedules
 //! ```
 
 mod caches;

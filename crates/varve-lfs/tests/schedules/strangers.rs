@@ -4,13 +4,52 @@
 
 use crate::stage::{Stage, create, explore, fill, find, fsync, versions};
 use std::sync::Arc;
+use std::time::Duration;
 use varve_fs::Layout;
 use varve_lfs::Lfs;
 use varve_lfs::cleaner::CallError;
+use varve_lfs::cleaner::client::{Client, Marks, Outside, Refusal};
 use varve_lfs::cleaner::wire::{Answer, Request};
-use varve_prove::strangers::{Stranger, switch_policy};
+use varve_lfs::policy::PolicyKind;
 
 const BLOCKS: usize = 4;
+
+/// What a cleaner of another process knows of the mount, without a kernel between.
+struct Beside<'a> {
+    layout: &'a Lfs,
+    naps: u32,
+}
+
+impl Outside for Beside<'_> {
+    fn call(&mut self, id: u64, request: Request) -> Result<(u64, Answer), Refusal> {
+        Ok(self.layout.serve_cleaner(id, request, 1)?)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.naps.into()
+    }
+
+    fn sleep(&mut self, _time: Duration) -> bool {
+        self.naps += 1;
+        self.naps < 10
+    }
+}
+
+/// Such a cleaner, for a few segments, wherever they are.
+fn clean_beside(layout: &Lfs) {
+    let marks = Marks {
+        low_percent: Some(98),
+        high_percent: Some(99),
+        idle_ns: None,
+    };
+    let outside = Beside { layout, naps: 0 };
+    let mut cleaner = Client::new(outside, PolicyKind::ALL[0], marks);
+    for _ in 0..4 {
+        if let Err(Refusal::Failed(error)) = cleaner.step(true) {
+            panic!("{error}");
+        }
+    }
+}
 
 /// Claims whatever it gets, holds it for a moment, and lets go again. Nobody
 /// else has it meanwhile.
@@ -49,17 +88,12 @@ pub fn story() {
     fill(&stage.system, filler, 40, 5);
     fill(&stage.system, inos[0], BLOCKS, 2);
     stage.system.sync().unwrap();
-    let stranger = stage.spawn(|system, _| {
-        let mut stranger = Stranger::default();
-        for _ in 0..8 {
-            stranger.step(system.layout()).unwrap();
-        }
-    });
+    let stranger = stage.spawn(|system, _| clean_beside(system.layout()));
     let claimer = stage.spawn(|system, _| claim_and_leave(system.layout()));
     let own = stage.spawn(|system, _| {
-        switch_policy(system).unwrap();
         // Ahead of need, which heeds claims; then as one who waits for room.
         let mut settings = system.layout().cleaner_settings();
+        settings.policy = PolicyKind::ALL[1];
         (settings.pace.low_percent, settings.pace.high_percent) = (Some(89), Some(90));
         system.layout().set_cleaner(settings).unwrap();
         system.layout().maintain().unwrap();
