@@ -83,6 +83,14 @@ fn every_mode_of_fallocate(on: Layout) {
     row("read-only", fallocate(&reader, none, 0, 1), Errno::BADF);
     row("directory", fallocate(&directory, none, 0, 1), Errno::BADF);
     row("no room", fallocate(&f, none, 0, 1 << 30), Errno::NOSPC);
+    row(
+        "none to zero",
+        fallocate(&f, zero, 0, 1 << 30),
+        Errno::NOSPC,
+    );
+    // And that is all that it does.
+    let synced = f.write_all_at(b"y", 0).is_ok() && f.sync_all().is_ok();
+    table.row("goes on", (synced, bytes(&f, 0, 9)), (true, b"y".to_vec()));
     table.end();
 }
 
