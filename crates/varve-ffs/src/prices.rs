@@ -73,8 +73,16 @@ impl Prices {
             .saturating_add(bytes.div_ceil(block))
             .saturating_add(waiting.operations.saturating_mul(OPERATION_BLOCKS));
         let ways = 1 + self.levels(waiting.highest_block);
-        let reserved = waiting.unwritten.ranges;
-        blocks.saturating_add(reserved).saturating_mul(ways)
+        // What is reserved lies together: an indirect block for as many blocks as one
+        // leads to, and for those at the ends of each range.
+        let reserved = waiting.unwritten.reserved.saturating_add(waiting.reserving);
+        let leading = reserved / (self.geometry.places() - 1);
+        let ends = waiting.unwritten.ranges;
+        blocks
+            .saturating_add(ends)
+            .saturating_mul(ways)
+            .saturating_add(reserved)
+            .saturating_add(leading)
     }
 
     /// Sectors of the journal that the next group takes at most: an image is a unit,

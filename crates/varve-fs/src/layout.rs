@@ -97,6 +97,8 @@ pub struct Waiting {
     pub asked: u64,
     /// Of these, extended attributes.
     pub asked_attributes: u64,
+    /// Blocks that operations reserve, admitted or not yet: they have no bytes.
+    pub reserving: u64,
     /// How many operations these are; each writes [`IMAGES_AT_MOST`] images at
     /// most.
     pub operations: u64,
@@ -136,6 +138,8 @@ pub struct Unwritten {
     pub images: u64,
     /// Ranges of blocks that are gone or reserved.
     pub ranges: u64,
+    /// The blocks of those that are reserved. They have no bytes.
+    pub reserved: u64,
 }
 
 impl Unwritten {
@@ -147,6 +151,7 @@ impl Unwritten {
         self.further += more.further;
         self.images += more.images;
         self.ranges += more.ranges;
+        self.reserved += more.reserved;
     }
 }
 

@@ -273,6 +273,7 @@ impl<L: Layout> FileSystem<L> {
             promised_attributes: promised.attributes,
             asked: coming.bytes,
             asked_attributes: coming.attributes,
+            reserving: promised.reserved.saturating_add(coming.reserved),
             operations: account.crowd.under_way(),
             highest_block: account.highest_block.load(Relaxed),
             alone,

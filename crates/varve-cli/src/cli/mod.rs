@@ -13,6 +13,8 @@ mod cleaner_server;
 mod coalesce;
 mod daemon;
 mod dump;
+#[cfg(test)]
+mod earned;
 mod exporter;
 mod ffs;
 mod fsck;

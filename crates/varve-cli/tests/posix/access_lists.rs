@@ -1,13 +1,19 @@
 //! POSIX access control lists, on a mount with `-o acl`.
 
 use crate::mount::{
-    Answer, GUEST, MEMBER, Mount, OWNER, STAFF, STRANGER, Table, chmod, directory, file, mode_of,
-    open,
+    Answer, GUEST, Layout, MEMBER, Mount, OWNER, STAFF, STRANGER, Table, chmod, directory, file,
+    mode_of, open,
 };
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs;
 use std::path::Path;
+
+on_every_layout! {
+    lists_grant_within_their_mask_and_follow_chmod,
+    defaults_are_inherited_in_place_of_the_umask,
+    a_list_set_by_an_outsider_ends_set_group_id,
+}
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -56,9 +62,10 @@ fn for_stranger(mask: u16) -> Vec<Entry> {
     ]
 }
 
-#[test]
-fn lists_grant_within_their_mask_and_follow_chmod() {
-    let Some(m) = Mount::with("acl") else { return };
+fn lists_grant_within_their_mask_and_follow_chmod(on: Layout) {
+    let Some(m) = Mount::with(on, "acl") else {
+        return;
+    };
     let (path, mut table) = (m.path("f"), Table::default());
     drop(file(&path, b"x", 0o640));
     table.row("set", set(&path, ACCESS, &for_stranger(6)), Ok(()));
@@ -115,9 +122,10 @@ fn lists_grant_within_their_mask_and_follow_chmod() {
     table.end();
 }
 
-#[test]
-fn defaults_are_inherited_in_place_of_the_umask() {
-    let Some(m) = Mount::with("acl") else { return };
+fn defaults_are_inherited_in_place_of_the_umask(on: Layout) {
+    let Some(m) = Mount::with(on, "acl") else {
+        return;
+    };
     let (dir, mut table) = (m.path("d"), Table::default());
     directory(&dir, 0o755);
     let list = [
@@ -154,9 +162,10 @@ fn defaults_are_inherited_in_place_of_the_umask() {
     table.end();
 }
 
-#[test]
-fn a_list_set_by_an_outsider_ends_set_group_id() {
-    let Some(m) = Mount::with("acl") else { return };
+fn a_list_set_by_an_outsider_ends_set_group_id(on: Layout) {
+    let Some(m) = Mount::with(on, "acl") else {
+        return;
+    };
     let (path, mut table) = (m.path("f"), Table::default());
     for (user, kept) in [(OWNER, 0), (GUEST, 0o2000), (crate::mount::ROOT, 0o2000)] {
         drop(file(&path, b"", 0o2755));

@@ -1,10 +1,16 @@
 //! Extended attributes.
 
-use crate::mount::{Answer, Mount, OWNER, STRANGER, Table, User, file};
+use crate::mount::{Answer, Layout, Mount, OWNER, STRANGER, Table, User, file};
 use rustix::fs::{CWD, FileType, XattrFlags, mknodat};
 use rustix::io::Errno;
 use std::fs;
 use std::path::Path;
+
+on_every_layout! {
+    names_values_and_flags,
+    kinds_of_file_and_users,
+    access_lists_are_refused_unless_in_force,
+}
 
 fn set(path: &Path, name: &str, value: &[u8], flags: XattrFlags) -> Answer {
     rustix::fs::lsetxattr(path, name, value, flags)
@@ -30,15 +36,15 @@ fn list(path: &Path) -> Vec<String> {
     names
 }
 
-#[test]
-fn names_values_and_flags() {
-    let Some(m) = Mount::new() else { return };
+fn names_values_and_flags(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     drop(file(&path, b"", 0o644));
     let any = XattrFlags::empty();
     let (create, replace) = (XattrFlags::CREATE, XattrFlags::REPLACE);
     let longest = format!("user.{}", "n".repeat(250));
     let odd = "user.\u{1}\u{fc}/..";
+    let [large, largest] = on.long_attributes().map(|bytes| vec![9; bytes]);
     for (name, value, flags, want) in [
         ("user.a", &b"1"[..], replace, Err(Errno::NODATA)),
         ("user.a", b"1", create, Ok(())),
@@ -55,8 +61,8 @@ fn names_values_and_flags() {
         ("unknown.a", b"1", any, Err(Errno::OPNOTSUPP)),
         ("trusted.t", b"t", any, Ok(())),
         ("security.s", b"s", any, Ok(())),
-        ("user.large", &[9; 60_000], any, Ok(())),
-        ("user.largest", &[8; 65_536], any, Ok(())),
+        ("user.large", &large, any, Ok(())),
+        ("user.largest", &largest, any, Ok(())),
         ("user.no room", &[9; 8_192], any, Err(Errno::NOSPC)),
         ("user.too large", &[9; 65_537], any, Err(Errno::TOOBIG)),
     ] {
@@ -70,12 +76,8 @@ fn names_values_and_flags() {
     table.row("value", get(&path, "user.a"), Ok(b"3".to_vec()));
     table.row("empty value", get(&path, "user.empty"), Ok(vec![]));
     table.row("odd name", get(&path, odd), Ok(b"odd".to_vec()));
-    table.row("large value", get(&path, "user.large"), Ok(vec![9; 60_000]));
-    table.row(
-        "largest value",
-        get(&path, "user.largest"),
-        Ok(vec![8; 65_536]),
-    );
+    table.row("large value", get(&path, "user.large"), Ok(large));
+    table.row("largest value", get(&path, "user.largest"), Ok(largest));
     table.row("no such", get(&path, "user.none"), Err(Errno::NODATA));
     let mut short = [0; 3];
     let got = rustix::fs::getxattr(&path, "user.large", &mut short[..]);
@@ -99,9 +101,8 @@ fn names_values_and_flags() {
     table.end();
 }
 
-#[test]
-fn kinds_of_file_and_users() {
-    let Some(m) = Mount::new() else { return };
+fn kinds_of_file_and_users(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     drop(file(&m.path("file"), b"", 0o644));
     fs::create_dir(m.path("dir")).unwrap();
@@ -188,9 +189,8 @@ fn kinds_of_file_and_users() {
     table.end();
 }
 
-#[test]
-fn access_lists_are_refused_unless_in_force() {
-    let Some(m) = Mount::new() else { return };
+fn access_lists_are_refused_unless_in_force(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let path = m.path("f");
     drop(file(&path, b"", 0o644));
     let list = [2, 0, 0, 0];

@@ -1,6 +1,6 @@
 //! Names, links, listings that change while they are read.
 
-use crate::mount::{Answer, Mount, Table};
+use crate::mount::{Answer, Layout, Mount, Table};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, SeekFrom, mknodat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,9 +8,16 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-#[test]
-fn what_names_may_be() {
-    let Some(m) = Mount::new() else { return };
+on_every_layout! {
+    what_names_may_be,
+    links_are_counted_and_loops_end,
+    listings_tell_kinds_and_inodes,
+    a_listing_goes_on_where_it_was_while_names_come_and_go,
+    directories_are_no_files,
+}
+
+fn what_names_may_be(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let make = |name: &str| rustix::fs::mkdir(m.path(name), 0o755.into());
     let (longest, too_long) = ("n".repeat(255), "n".repeat(256));
@@ -52,9 +59,8 @@ fn what_names_may_be() {
     table.end();
 }
 
-#[test]
-fn links_are_counted_and_loops_end() {
-    let Some(m) = Mount::new() else { return };
+fn links_are_counted_and_loops_end(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let links = |name: &str| fs::symlink_metadata(m.path(name)).unwrap().nlink();
     fs::create_dir(m.path("d")).unwrap();
@@ -118,9 +124,8 @@ fn list(dir: &mut Dir) -> Vec<(String, FileType, u64, u64)> {
     all
 }
 
-#[test]
-fn listings_tell_kinds_and_inodes() {
-    let Some(m) = Mount::new() else { return };
+fn listings_tell_kinds_and_inodes(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let kinds = [
         ("file", FileType::RegularFile),
         ("fifo", FileType::Fifo),
@@ -153,9 +158,8 @@ fn listings_tell_kinds_and_inodes() {
     }
 }
 
-#[test]
-fn a_listing_goes_on_where_it_was_while_names_come_and_go() {
-    let Some(m) = Mount::new() else { return };
+fn a_listing_goes_on_where_it_was_while_names_come_and_go(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let dir = m.path("d");
     fs::create_dir(&dir).unwrap();
     let name = |n: usize| dir.join(format!("{n:05}"));
@@ -227,9 +231,8 @@ fn a_listing_goes_on_where_it_was_while_names_come_and_go() {
     assert_eq!(now.len(), fs::read_dir(&dir).unwrap().count() + 2);
 }
 
-#[test]
-fn directories_are_no_files() {
-    let Some(m) = Mount::new() else { return };
+fn directories_are_no_files(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     fs::create_dir(m.path("d")).unwrap();
     let dir = File::open(m.path("d")).unwrap();

@@ -1,11 +1,15 @@
 //! Locks. The kernel keeps them; what is asked is that it may.
 
-use crate::mount::{Mount, Table, file};
+use crate::mount::{Layout, Mount, Table, file};
 use crate::support::shell;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
+
+on_every_layout! {
+    flock_is_between_open_files_and_posix_locks_between_processes,
+}
 
 /// A lock on the whole file, held by another process until it is told to go.
 struct Other(std::process::Child);
@@ -54,9 +58,8 @@ fn hold_a_lock() {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
 
-#[test]
-fn flock_is_between_open_files_and_posix_locks_between_processes() {
-    let Some(m) = Mount::new() else { return };
+fn flock_is_between_open_files_and_posix_locks_between_processes(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     let one = file(&path, b"x", 0o644);
     let two = File::options().read(true).write(true).open(&path).unwrap();

@@ -1,10 +1,18 @@
 //! Memory maps, O_DIRECT and plain I/O on the same bytes.
 
 use crate::map::SharedMap;
-use crate::mount::{Mount, Table, file, open};
+use crate::mount::{Layout, Mount, Table, file, open};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, ftruncate, seek};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+
+on_every_policy! {
+    what_a_map_has_stored_is_data_before_it_is_written_back,
+    maps_reads_and_writes_see_each_other,
+    what_is_mapped_beyond_the_end_is_not_stored,
+    direct_transfers_take_any_place_and_length,
+    appends_of_several_writers_stay_whole,
+}
 
 fn byte(file: &File, at: u64) -> Option<u8> {
     let mut byte = [0];
@@ -12,10 +20,9 @@ fn byte(file: &File, at: u64) -> Option<u8> {
 }
 
 /// Whoever copies a file by its data must not lose what a map has stored.
-#[test]
-fn what_a_map_has_stored_is_data_before_it_is_written_back() {
+fn what_a_map_has_stored_is_data_before_it_is_written_back(on: Layout) {
     for options in ["rw", "order=strict"] {
-        let Some(m) = Mount::with(options) else {
+        let Some(m) = Mount::with(on, options) else {
             return;
         };
         let mut table = Table::default();
@@ -33,10 +40,9 @@ fn what_a_map_has_stored_is_data_before_it_is_written_back() {
     }
 }
 
-#[test]
-fn maps_reads_and_writes_see_each_other() {
+fn maps_reads_and_writes_see_each_other(on: Layout) {
     for options in ["rw", "order=strict"] {
-        let Some(m) = Mount::with(options) else {
+        let Some(m) = Mount::with(on, options) else {
             return;
         };
         let (path, mut table) = (m.path("f"), Table::default());
@@ -86,9 +92,8 @@ fn maps_reads_and_writes_see_each_other() {
     }
 }
 
-#[test]
-fn what_is_mapped_beyond_the_end_is_not_stored() {
-    let Some(m) = Mount::new() else { return };
+fn what_is_mapped_beyond_the_end_is_not_stored(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let path = m.path("f");
     let f = file(&path, &[1; 100], 0o644);
     let map = SharedMap::new(&f, 4096);
@@ -101,9 +106,8 @@ fn what_is_mapped_beyond_the_end_is_not_stored() {
     assert_eq!((byte(&f, 99), byte(&f, 200)), (Some(1), Some(0)));
 }
 
-#[test]
-fn direct_transfers_take_any_place_and_length() {
-    let Some(m) = Mount::new() else { return };
+fn direct_transfers_take_any_place_and_length(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let f = open(
         &m.path("f"),
@@ -133,9 +137,8 @@ fn direct_transfers_take_any_place_and_length() {
     table.end();
 }
 
-#[test]
-fn appends_of_several_writers_stay_whole() {
-    let Some(m) = Mount::new() else { return };
+fn appends_of_several_writers_stay_whole(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let path = m.path("log");
     std::thread::scope(|scope| {
         for writer in 1..=4u8 {

@@ -12,6 +12,50 @@ use std::process::Command;
 /// What a system call answers.
 pub type Answer = Result<(), Errno>;
 
+/// A layout, as `mkfs --layout` calls it. Its methods are what the layouts do not have
+/// in common (`docs/ffs.md`, "What POSIX asks").
+#[derive(Clone, Copy)]
+pub struct Layout(pub &'static str);
+
+impl Layout {
+    /// The segmented log, the only one whose inodes `varve dump` shows.
+    pub fn is_log(self) -> bool {
+        self.0 == "log"
+    }
+
+    /// FFS with any policy.
+    fn is_in_place(self) -> bool {
+        !matches!(self.0, "log" | "vlfs")
+    }
+
+    /// Bytes of a volume with numbers for 8,000 files: VLFS has one for each 16 KiB.
+    fn volume_bytes(self) -> &'static str {
+        if self.0 == "vlfs" { "128M" } else { "64M" }
+    }
+
+    /// Bytes of the largest file.
+    pub fn largest_file(self) -> u64 {
+        // Blocks of 4 KiB: those of the inode, and what three levels of indirect blocks
+        // lead to.
+        const IN_PLACE: u64 = 12 + 336 + 336 * 336 + 336 * 336 * 336;
+        if self.is_in_place() {
+            IN_PLACE * 4096
+        } else {
+            1 << 60
+        }
+    }
+
+    /// Bytes of two extended attributes that a file may have at once. Another of
+    /// 8 KiB does not fit beside them: in place all take at most a block.
+    pub fn long_attributes(self) -> [usize; 2] {
+        if self.is_in_place() {
+            [1_000, 2_000]
+        } else {
+            [60_000, 65_536]
+        }
+    }
+}
+
 /// A mounted volume whose root is open to all.
 pub struct Mount {
     image: String,
@@ -21,12 +65,12 @@ pub struct Mount {
 
 impl Mount {
     /// With default options; nothing, loudly, where nobody can mount.
-    pub fn new() -> Option<Self> {
-        Self::with("rw")
+    pub fn new(on: Layout) -> Option<Self> {
+        Self::with(on, "rw")
     }
 
     /// With these options of `-o`.
-    pub fn with(options: &str) -> Option<Self> {
+    pub fn with(on: Layout, options: &str) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -34,7 +78,16 @@ impl Mount {
         let scratch = Scratch::new();
         // Ordinary users must get through.
         open_to_all(scratch.dir.path(), 0o755);
-        let image = scratch.volume("image", "64M");
+        let image = scratch.text("image");
+        varve([
+            "mkfs",
+            "--layout",
+            on.0,
+            "--size",
+            on.volume_bytes(),
+            &image,
+        ])
+        .expect(0, "");
         let dir = scratch.text("mnt");
         fs::create_dir(&dir).unwrap();
         varve(["mount", "-o", options, &image, &dir]).expect(0, "");

@@ -1,6 +1,6 @@
 //! open(2): flags and what they meet.
 
-use crate::mount::{Mount, OWNER, STRANGER, Table, chmod, file, open};
+use crate::mount::{Layout, Mount, OWNER, STRANGER, Table, chmod, file, open};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mknodat};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -8,9 +8,15 @@ use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[test]
-fn flags_and_kinds_of_file() {
-    let Some(m) = Mount::new() else { return };
+on_every_layout! {
+    flags_and_kinds_of_file,
+    a_path_is_held_without_being_opened,
+    a_running_program_is_not_written,
+    a_read_only_mount_refuses_changes_and_nothing_else,
+}
+
+fn flags_and_kinds_of_file(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     fs::write(m.path("file"), b"content").unwrap();
     fs::create_dir(m.path("dir")).unwrap();
@@ -85,9 +91,8 @@ fn flags_and_kinds_of_file() {
     table.end();
 }
 
-#[test]
-fn a_path_is_held_without_being_opened() {
-    let Some(m) = Mount::new() else { return };
+fn a_path_is_held_without_being_opened(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     drop(file(&m.path("f"), b"content", 0o600));
     let held = STRANGER
@@ -112,9 +117,8 @@ fn a_path_is_held_without_being_opened() {
     table.end();
 }
 
-#[test]
-fn a_running_program_is_not_written() {
-    let Some(m) = Mount::new() else { return };
+fn a_running_program_is_not_written(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let path = m.path("program");
     let writer = file(&path, &fs::read("/bin/cat").unwrap(), 0o755);
     let start = || {
@@ -154,9 +158,8 @@ fn a_running_program_is_not_written() {
     table.end();
 }
 
-#[test]
-fn a_read_only_mount_refuses_changes_and_nothing_else() {
-    let Some(m) = Mount::new() else { return };
+fn a_read_only_mount_refuses_changes_and_nothing_else(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     drop(file(&m.path("f"), b"content", 0o666));
     fs::create_dir(m.path("d")).unwrap();

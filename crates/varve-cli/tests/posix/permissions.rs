@@ -1,13 +1,22 @@
 //! Who may do what: permission bits, owners, sticky directories.
 
 use crate::mount::{
-    Answer, GUEST, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown,
+    Answer, GUEST, Layout, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown,
     directory, file, mode_of, open,
 };
 use rustix::fs::{Access, AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::fs;
 use std::path::Path;
+
+on_every_layout! {
+    permission_bits_decide_who_opens_a_file,
+    directories_are_searched_listed_and_changed_by_their_bits,
+    only_the_owner_and_root_change_modes_and_owners,
+    times_are_set_by_the_owner_and_now_by_writers,
+    sticky_directories_keep_what_belongs_to_others,
+    new_files_belong_to_their_maker_and_obey_the_umask,
+}
 
 const USERS: [User; 5] = [ROOT, OWNER, MEMBER, GUEST, STRANGER];
 
@@ -20,9 +29,8 @@ fn class(user: &User, mode: u32) -> u32 {
     }
 }
 
-#[test]
-fn permission_bits_decide_who_opens_a_file() {
-    let Some(m) = Mount::new() else { return };
+fn permission_bits_decide_who_opens_a_file(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     let modes = [
         0, 0o111, 0o222, 0o444, 0o700, 0o070, 0o007, 0o640, 0o750, 0o077, 0o604,
@@ -54,9 +62,8 @@ fn permission_bits_decide_who_opens_a_file() {
     table.end();
 }
 
-#[test]
-fn directories_are_searched_listed_and_changed_by_their_bits() {
-    let Some(m) = Mount::new() else { return };
+fn directories_are_searched_listed_and_changed_by_their_bits(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (dir, mut table) = (m.path("d"), Table::default());
     directory(&dir, 0o777);
     drop(file(&dir.join("f"), b"", 0o666));
@@ -103,9 +110,8 @@ fn directories_are_searched_listed_and_changed_by_their_bits() {
     table.end();
 }
 
-#[test]
-fn only_the_owner_and_root_change_modes_and_owners() {
-    let Some(m) = Mount::new() else { return };
+fn only_the_owner_and_root_change_modes_and_owners(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     let not_permitted = Err(Errno::PERM);
     for user in USERS {
@@ -139,9 +145,8 @@ fn only_the_owner_and_root_change_modes_and_owners() {
     table.end();
 }
 
-#[test]
-fn times_are_set_by_the_owner_and_now_by_writers() {
-    let Some(m) = Mount::new() else { return };
+fn times_are_set_by_the_owner_and_now_by_writers(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     let time = |tv_nsec| Timespec { tv_sec: 1, tv_nsec };
     let times = |atime, mtime| Timestamps {
@@ -178,9 +183,8 @@ fn may_remove(user: &User, directory_owner: u32, file_owner: u32) -> Answer {
     }
 }
 
-#[test]
-fn sticky_directories_keep_what_belongs_to_others() {
-    let Some(m) = Mount::new() else { return };
+fn sticky_directories_keep_what_belongs_to_others(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (sticky, other) = (m.path("sticky"), m.path("other"));
     let mut table = Table::default();
     directory(&sticky, 0o1777);
@@ -219,9 +223,8 @@ fn sticky_directories_keep_what_belongs_to_others() {
     table.end();
 }
 
-#[test]
-fn new_files_belong_to_their_maker_and_obey_the_umask() {
-    let Some(m) = Mount::new() else { return };
+fn new_files_belong_to_their_maker_and_obey_the_umask(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     for user in USERS {
         let path = m.path(user.name);

@@ -1,11 +1,19 @@
 //! rename(2) and renameat2(2).
 
-use crate::mount::{Answer, Mount, Table};
+use crate::mount::{Answer, Layout, Mount, Table};
 use rustix::fs::{CWD, FileType, RenameFlags, mknodat};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+on_every_policy! {
+    every_kind_onto_every_kind,
+    paths_that_lead_astray,
+    a_moved_directory_knows_its_new_parent,
+    a_whiteout_takes_the_old_name,
+    an_overlay_takes_a_mount_as_its_upper_layer,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -75,9 +83,8 @@ fn inode(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|meta| meta.ino())
 }
 
-#[test]
-fn every_kind_onto_every_kind() {
-    let Some(m) = Mount::new() else { return };
+fn every_kind_onto_every_kind(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let ways = [
         RenameFlags::empty(),
@@ -118,9 +125,8 @@ fn every_kind_onto_every_kind() {
     table.end();
 }
 
-#[test]
-fn paths_that_lead_astray() {
-    let Some(m) = Mount::new() else { return };
+fn paths_that_lead_astray(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     fs::create_dir_all(m.path("a/b/c")).unwrap();
     fs::write(m.path("f"), b"x").unwrap();
@@ -153,9 +159,8 @@ fn paths_that_lead_astray() {
     table.end();
 }
 
-#[test]
-fn a_moved_directory_knows_its_new_parent() {
-    let Some(m) = Mount::new() else { return };
+fn a_moved_directory_knows_its_new_parent(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     fs::create_dir_all(m.path("a/moved")).unwrap();
     fs::create_dir(m.path("b")).unwrap();
     let held = fs::File::open(m.path("a/moved")).unwrap();
@@ -176,9 +181,8 @@ impl Mount {
     }
 }
 
-#[test]
-fn a_whiteout_takes_the_old_name() {
-    let Some(m) = Mount::new() else { return };
+fn a_whiteout_takes_the_old_name(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let rename =
         |old, new, flags| rustix::fs::renameat_with(CWD, m.path(old), CWD, m.path(new), flags);
@@ -210,9 +214,8 @@ fn a_whiteout_takes_the_old_name() {
     table.end();
 }
 
-#[test]
-fn an_overlay_takes_a_mount_as_its_upper_layer() {
-    let Some(m) = Mount::new() else { return };
+fn an_overlay_takes_a_mount_as_its_upper_layer(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let kernel = fs::read_to_string("/proc/filesystems").unwrap();
     if !kernel.contains("overlay") {
         assert!(std::env::var_os("CI").is_none(), "CI must have overlayfs");

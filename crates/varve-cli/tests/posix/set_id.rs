@@ -1,14 +1,22 @@
 //! Set-user-id and set-group-id bits: who gets them, what takes them away.
 
 use crate::mount::{
-    GUEST, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown, directory, file,
-    mode_of, open,
+    GUEST, Layout, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown,
+    directory, file, mode_of, open,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+
+on_every_layout! {
+    a_change_of_content_ends_set_id_rights,
+    a_change_of_content_or_owner_takes_capabilities_away,
+    a_change_of_owner_ends_set_id_rights,
+    chmod_gives_set_group_id_to_members_only,
+    set_group_id_directories_pass_their_group_on,
+}
 
 /// A change of content.
 type Change = fn(&Path) -> Result<(), Errno>;
@@ -64,9 +72,8 @@ fn after_change(user: &User, mode: u32) -> u32 {
     }
 }
 
-#[test]
-fn a_change_of_content_ends_set_id_rights() {
-    let Some(m) = Mount::new() else { return };
+fn a_change_of_content_ends_set_id_rights(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     drop(file(&m.path("source"), &[7; 200], 0o666));
     for (what, change) in CHANGES {
@@ -86,9 +93,8 @@ fn a_change_of_content_ends_set_id_rights() {
     table.end();
 }
 
-#[test]
-fn a_change_of_content_or_owner_takes_capabilities_away() {
-    let Some(m) = Mount::new() else { return };
+fn a_change_of_content_or_owner_takes_capabilities_away(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     drop(file(&m.path("source"), &[7; 200], 0o666));
     // Revision 2: cap_net_raw, permitted.
@@ -117,9 +123,8 @@ fn a_change_of_content_or_owner_takes_capabilities_away() {
     table.end();
 }
 
-#[test]
-fn a_change_of_owner_ends_set_id_rights() {
-    let Some(m) = Mount::new() else { return };
+fn a_change_of_owner_ends_set_id_rights(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     for user in [ROOT, OWNER] {
         for (mode, kept) in [
@@ -140,9 +145,8 @@ fn a_change_of_owner_ends_set_id_rights() {
     table.end();
 }
 
-#[test]
-fn chmod_gives_set_group_id_to_members_only() {
-    let Some(m) = Mount::new() else { return };
+fn chmod_gives_set_group_id_to_members_only(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (path, mut table) = (m.path("f"), Table::default());
     for (user, kept) in [
         (ROOT, 0o2755),
@@ -158,9 +162,8 @@ fn chmod_gives_set_group_id_to_members_only() {
     table.end();
 }
 
-#[test]
-fn set_group_id_directories_pass_their_group_on() {
-    let Some(m) = Mount::new() else { return };
+fn set_group_id_directories_pass_their_group_on(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (dir, mut table) = (m.path("d"), Table::default());
     for (user, program) in [
         (ROOT, 0o2755),

@@ -1,6 +1,6 @@
 //! FIFOs, sockets, devices.
 
-use crate::mount::{Mount, STRANGER, Table, open};
+use crate::mount::{Layout, Mount, STRANGER, Table, open};
 use rustix::fs::{CWD, FileType, OFlags, makedev, mknodat};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -8,9 +8,14 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-#[test]
-fn who_makes_what() {
-    let Some(m) = Mount::new() else { return };
+on_every_layout! {
+    who_makes_what,
+    they_work,
+    devices_and_set_id_are_ignored_where_the_mount_says_so,
+}
+
+fn who_makes_what(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let device = makedev(259, 0xf_ffff);
     for (kind, ordinary) in [
@@ -47,9 +52,8 @@ fn who_makes_what() {
     table.end();
 }
 
-#[test]
-fn they_work() {
-    let Some(m) = Mount::new() else { return };
+fn they_work(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let (fifo, socket, null) = (m.path("fifo"), m.path("socket"), m.path("null"));
     mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
     std::thread::scope(|scope| {
@@ -87,9 +91,8 @@ fn they_work() {
     fs::remove_file(&socket).unwrap();
 }
 
-#[test]
-fn devices_and_set_id_are_ignored_where_the_mount_says_so() {
-    let Some(m) = Mount::with("nodev,nosuid") else {
+fn devices_and_set_id_are_ignored_where_the_mount_says_so(on: Layout) {
+    let Some(m) = Mount::with(on, "nodev,nosuid") else {
         return;
     };
     let null = m.path("null");

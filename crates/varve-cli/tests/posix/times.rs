@@ -1,13 +1,20 @@
 //! Which operation changes which time, and what a time can hold.
 
 use crate::map::SharedMap;
-use crate::mount::{Answer, Mount, Table, chmod, chown, file, open};
+use crate::mount::{Answer, Layout, Mount, Table, chmod, chown, file, open};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
+
+on_every_layout! {
+    every_operation_changes_its_times,
+    a_younger_file_is_never_older,
+    times_hold_nanoseconds_before_1970_and_after_2446,
+    the_time_of_birth_stays,
+}
 
 /// Longer than the kernel's tick, from which times are taken.
 const TICKS: Duration = Duration::from_millis(12);
@@ -29,9 +36,8 @@ const BOTH: [bool; 2] = [true, true];
 /// An operation, and what it changes of file `f` and of its directory.
 type Row<'a> = (&'a str, [[bool; 2]; 2], &'a dyn Fn() -> Answer);
 
-#[test]
-fn every_operation_changes_its_times() {
-    let Some(m) = Mount::new() else { return };
+fn every_operation_changes_its_times(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let (d, f) = (m.path("d"), m.path("d/f"));
     fs::create_dir(&d).unwrap();
@@ -149,9 +155,8 @@ fn changes_its_times(table: &mut Table, (what, changes, call): &Row<'_>, d: &Pat
     table.row((what, "went back"), back, [false, false]);
 }
 
-#[test]
-fn a_younger_file_is_never_older() {
-    let Some(m) = Mount::new() else { return };
+fn a_younger_file_is_never_older(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     // The kernel stamps what is written, the server what is made.
     for n in 0..200 {
         let (a, b) = (m.path(&format!("a{n}")), m.path(&format!("b{n}")));
@@ -174,9 +179,8 @@ fn a_younger_file_is_never_older() {
     }
 }
 
-#[test]
-fn times_hold_nanoseconds_before_1970_and_after_2446() {
-    let Some(m) = Mount::new() else { return };
+fn times_hold_nanoseconds_before_1970_and_after_2446(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let path = m.path("f");
     drop(file(&path, b"", 0o644));
@@ -224,9 +228,8 @@ fn times_hold_nanoseconds_before_1970_and_after_2446() {
     table.end();
 }
 
-#[test]
-fn the_time_of_birth_stays() {
-    let Some(m) = Mount::new() else { return };
+fn the_time_of_birth_stays(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let path = m.path("f");
     let open_file = file(&path, b"x", 0o644);
     let born = fs::metadata(&path).unwrap().created().unwrap();

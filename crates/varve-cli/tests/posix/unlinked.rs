@@ -1,12 +1,19 @@
 //! Files without names: removed but open, and those of O_TMPFILE.
 
-use crate::mount::{Answer, Mount, STRANGER, Table, directory, file, open};
+use crate::mount::{Answer, Layout, Mount, STRANGER, Table, directory, file, open};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+
+on_every_policy! {
+    a_removed_file_lives_while_it_is_open,
+    room_comes_back_when_the_last_user_closes,
+    a_file_is_made_without_a_name,
+    thousands_of_removed_files_stay_open,
+}
 
 /// Gives an open file a name, in both ways that Linux knows.
 fn link(file: &File, path: &Path) -> [Answer; 2] {
@@ -18,9 +25,8 @@ fn link(file: &File, path: &Path) -> [Answer; 2] {
     ]
 }
 
-#[test]
-fn a_removed_file_lives_while_it_is_open() {
-    let Some(m) = Mount::new() else { return };
+fn a_removed_file_lives_while_it_is_open(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let f = file(&m.path("f"), b"content", 0o644);
     fs::remove_file(m.path("f")).unwrap();
@@ -68,9 +74,8 @@ fn a_removed_file_lives_while_it_is_open() {
     table.end();
 }
 
-#[test]
-fn room_comes_back_when_the_last_user_closes() {
-    let Some(m) = Mount::new() else { return };
+fn room_comes_back_when_the_last_user_closes(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let free = || rustix::fs::statvfs(m.path(".")).unwrap().f_bfree;
     let before = free();
     let f = file(&m.path("f"), &[1; 4 << 20], 0o644);
@@ -90,9 +95,8 @@ fn room_comes_back_when_the_last_user_closes() {
     }
 }
 
-#[test]
-fn a_file_is_made_without_a_name() {
-    let Some(m) = Mount::new() else { return };
+fn a_file_is_made_without_a_name(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let mut table = Table::default();
     let make = |flags| open(&m.path("."), OFlags::TMPFILE | OFlags::RDWR | flags, 0o640);
     let f = make(OFlags::empty()).unwrap();
@@ -122,9 +126,8 @@ fn a_file_is_made_without_a_name() {
     table.end();
 }
 
-#[test]
-fn thousands_of_removed_files_stay_open() {
-    let Some(m) = Mount::new() else { return };
+fn thousands_of_removed_files_stay_open(on: Layout) {
+    let Some(m) = Mount::new(on) else { return };
     let files: Vec<File> = (0..700u32)
         .map(|n| {
             let path = m.path(&n.to_string());

@@ -268,3 +268,66 @@ fn what_a_full_volume_has_accepted_is_kept() {
         }
     }
 }
+
+/// A reservation has no bytes that could wait, but takes room: one that does not fit is
+/// refused before any of it is taken, also while what was removed is not free yet.
+#[test]
+fn reservations_that_do_not_fit_are_refused_and_nothing_else_is() {
+    for metadata in Metadata::ALL {
+        for seed in 0..4 {
+            eprintln!("{metadata:?}, seed {seed}");
+            reserve_and_remove(metadata, seed);
+        }
+    }
+}
+
+fn reserve_and_remove(metadata: Metadata, seed: u64) {
+    const FILES: u64 = 60;
+    let root = Caller::root();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let device = memory(32 << 20, 512);
+    let options = FfsFormatOptions {
+        metadata,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let kept = create(&system, "kept");
+    write(&system, kept, 0, &[1; FILES as usize * 4096]).unwrap();
+    let files = (0..FILES).map(|nth| create(&system, &format!("reserved {nth}")));
+    let files: Vec<InodeNo> = files.collect();
+    system.sync().unwrap();
+    let free = system.statfs().free;
+    let reserve = |ino, blocks| {
+        let done = system.fallocate(&root, ino, 0, 0, blocks * 4096);
+        assert!(matches!(done, Ok(()) | Err(Error::NoSpace)), "{done:?}");
+        done.is_ok()
+    };
+    assert!(!reserve(kept, 2 * free));
+    let (mut fitted, mut refused, mut removed) = (0, 0, 0);
+    for (nth, &ino) in (0..).zip(&files) {
+        match reserve(ino, random.random_range(1..free)) {
+            true => fitted += 1,
+            false => refused += 1,
+        }
+        write(&system, kept, nth * 4096, &[nth as u8; 4096]).unwrap();
+        // What is removed waits, or is appended and durable with all else.
+        let kind = random.random_range(0..4);
+        while kind > 0 && removed <= nth {
+            let name = format!("reserved {removed}");
+            let gone = system.unlink(&root, InodeNo::ROOT, name.as_bytes());
+            gone.unwrap();
+            removed += 1;
+        }
+        if kind == 1 {
+            system.sync().unwrap();
+        }
+    }
+    assert!(fitted > 5 && refused > 5, "{fitted} fitted, {refused} not");
+    system.sync().unwrap();
+    for nth in 0..FILES {
+        assert_eq!(read(&system, kept, nth * 4096, 4096), [nth as u8; 4096]);
+    }
+    unmount(&system);
+    drop(system);
+    sound(&device);
+}

@@ -119,12 +119,14 @@ impl SpaceAccount {
     }
 }
 
-/// Bytes that an operation adds to what waits in memory at most.
+/// What an operation adds to what waits in memory at most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub bytes: u64,
     /// Of these, extended attributes of one file.
     pub attributes: u64,
+    /// Blocks that are reserved.
+    pub reserved: u64,
 }
 
 impl From<u64> for Coming {
@@ -133,6 +135,7 @@ impl From<u64> for Coming {
         Coming {
             bytes,
             attributes: 0,
+            reserved: 0,
         }
     }
 }
@@ -141,8 +144,16 @@ impl Coming {
     /// A file's extended attributes.
     pub fn attributes(bytes: u64) -> Self {
         Coming {
-            bytes,
             attributes: bytes,
+            ..bytes.into()
+        }
+    }
+
+    /// So many bytes, and so many blocks that are reserved.
+    pub fn reserving(bytes: u64, blocks: u64) -> Self {
+        Coming {
+            reserved: blocks,
+            ..bytes.into()
         }
     }
 
@@ -161,6 +172,7 @@ impl Coming {
 pub(crate) struct ComingSum {
     bytes: AtomicU64,
     attributes: AtomicU64,
+    reserved: AtomicU64,
 }
 
 impl ComingSum {
@@ -169,11 +181,17 @@ impl ComingSum {
         if coming.attributes > 0 {
             self.attributes.fetch_add(coming.attributes, Relaxed);
         }
+        if coming.reserved > 0 {
+            self.reserved.fetch_add(coming.reserved, Relaxed);
+        }
     }
 
     pub fn subtract(&self, coming: Coming) {
         if coming.attributes > 0 {
             self.attributes.fetch_sub(coming.attributes, Relaxed);
+        }
+        if coming.reserved > 0 {
+            self.reserved.fetch_sub(coming.reserved, Relaxed);
         }
         self.bytes.fetch_sub(coming.bytes, Relaxed);
     }
@@ -181,7 +199,11 @@ impl ComingSum {
     pub fn get(&self) -> Coming {
         let attributes = self.attributes.load(Relaxed);
         let bytes = self.bytes.load(Relaxed);
-        Coming { bytes, attributes }
+        Coming {
+            bytes,
+            attributes,
+            reserved: self.reserved.load(Relaxed),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reserving, punching and zeroing ranges.
 
+use crate::account::Coming;
 use crate::attr::Caller;
 use crate::attributes::file_flags::{may_change, may_rewrite};
 use crate::content::put::Put;
@@ -107,16 +108,17 @@ impl<L: Layout> FileSystem<L> {
     /// Refuses a range that cannot fit before any of it is taken.
     fn admit_range(&self, vnode: &Vnode, from: u64, to: u64) -> Result<()> {
         self.space.reaches(to);
-        let growth = |blocks| Usage {
-            inodes: 0,
-            blocks,
-            sectors: self.store.sectors_per_block().saturating_mul(blocks),
+        let promised = |blocks: u64| {
+            let blocks = blocks.min(1 << 50);
+            let growth = Usage {
+                inodes: 0,
+                blocks,
+                sectors: self.store.sectors_per_block().saturating_mul(blocks),
+            };
+            let coming = Coming::reserving(self.end_bytes(), blocks);
+            self.promise(growth, coming, Purpose::Grow)
         };
-        let worst = self.promise(
-            growth((to - from).min(1 << 50)),
-            self.end_bytes(),
-            Purpose::Grow,
-        );
+        let worst = promised(to - from);
         if !matches!(worst, Err(Error::NoSpace)) {
             return worst.map(|_| ());
         }
@@ -126,8 +128,7 @@ impl<L: Layout> FileSystem<L> {
             let present = self.present(vnode, &state, from, to)?;
             to - from - present
         };
-        self.promise(growth(holes.min(1 << 50)), self.end_bytes(), Purpose::Grow)
-            .map(|_| ())
+        promised(holes).map(|_| ())
     }
 
     /// What a range of blocks may make dirty at its two ends.
@@ -165,7 +166,8 @@ impl<L: Layout> FileSystem<L> {
                 blocks: holes + 1,
                 sectors: (holes + 1) * sectors,
             };
-            let operation = self.begin(growth, self.end_bytes(), Purpose::Grow)?;
+            let coming = Coming::reserving(self.end_bytes(), growth.blocks);
+            let operation = self.begin(growth, coming, Purpose::Grow)?;
             let mut state = vnode.write();
             state.live()?;
             may_change(&state.inode)?;

@@ -77,8 +77,9 @@ struct Capture<'a, L: Layout> {
     images: u64,
     /// The lengths of the attributes in it.
     xattrs: Vec<usize>,
-    /// Ranges in it that were pending.
+    /// Ranges in it that were pending, and the blocks that they reserve.
     ranges: u64,
+    reserved: u64,
     flights: Vec<Flight>,
     ended: Vec<Ended>,
     /// What was spilled and is in it: kept until the layout has it, whatever is removed
@@ -158,6 +159,7 @@ impl<L: Layout> FileSystem<L> {
             images: 0,
             xattrs: Vec::new(),
             ranges: 0,
+            reserved: 0,
             flights: Vec::new(),
             ended: Vec::new(),
             lots: Vec::new(),
@@ -175,6 +177,7 @@ impl<L: Layout> FileSystem<L> {
             images,
             xattrs,
             ranges,
+            reserved,
             lots,
             ..
         } = capture;
@@ -215,7 +218,7 @@ impl<L: Layout> FileSystem<L> {
         self.land(flights);
         self.table.forget_ended(ended.iter().map(|file| file.ino));
         self.waits.images_went(members);
-        self.waits.ranges_went(ranges);
+        self.waits.ranges_went(ranges, reserved);
         let block_bytes = self.store.block_bytes;
         for bytes in xattrs {
             self.waits.attributes_went(bytes, block_bytes);

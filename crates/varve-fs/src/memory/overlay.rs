@@ -28,6 +28,8 @@ struct Span {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     spans: BTreeMap<u64, Span>,
+    /// Blocks of those that are reserved.
+    reserved: u64,
 }
 
 impl Overlay {
@@ -39,6 +41,11 @@ impl Overlay {
     /// Ranges.
     pub fn len(&self) -> u64 {
         self.spans.len() as u64
+    }
+
+    /// Blocks that are reserved.
+    pub fn reserved_blocks(&self) -> u64 {
+        self.reserved
     }
 
     /// What covers `block`, and up to where.
@@ -82,8 +89,11 @@ impl Overlay {
     pub fn clear(&mut self, mut from: u64, mut to: u64) {
         self.split(from);
         self.split(to);
-        while let Some((&start, _)) = self.spans.range(from..to).next() {
+        while let Some((&start, &span)) = self.spans.range(from..to).next() {
             self.spans.remove(&start);
+            if span.cover != Cover::Hole {
+                self.reserved -= span.end - start;
+            }
         }
         if let Some((&start, span)) = self.spans.range(..from).next_back()
             && span.end == from
@@ -125,6 +135,7 @@ impl Overlay {
             };
             let cover = Cover::Reserved { cleared: hole };
             self.spans.insert(at, Span { end, cover });
+            self.reserved += end - at;
             at = end;
         }
     }
@@ -235,6 +246,8 @@ mod tests {
                 };
                 assert_eq!(got, table[block as usize], "seed {seed} block {block}");
             }
+            let reserved = table.iter().filter(|state| **state > 1).count() as u64;
+            assert_eq!(overlay.reserved_blocks(), reserved, "seed {seed}");
         }
     }
 }

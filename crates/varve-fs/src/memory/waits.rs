@@ -1,7 +1,8 @@
 //! What waits in memory to be appended.
 //!
 //! Bytes are what write-back and callers are held to. How many blocks, images and
-//! ranges there are is for layouts, which price what they have to write for each.
+//! ranges there are is for layouts, which price what they have to write for each, and
+//! the room that it takes.
 
 use crate::layout::Unwritten;
 use crate::memory::overlay::Overlay;
@@ -19,6 +20,7 @@ pub(crate) struct Waits {
     further: AtomicU64,
     images: AtomicU64,
     ranges: AtomicU64,
+    reserved: AtomicU64,
 }
 
 impl Waits {
@@ -37,6 +39,7 @@ impl Waits {
             further: self.further.load(Relaxed),
             images: self.images.load(Relaxed),
             ranges: self.ranges.load(Relaxed),
+            reserved: self.reserved.load(Relaxed),
         }
     }
 
@@ -54,7 +57,7 @@ impl Waits {
         }
     }
 
-    fn parts(&self, of: &Unwritten) -> [(&AtomicU64, u64); 6] {
+    fn parts(&self, of: &Unwritten) -> [(&AtomicU64, u64); 7] {
         [
             (&self.bytes, of.bytes),
             (&self.blocks, of.blocks),
@@ -62,6 +65,7 @@ impl Waits {
             (&self.further, of.further),
             (&self.images, of.images),
             (&self.ranges, of.ranges),
+            (&self.reserved, of.reserved),
         ]
     }
 
@@ -135,22 +139,28 @@ impl Waits {
 
     /// Changes what is pending of a file.
     pub fn pend(&self, pending: &mut Overlay, change: impl FnOnce(&mut Overlay)) {
-        let before = pending.len();
+        let before = (pending.len(), pending.reserved_blocks());
         change(pending);
-        let after = pending.len();
-        if before < after {
-            self.ranges.fetch_add(after - before, Relaxed);
-        } else {
-            self.ranges_went(before - after);
+        let after = (pending.len(), pending.reserved_blocks());
+        for (sum, before, after) in [
+            (&self.ranges, before.0, after.0),
+            (&self.reserved, before.1, after.1),
+        ] {
+            if before < after {
+                sum.fetch_add(after - before, Relaxed);
+            } else if after < before {
+                sum.fetch_sub(before - after, Relaxed);
+            }
         }
     }
 
-    /// So many ranges have been appended.
-    pub fn ranges_went(&self, ranges: u64) {
+    /// So many ranges have been appended, with so many blocks that are reserved.
+    pub fn ranges_went(&self, ranges: u64, reserved: u64) {
         if ranges == 0 {
             return;
         }
         self.ranges.fetch_sub(ranges, Relaxed);
+        self.reserved.fetch_sub(reserved, Relaxed);
     }
 }
 

@@ -148,6 +148,7 @@ impl<L: Layout> Capture<'_, L> {
                 .pending
                 .records(vnode.ino, vnode.version, &mut self.items);
             self.ranges += state.pending.len();
+            self.reserved += state.pending.reserved_blocks();
             state.flying = std::mem::take(&mut state.pending);
         }
         if state.xattrs_dirty {
