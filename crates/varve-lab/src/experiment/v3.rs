@@ -152,21 +152,22 @@ mod tests {
     use crate::experiment::Context;
     use varve_disk::Rotation;
 
-    /// Disks of an eighth of the speed under the largest blocks.
+    /// Disks that turn, and switch heads, in eight times the time under the largest blocks.
     #[test]
     fn a_wrong_drive_fails() {
         let [(name, drive), _] = both();
-        let pass = |rpm: u32| {
+        let pass = |times: u32| {
             let row = |size: u32| {
                 let mut drive = drive.clone();
                 if size == LOGICAL {
-                    drive.rotation = Rotation::of_rpm(rpm);
+                    drive.rotation = Rotation::of_rpm(4002 / times);
+                    drive.head_switch_ns *= u64::from(times);
                 }
                 pieces(&Context::tiny(), name, &drive, 0.8, size, 1)
             };
             verdicts(&SIZES.map(row)).remove(0)
         };
-        let (right, wrong) = (pass(4002), pass(500));
+        let (right, wrong) = (pass(1), pass(8));
         assert!(right.pass && !wrong.pass, "{right}; {wrong}");
     }
 }
