@@ -62,4 +62,14 @@ pub(super) const CLAIMS: &[Claim] = &[
         "a volume of a thousand segments refuses to be filled to 95 %, as room is kept for what \
          waits in memory and for the next fold; on android-twitter at 90 % it is 0.84",
     ),
+    Claim::new(
+        "N6",
+        Beyond,
+        "what no paper says",
+        "what the assumptions of the B, L and X series change",
+        [
+            "no claim that one is ahead hangs on them",
+            "who is ahead by a tenth is not behind by one, whatever is changed",
+        ],
+    ),
 ];

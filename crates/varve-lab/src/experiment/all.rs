@@ -40,37 +40,59 @@ pub struct Ended {
 }
 
 /// Seconds of a core that an experiment takes at its usual size: says what to
-/// begin with, and how long it takes before anything is known. Those of R3b, R4,
-/// N1, N2, L2, L3, A1 to A4, B6, B7, X1 and X3 were measured on one machine; those of
-/// M1 to M7 are five times what one seed took on a busy one; the rest is a guess.
-/// Points of the tiny size count alike.
+/// begin with, and how long it takes before anything is known. Measured on one machine,
+/// most by some of their points and one seed (`BENCHMARKS.md`). Points of the tiny size
+/// count alike.
 fn usual_s(id: &str) -> f64 {
-    const KNOWN: [(&str, f64); 22] = [
-        ("R3b", 2700.0),
-        ("R4", 300.0),
-        ("N1", 180.0),
-        ("N2", 320.0),
-        ("N5", 2400.0),
-        ("L2", 450.0),
-        ("L3", 540.0),
+    const KNOWN: [(&str, f64); 45] = [
         ("A1", 50.0),
         ("A2", 50.0),
         ("A3", 50.0),
         ("A4", 50.0),
-        ("B6", 40.0),
-        ("B7", 115.0),
-        ("X1", 60.0),
-        ("X3", 85.0),
-        ("M1", 230.0),
-        ("M2", 300.0),
-        ("M3", 280.0),
-        ("M4", 570.0),
-        ("M5", 440.0),
-        ("M6", 2800.0),
-        ("M7", 2100.0),
+        ("B1", 17.0),
+        ("B2", 9.0),
+        ("B4", 170.0),
+        ("B5", 20.0),
+        ("B6", 41.0),
+        ("B7", 98.0),
+        ("B8", 18.0),
+        ("L1", 139.0),
+        ("L2", 436.0),
+        ("L3", 205.0),
+        ("L4", 18.0),
+        ("M1", 32.0),
+        ("M2", 37.0),
+        ("M3", 46.0),
+        ("M4", 70.0),
+        ("M5", 79.0),
+        ("M6", 683.0),
+        ("M7", 265.0),
+        ("N1", 125.0),
+        ("N2", 124.0),
+        ("N3", 50.0),
+        ("N4", 130.0),
+        ("N5", 610.0),
+        ("N6", 86.0),
+        ("R3a", 11.0),
+        ("R3b", 430.0),
+        ("R3c", 42.0),
+        ("R4", 450.0),
+        ("V3", 10.0),
+        ("V6", 36.0),
+        ("V7", 38.0),
+        ("V8", 75.0),
+        ("V9", 49.0),
+        ("W1", 427.0),
+        ("W2", 306.0),
+        ("W3", 225.0),
+        ("W4", 26.0),
+        ("W5", 27.0),
+        ("X1", 69.0),
+        ("X3", 60.0),
+        ("X4", 340.0),
     ];
     let found = KNOWN.iter().find(|(known, _)| *known == id);
-    found.map_or(20.0, |(_, seconds)| *seconds)
+    found.map_or(4.0, |(_, seconds)| *seconds)
 }
 
 /// One point that waits.

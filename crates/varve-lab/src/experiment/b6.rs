@@ -164,6 +164,7 @@ fn run(
             let took = ask(system, (&database, case.habits), query, tuples)?;
             let row = Row::new(case.series, f64::from(query.number), seed);
             let row = row.with("s", took.seconds).with("reads", took.reads as f64);
+            let row = row.with("comparing_s", took.comparing_s);
             rows.push(row.with("writes", took.writes as f64));
         }
     }
@@ -275,7 +276,32 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         still.is_empty(),
     );
     verdicts.push(beside.beside_the_claim(true));
+    verdicts.extend([0.5, 2.0].map(|factor| compared(rows, factor)));
     verdicts
+}
+
+/// Joins, if comparing two records, of which no table says what it costs, took so many
+/// times as long. Host and drive take turns, so it is what a query takes more.
+fn compared(rows: &[Row], factor: f64) -> Verdict {
+    let s = |series: &str, query: u32| {
+        let comparing_s = mean(rows, series, f64::from(query), "comparing_s");
+        s(rows, series, query) + (factor - 1.0) * comparing_s
+    };
+    let more = OTHERS[1].1.clone().map(|query| {
+        let best = s(FFS.0, query).min(s(EFS.0, query));
+        (query, s(LFS.0, query) / best - 1.0)
+    });
+    let more: Vec<(u32, f64)> = more.collect();
+    let told = more
+        .iter()
+        .map(|(query, more)| format!("{query}: {:+.1} %", 100.0 * more));
+    let verdict = Verdict::of(
+        format!("joins, {factor} x the instructions of comparing: LFS against the better"),
+        "within 10 %",
+        told.collect::<Vec<_>>().join(", "),
+        more.iter().all(|(_, more)| (-EQUAL..=EQUAL).contains(more)),
+    );
+    verdict.beside_the_claim(true)
 }
 
 fn about(number: u32) -> &'static str {

@@ -93,6 +93,8 @@ impl Database {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub seconds: f64,
+    /// Of those, what the processor compared records.
+    pub comparing_s: f64,
     /// Commands to the drive.
     pub reads: u64,
     pub writes: u64,
@@ -105,11 +107,13 @@ pub(super) fn timed(
 ) -> Result<Took, LabError> {
     let requests = || system.store().drive().statistics().requests;
     let (began_ns, before) = (system.now_ns(), requests());
-    let cycles = HP_380.cycles_of(what()?.instructions());
+    let work = what()?;
+    let cycles = HP_380.cycles_of(work.instructions());
     system.store().cpu().work(cycles);
     let after = requests();
     Ok(Took {
         seconds: (system.now_ns() - began_ns) as f64 / 1e9,
+        comparing_s: HP_380.cycles_of(work.comparing()) as f64 / HP_380.hz() as f64,
         reads: after.reads - before.reads,
         writes: after.writes - before.writes,
     })

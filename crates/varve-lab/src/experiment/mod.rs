@@ -35,6 +35,7 @@ mod n2;
 mod n3;
 mod n4;
 mod n5;
+mod n6;
 mod r1;
 mod r3;
 mod r3b;
@@ -241,6 +242,7 @@ pub const ALL: &[Experiment] = &[
     n3::N3,
     n4::N4,
     n5::N5,
+    n6::N6,
     b1::B1,
     b2::B2,
     b3::B3,

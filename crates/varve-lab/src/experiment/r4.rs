@@ -11,7 +11,8 @@
 //! (WOLF, figure 3). Nothing published says how lives grow with sizes, so the
 //! claim must hold whether they do not, by the root, or in proportion.
 
-use super::study::{Sorting, Study};
+use super::r3::sorting;
+use super::study::Study;
 use super::{Context, Experiment, Point, Row};
 use crate::policy::Simulated;
 use crate::report::{Curve, Picture, Verdict, mean};
@@ -48,8 +49,10 @@ struct Case {
     large_files: bool,
     together: u32,
     segment_blocks: u32,
+    /// The paper's volume, so many times.
+    volumes: u32,
     batch: u32,
-    greedy: bool,
+    policy: fn(u32) -> Box<dyn Simulated>,
     age: Age,
 }
 
@@ -59,17 +62,23 @@ const CLAIM: Case = Case {
     large_files: false,
     together: 1,
     segment_blocks: 256,
+    volumes: 1,
     batch: 32,
-    greedy: false,
+    policy: |batch| sorting(CostBenefit, batch),
     age: Age::Youngest,
 };
 
 /// The claim, and one change at a time.
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     CLAIM,
     Case {
+        name: "ten times the volume",
+        volumes: 10,
+        ..CLAIM
+    },
+    Case {
         name: "greedy",
-        greedy: true,
+        policy: |batch| sorting(Greedy, batch),
         ..CLAIM
     },
     Case {
@@ -130,34 +139,30 @@ fn points(context: &Context) -> Vec<Point> {
         let label = format!("{}, power {power}", case.name);
         Point::new(label, move |context: &Context| {
             let months = |seed| months(context, case, power, seed);
-            Ok(context.seeds().flat_map(months).collect())
+            let seeds = context.seeds().take(case.seeds());
+            Ok(seeds.flat_map(months).collect())
         })
     };
     pairs.map(point).collect()
 }
 
 impl Case {
+    /// Seeds at most: on ten volumes as many files are drawn as with ten seeds.
+    fn seeds(self) -> usize {
+        if self.volumes == 1 { usize::MAX } else { 2 }
+    }
+
     fn study(self, turns: (u32, u32)) -> Study {
-        let segments = u64::from(self.batch);
-        let policy: Box<dyn Simulated> = match self.greedy {
-            true => Box::new(Sorting {
-                policy: Greedy,
-                segments,
-            }),
-            false => Box::new(Sorting {
-                policy: CostBenefit,
-                segments,
-            }),
-        };
         Study {
             utilisation: UTILISATION * BALANCED_ROOM,
             segment_blocks: self.segment_blocks,
-            policy,
+            policy: (self.policy)(self.batch),
             batch: self.batch,
             buffer_blocks: Some(self.segment_blocks as usize),
             reordering: None,
             age: self.age,
             turns,
+            certain: None,
         }
     }
 }
@@ -165,7 +170,7 @@ impl Case {
 fn months(context: &Context, case: Case, power: f64, seed: u64) -> Vec<Row> {
     let segment_bytes = f64::from(case.segment_blocks) * BLOCK_BYTES;
     let usual = (VOLUME_BYTES / segment_bytes) as u32;
-    let segments = context.segments(usual, 150);
+    let segments = context.segments(usual, 150) * case.volumes;
     let mean_live = f64::from((segments - RESERVE) * case.segment_blocks) * UTILISATION;
     // A larger volume sees as much more written.
     let bytes_per_hour = BYTES_PER_HOUR * f64::from(segments) / f64::from(usual);
@@ -269,5 +274,38 @@ fn picture(rows: &[Row]) -> Picture {
             .filter(|curve| curve.name.starts_with(CLAIM.name))
             .collect(),
         references: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::r3::tests::Fullest;
+    use super::*;
+
+    /// A cleaner that takes the fullest segments: where files die together, segments are
+    /// not found empty any more, and where each dies by itself, the others are full.
+    #[test]
+    fn a_wrong_cleaner_fails() {
+        let pass = |case: Case, wrong: bool| {
+            let case = match wrong {
+                true => Case {
+                    policy: |batch| sorting(Fullest, batch),
+                    ..case
+                },
+                false => case,
+            };
+            let context = Context::tiny();
+            let rows = POWERS.map(|power| months(&context, case, power, 1));
+            let verdicts = verdicts(&rows.concat());
+            [0, 1, 2].map(|at| verdicts[at].pass)
+        };
+        let together = Case {
+            name: CLAIM.name,
+            batch: 8,
+            ..CASES[11]
+        };
+        assert_eq!(pass(together, false)[..2], [true; 2]);
+        assert_eq!(pass(together, true)[..2], [false; 2]);
+        assert!(pass(CLAIM, false)[2] && !pass(CLAIM, true)[2]);
     }
 }

@@ -1,6 +1,7 @@
 //! One simulation: warm up, measure, count.
 
 use crate::policy::{Reordering, Simulated};
+use crate::report::deviation_of_batches;
 use crate::simulator::{Age, Counters, RESERVE, Setup, Shape, Simulator, Witness};
 use crate::workload::{Op, Workload, gather};
 use varve_lfs::policy::{Candidate, Policy, Space};
@@ -24,7 +25,14 @@ pub struct Study {
     /// User writes until the steady state, and while it is measured, in
     /// multiples of what lives.
     pub turns: (u32, u32),
+    /// Measuring ends earlier, with the turn after which half of the 95 %
+    /// confidence interval of the write cost is at most this share of it, a turn a
+    /// batch. Without it every turn is measured.
+    pub certain: Option<f64>,
 }
+
+/// Turns that an interval is made of, at least.
+const TURNS_MIN: usize = 3;
 
 /// What came out.
 pub struct Measured {
@@ -62,25 +70,34 @@ impl Study {
     pub fn run<'a>(self, workload: &mut dyn Workload, witness: Option<Witness<'a>>) -> Measured {
         let locality = workload.locality();
         let live = workload.live_max();
-        let (warm, measured) = self.turns;
+        let ((warm, most), certain) = (self.turns, self.certain);
+        let segment_blocks = self.segment_blocks;
         let setup = self.setup(workload.blocks(), live);
         let mut sim = Simulator::new(setup, &*locality);
         let mut ops: Vec<Op> = Vec::new();
         workload.prefill(&mut ops);
         sim.run(&ops);
-        let mut advance = |sim: &mut Simulator<'_>, turns: u32| {
-            for _ in 0..turns {
-                ops.clear();
-                gather(workload, live as usize, &mut ops);
-                sim.run(&ops);
-            }
+        let mut turn = |sim: &mut Simulator<'_>| {
+            ops.clear();
+            gather(workload, live as usize, &mut ops);
+            sim.run(&ops);
         };
-        advance(&mut sim, warm);
+        (0..warm).for_each(|_| turn(&mut sim));
         sim.reset();
         if let Some(witness) = witness {
             sim.watch(witness);
         }
-        advance(&mut sim, measured);
+        let mut costs = Vec::new();
+        let mut before = sim.counters().clone();
+        for _ in 0..most {
+            turn(&mut sim);
+            costs.push(sim.counters().write_cost_since(&before, segment_blocks));
+            before.clone_from(sim.counters());
+            let known = costs.len() >= TURNS_MIN;
+            if certain.is_some_and(|share| known && deviation_of_batches(&costs) <= share) {
+                break;
+            }
+        }
         Measured {
             counters: sim.counters().clone(),
             utilisations: sim.volume().utilisations(),
@@ -186,7 +203,38 @@ pub fn live_for(segments: u32, segment_blocks: u32, utilisation: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{Skew, Skewed};
     use varve_lfs::policy::Greedy;
+
+    /// A run that is certain ends long before one that has all its turns, and finds
+    /// the same.
+    #[test]
+    fn measuring_ends_when_it_is_certain() {
+        let run = |certain| {
+            let study = Study {
+                utilisation: 0.8,
+                segment_blocks: 32,
+                policy: Box::new(Greedy),
+                batch: 1,
+                buffer_blocks: None,
+                reordering: None,
+                age: Age::Youngest,
+                turns: (5, 40),
+                certain,
+            };
+            let live = live_for(300, 32, 0.8);
+            let mut workload = Skewed::of_blocks(Skew::Uniform, live, 1);
+            let counters = study.run(&mut workload, None).counters;
+            (counters.submitted, counters.write_cost(32))
+        };
+        let (whole, short) = (run(None), run(Some(0.01)));
+        assert!(short.0 * 4 < whole.0, "{short:?} {whole:?}");
+        assert!(
+            (short.1 / whole.1 - 1.0).abs() < 0.01,
+            "{short:?} {whole:?}"
+        );
+        assert_eq!(run(Some(0.0)), whole, "nothing is that certain");
+    }
 
     #[test]
     fn a_pass_takes_what_survivors_fill_and_waits_until_clean_segments_run_out() {

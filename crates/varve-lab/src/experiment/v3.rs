@@ -69,7 +69,11 @@ fn pieces(
     size: u32,
     seed: u64,
 ) -> Row {
-    let looked = |arrival| look(context, drive, utilisation, size, seed, arrival);
+    let looked = |arrival| {
+        let mut bench = Bench::new(drive, size, seed);
+        bench.fill(utilisation);
+        look(context, bench, size, arrival)
+    };
     let track = drive.geometry.track(TrackId {
         cylinder: 0,
         head: 0,
@@ -85,25 +89,13 @@ fn pieces(
         .with("model_ms", skipped * sector_ms)
 }
 
-fn look(
-    context: &super::Context,
-    drive: &Drive,
-    utilisation: f64,
-    size: u32,
-    seed: u64,
-    arrival: Arrival,
-) -> f64 {
-    let mut bench = Bench::new(drive, size, seed);
-    bench.fill(utilisation);
+/// The mean time in milliseconds, on a bench that has been filled.
+fn look(context: &super::Context, mut bench: Bench, size: u32, arrival: Arrival) -> f64 {
     let (mut sum, writes) = (0, context.size(5000, 300));
     let mut written = Vec::new();
     for _ in 0..writes {
         if arrival != Arrival::OnWrittenTrack {
-            let (cylinders, heads) = (drive.geometry.cylinders(), drive.geometry.heads());
-            bench.head.track = TrackId {
-                cylinder: bench.below(cylinders),
-                head: bench.below(heads),
-            };
+            bench.go_anywhere();
         }
         bench.wait_for(if arrival == Arrival::AtBlock { size } else { 1 });
         let mut eager = Eager::new(GREEDY);
@@ -152,4 +144,30 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         }
     }
     verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Context;
+    use varve_disk::Rotation;
+
+    /// Disks that turn, and switch heads, in eight times the time under the largest blocks.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let [(name, drive), _] = both();
+        let pass = |times: u32| {
+            let row = |size: u32| {
+                let mut drive = drive.clone();
+                if size == LOGICAL {
+                    drive.rotation = Rotation::of_rpm(4002 / times);
+                    drive.head_switch_ns *= u64::from(times);
+                }
+                pieces(&Context::tiny(), name, &drive, 0.8, size, 1)
+            };
+            verdicts(&SIZES.map(row)).remove(0)
+        };
+        let (right, wrong) = (pass(1), pass(8));
+        assert!(right.pass && !wrong.pass, "{right}; {wrong}");
+    }
 }

@@ -181,3 +181,44 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_disk::{Drive, Rotation};
+
+    /// On a drive whose rotation takes no time nothing is gained by writing where the
+    /// head is, and nothing lost by reading what lies in pieces. Where a file of this size
+    /// does not show it on the right drive, it does on one with a slow arm.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let pass = |drive: &Drive| {
+            let run = |(name, layout, disk): (&str, Layout, Disk)| {
+                let platform = platform(layout, disk).on(drive.clone(), Host::SPARCSTATION_10);
+                let mut system = platform.build(1).unwrap();
+                large_file(name, &mut *system, 256, layout == Layout::UFS, 1).unwrap()
+            };
+            let verdicts = verdicts(&SYSTEMS.map(run).concat());
+            verdicts.into_iter().map(|v| v.pass).collect::<Vec<_>>()
+        };
+        let right = platform(Layout::UFS, Disk::Regular).drive;
+        let mut still = right.clone();
+        still.rotation = Rotation::of_rpm(1_000_000);
+        let mut slow = right.clone();
+        slow.seek.short_base_ms *= 16.0;
+        slow.seek.short_root_ms *= 16.0;
+        slow.head_switch_ns *= 16;
+        let (right, still, slow) = (pass(&right), pass(&still), pass(&slow));
+        for (claim, held, failed) in [
+            ("synchronous random writes", right[0], still[0]),
+            ("in place, read again", still[1], right[1]),
+            ("UFS on the VLD, read again", right[2], still[2]),
+            ("LFS, read again", slow[3], still[3]),
+            ("sequential writes", right[7], still[7]),
+            ("random writes that wait", right[8], still[8]),
+            ("sequential writes of LFS", slow[9], still[9]),
+        ] {
+            assert!(held && !failed, "{claim}");
+        }
+    }
+}

@@ -157,3 +157,56 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_disk::{Drive, Rotation};
+
+    fn rows(drive: &Drive, percent: u64) -> Vec<Row> {
+        let row = |(name, layout, disk)| {
+            let platform = Platform {
+                drive: drive.clone(),
+                ..Platform::new(layout, disk)
+            };
+            measure(&Context::tiny(), name, &platform, percent, 1).unwrap()
+        };
+        [
+            (IN_PLACE, Layout::UFS, Disk::Regular),
+            (EAGER, Layout::UFS, Disk::VirtualLog),
+            (LOG, Layout::Lfs, Disk::Regular),
+        ]
+        .map(row)
+        .to_vec()
+    }
+
+    /// Drives whose rotation takes no time, where nothing is to be gained, or whose arm
+    /// is slow, where a larger file costs more.
+    #[test]
+    fn a_wrong_drive_fails() {
+        let pass = |drive: &Drive| {
+            let verdicts = verdicts(&[rows(drive, 10), rows(drive, 80)].concat());
+            [verdicts[0].pass, verdicts[1].pass]
+        };
+        let mut still = seagate();
+        still.rotation = Rotation::of_rpm(1_000_000);
+        let mut slow = seagate();
+        slow.seek.short_base_ms *= 16.0;
+        slow.seek.short_root_ms *= 16.0;
+        assert_eq!(pass(&seagate()), [true; 2]);
+        assert!(!pass(&still)[1] && !pass(&slow)[0]);
+    }
+
+    /// A log that waits for the platter at each update, as one without non-volatile
+    /// memory does.
+    #[test]
+    fn a_wrong_log_fails() {
+        let right = rows(&seagate(), 25);
+        let system = Platform::new(Layout::Lfs, Disk::Regular).build(1).unwrap();
+        let mut updates = Updates::new(system, 25, true, 1).unwrap();
+        let spent = updates.run(100).unwrap();
+        let mut wrong = right.clone();
+        wrong[2] = Row::new(LOG, 25.0, 1).with("ms", ms_each(spent.total_ns, 100));
+        assert!(verdicts(&right)[2].pass && !verdicts(&wrong)[2].pass);
+    }
+}

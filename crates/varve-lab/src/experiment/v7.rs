@@ -130,7 +130,7 @@ fn points(_: &Context) -> Vec<Point> {
                 let series = format!("{how}{}", variant.name);
                 let label = format!("{series}, {name}");
                 points.push(Point::per_seed(label, move |context, seed| {
-                    measure(context, &series, nth, disk, variant, seed)
+                    measure(context, &series, (nth, platform(nth)), disk, variant, seed)
                 }));
             }
         }
@@ -141,12 +141,11 @@ fn points(_: &Context) -> Vec<Point> {
 fn measure(
     context: &Context,
     series: &str,
-    nth: usize,
+    (nth, (drive, host)): (usize, (Drive, Host)),
     disk: Disk,
     variant: Variant,
     seed: u64,
 ) -> Result<Row, LabError> {
-    let (drive, host) = platform(nth);
     let platform = Platform::new(Layout::UFS, disk)
         .on(drive, host.with_effort(variant.effort))
         .putting(variant.places);
@@ -312,4 +311,41 @@ fn picture(rows: &[Row]) -> Picture {
         )],
     }
     .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_disk::Rotation;
+
+    /// Drives whose rotation takes no time, and hosts of ten times the speed.
+    #[test]
+    fn a_wrong_platform_fails() {
+        let pass = |rpm: Option<u32>, times: u64| {
+            let mut rows = Vec::new();
+            for nth in 0..PLATFORMS.len() {
+                let (mut drive, mut host) = platform(nth);
+                host.hz *= times;
+                if let Some(rpm) = rpm {
+                    drive.rotation = Rotation::of_rpm(rpm);
+                }
+                for variant in [CLAIM, NO_HOST] {
+                    for (how, disk) in [(IN_PLACE, Disk::Regular), (EAGER, Disk::VirtualLog)] {
+                        let series = format!("{how}{}", variant.name);
+                        let at = (nth, (drive.clone(), host));
+                        let row = measure(&Context::tiny(), &series, at, disk, variant, 1);
+                        rows.push(row.unwrap());
+                    }
+                }
+            }
+            let verdicts = verdicts(&rows);
+            [0, 1, 2, 3, 4].map(|at| verdicts[at].pass)
+        };
+        let (right, fast) = (pass(None, 1), pass(None, 10));
+        // So small a file, half empty, leaves the third platform at 6.3 x.
+        assert_eq!(right, [true, false, true, true, true]);
+        assert!(fast[1] && !fast[3], "no host is the largest part");
+        let still = pass(Some(1_000_000), 1);
+        assert_eq!([still[0], still[1], still[2], still[4]], [false; 4]);
+    }
 }

@@ -164,3 +164,33 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Update in place under the name of the log: it does not run at the speed of a
+    /// memory, however long it rests, and is behind without a rest, where the log, as
+    /// long as its memory holds the file, is not.
+    #[test]
+    fn a_wrong_layout_fails() {
+        let row = |name: &str, layout, disk, idle_s| {
+            let platform = Platform::new(layout, disk);
+            let row = Row::new(series(name, 128), idle_s, 1);
+            measure(&Context::tiny(), row, &platform, 128, idle_s).unwrap()
+        };
+        let pass = |layout| {
+            let rows = [0.0, 5.0].map(|idle_s| {
+                [
+                    row(EAGER, Layout::UFS, Disk::VirtualLog, idle_s),
+                    row(LOG, layout, Disk::Regular, idle_s),
+                ]
+            });
+            let mut verdicts = verdicts(&rows.concat()).into_iter().rev();
+            let (without, enough) = (verdicts.next(), verdicts.next());
+            [without, enough].map(|verdict| verdict.expect("it is there").pass)
+        };
+        assert_eq!(pass(Layout::Lfs), [false, true]);
+        assert_eq!(pass(Layout::UFS), [true, false]);
+    }
+}

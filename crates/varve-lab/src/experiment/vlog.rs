@@ -82,7 +82,7 @@ impl Bench {
         }
     }
 
-    fn blocks(&self) -> u32 {
+    pub(super) fn blocks(&self) -> u32 {
         let regions = self.free.regions();
         regions.blocks(regions.len() - 1).end
     }
@@ -101,6 +101,16 @@ impl Bench {
                 left -= 1;
             }
         }
+    }
+
+    /// The head goes to a track that is drawn.
+    pub(super) fn go_anywhere(&mut self) {
+        let geometry = &self.drive.geometry;
+        let (cylinders, heads) = (geometry.cylinders(), geometry.heads());
+        self.head.track = TrackId {
+            cylinder: self.below(cylinders),
+            head: self.below(heads),
+        };
     }
 
     /// Time passes: the head is where a sector begins, anywhere on its track.
@@ -198,11 +208,7 @@ fn nearest(
     bench.fill(utilisation);
     let (mut sum, writes) = (0, context.size(20_000, 500));
     for _ in 0..writes {
-        let (cylinders, heads) = (drive.geometry.cylinders(), drive.geometry.heads());
-        bench.head.track = TrackId {
-            cylinder: bench.below(cylinders),
-            head: bench.below(heads),
-        };
+        bench.go_anywhere();
         bench.wait();
         let mut eager = Eager::new(GREEDY);
         let (block, took) = bench.write(&mut eager).expect("some is free");
@@ -372,5 +378,27 @@ mod tests {
             verdicts_1(&[right.clone().with("ms", ms)])[0].pass
         };
         assert!(pass(4002) && !pass(2001));
+    }
+
+    /// Disks of half the speed beside the model of the right ones; and heads that
+    /// are switched in no time, so that no track need be filled.
+    #[test]
+    fn a_wrong_drive_fails_beside_the_model_with_a_compactor() {
+        let [(name, drive), _] = both();
+        let drive = drive.with_cylinders(1);
+        let pass = |wrong: &Drive| {
+            let rows = [0.05, 0.2, 0.4, 0.6, 0.9].map(|share| {
+                let ms = filled(name, wrong, share, 1).values["ms"];
+                filled(name, &drive, share, 1).with("ms", ms)
+            });
+            let verdicts = verdicts_2(&rows);
+            [verdicts[0].pass, verdicts[1].pass]
+        };
+        let mut slow = drive.clone();
+        slow.rotation = Rotation::of_rpm(2001);
+        let mut switched = drive.clone();
+        switched.head_switch_ns = 0;
+        assert_eq!(pass(&drive), [true, true]);
+        assert!(!pass(&slow)[0] && !pass(&switched)[1]);
     }
 }

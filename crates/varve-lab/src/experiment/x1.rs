@@ -77,8 +77,12 @@ impl Setting {
 }
 
 /// What the file system's own transactions do.
-fn embedded(context: &Context, when: When, seed: u64) -> Result<Found, LabError> {
-    let setting = Setting::of_chapter_5(Layout::Lfs, when);
+pub(super) fn embedded(
+    context: &Context,
+    setting: &Setting,
+    when: When,
+    seed: u64,
+) -> Result<Found, LabError> {
     let machine = setting.machine;
     // There is one cache, and it has the room of both.
     let platform = machine.with(Layout::Lfs);
@@ -120,7 +124,9 @@ fn points(_: &Context) -> Vec<Point> {
     });
     let own = [(EMBEDDED, steady), (EMBEDDED_FRESH, fresh)].map(|(series, when)| {
         Point::per_seed(series, move |context, seed| {
-            Ok(embedded(context, when, seed)?.row(series, 3.0, seed))
+            let setting = Setting::of_chapter_5(Layout::Lfs, when);
+            let found = embedded(context, &setting, when, seed)?;
+            Ok(found.row(series, 3.0, seed))
         })
     });
     user.into_iter().chain(own).collect()
@@ -167,4 +173,45 @@ fn picture(rows: &[Row]) -> Picture {
         references: vec![Curve::named("paper", vec![(1.0, 12.3), (2.0, 13.6)])],
     }
     .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bank of this size, and few transactions, leave the log behind, and those of the
+    /// file system further. On a slow processor, as the others are given one, they are
+    /// not.
+    #[test]
+    fn a_wrong_processor_is_told_from_a_right_one() {
+        let context = Context::tiny();
+        let on = |series: &str, layout, cycles: f64| {
+            let usual = Setting::of_chapter_5(layout, When::STEADY);
+            let setting = Setting {
+                machine: usual.machine.of_processor(cycles, 1.0),
+                ..usual
+            };
+            let found = setting.measure(&context, When::STEADY, 1).unwrap();
+            found.row(series, if series == LFS { 2.0 } else { 1.0 }, 1)
+        };
+        let in_place = on(IN_PLACE, EFS.1, 1.0);
+        let lfs = on(LFS, Layout::Lfs, 1.0);
+        let setting = Setting::of_chapter_5(Layout::Lfs, When::STEADY);
+        let own = embedded(&context, &setting, When::STEADY, 1).unwrap();
+        let own = own.row(EMBEDDED, 3.0, 1);
+        let with = |in_place: &Row, lfs: &Row| {
+            let rows = [in_place.clone(), lfs.clone(), own.clone()];
+            let [lfs, own, ..] = &verdicts(&rows)[..] else {
+                panic!("two of the claim")
+            };
+            (lfs.pass, own.pass, format!("{lfs}; {own}"))
+        };
+        let right = with(&in_place, &lfs);
+        assert!(!right.0 && !right.1, "{}", right.2);
+        let slow = [2.0, 3.0, 4.0];
+        let wrong = slow.map(|times| with(&on(IN_PLACE, EFS.1, times), &lfs));
+        assert!(wrong.iter().any(|wrong| wrong.0), "{wrong:?}");
+        let wrong = slow.map(|times| with(&in_place, &on(LFS, Layout::Lfs, times)));
+        assert!(wrong.iter().any(|wrong| wrong.1), "{wrong:?}");
+    }
 }

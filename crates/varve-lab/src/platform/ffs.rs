@@ -17,8 +17,8 @@ use varve_ffs::format::Metadata;
 use varve_ffs::{FfsFormatOptions, FfsMountOptions};
 use varve_fs::FileSystem;
 
-/// Cylinders of a group.
-const GROUP_CYLINDERS: u64 = 16;
+/// Cylinders of a group, on 4.4BSD by default.
+pub const GROUP_CYLINDERS: u32 = 16;
 /// Bytes for each inode of 512 bytes: 1700 files on 21 MB.
 const INODE_RATIO: u64 = 12 << 10;
 /// Room that users do not get. The paper goes to 85 % of the drive, of which inodes
@@ -36,6 +36,8 @@ pub struct Ffs {
     pub maxcontig: u32,
     /// Blocks between two clusters of a file.
     pub rotdelay: u32,
+    /// Cylinders of a group.
+    pub group_cylinders: u32,
 }
 
 impl Ffs {
@@ -45,6 +47,7 @@ impl Ffs {
         fragment_bytes: 1024,
         maxcontig: 14,
         rotdelay: 0,
+        group_cylinders: GROUP_CYLINDERS,
     };
 
     /// How it is made on such a store.
@@ -61,7 +64,7 @@ impl Ffs {
                 None => self.fragment_bytes,
                 Some(_) => self.block_bytes,
             },
-            group_blocks: (GROUP_CYLINDERS * cylinder_bytes / block).min(blocks),
+            group_blocks: (u64::from(self.group_cylinders) * cylinder_bytes / block).min(blocks),
             inode_ratio: INODE_RATIO,
             metadata: Metadata::Synchronous,
             minfree_percent: MINFREE_PERCENT,

@@ -4,8 +4,12 @@
 //! The turn goes round. Whoever waits gets it when what he waits for may have
 //! come about, because somebody else has run since he last looked, or when his
 //! time is up. If nobody can go on, the clock moves to the earliest such time.
+//!
+//! As one runs at a time, all are kept on one of the host's processors: to wake a thread
+//! on another takes three times as long.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -60,6 +64,30 @@ pub(super) fn here() -> Option<Seat> {
 pub struct Part {
     seat: Seat,
     _here: TakesPart,
+    /// Of the first one; others begin where it is.
+    _pinned: Option<Pinned>,
+}
+
+/// Keeps the calling thread, and those that it starts, on one processor until dropped.
+struct Pinned(CpuSet);
+
+impl Pinned {
+    /// On the one where it runs. `None` where the host does not let it.
+    fn here() -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        let here = Some(sched_getcpu()).filter(|here| *here < CpuSet::MAX_CPU)?;
+        let mut one = CpuSet::new();
+        one.set(here);
+        sched_setaffinity(None, &one).ok()?;
+        Some(Pinned(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // The host took this set from here.
+        sched_setaffinity(None, &self.0).ok();
+    }
 }
 
 /// A thread's number among the threads.
@@ -78,7 +106,7 @@ impl Threads {
             present: AtomicUsize::new(0),
         });
         let who = threads.seat();
-        let part = threads.part(who);
+        let part = threads.part(who, Pinned::here());
         (threads, part)
     }
 
@@ -97,7 +125,7 @@ impl Threads {
         let mut state = self.state.lock();
         self.await_turn(&mut state, who);
         drop(state);
-        self.part(who)
+        self.part(who, None)
     }
 
     fn await_turn(&self, state: &mut MutexGuard<'_, State>, who: usize) {
@@ -107,7 +135,7 @@ impl Threads {
         }
     }
 
-    fn part(self: &Arc<Self>, who: usize) -> Part {
+    fn part(self: &Arc<Self>, who: usize, pinned: Option<Pinned>) -> Part {
         let seat = Seat {
             threads: Arc::clone(self),
             who,
@@ -116,6 +144,7 @@ impl Threads {
         Part {
             _here: take_part(Arc::new(seat.clone())),
             seat,
+            _pinned: pinned,
         }
     }
 

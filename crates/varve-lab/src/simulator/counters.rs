@@ -60,8 +60,15 @@ impl Counters {
     /// Blocks moved to and from the device per user block logged, the cleaner
     /// reading whole segments (Rosenblum & Ousterhout 1992, §3.4).
     pub fn write_cost(&self, segment_blocks: u32) -> f64 {
-        let read = self.cleaned * u64::from(segment_blocks);
-        (self.logged + self.moved() + read) as f64 / self.logged.max(1) as f64
+        self.write_cost_since(&Counters::default(), segment_blocks)
+    }
+
+    /// The same of what was counted since `before`.
+    pub fn write_cost_since(&self, before: &Counters, segment_blocks: u32) -> f64 {
+        let logged = self.logged - before.logged;
+        let moved = self.moved() - before.moved();
+        let read = (self.cleaned - before.cleaned) * u64::from(segment_blocks);
+        (logged + moved + read) as f64 / logged.max(1) as f64
     }
 
     /// Mean utilisation of the segments that were cleaned and not empty.

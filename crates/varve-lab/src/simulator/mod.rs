@@ -32,6 +32,9 @@ use volume::Taken;
 /// the low watermark keeps clean.
 pub const RESERVE: u32 = 3;
 
+/// Operations whose blocks are looked up together.
+const AHEAD: usize = 16;
+
 /// Blocks of a segment for so many live blocks, as in N1: the largest power of
 /// two from 8 to 256 that gives them 256 segments.
 pub fn segment_blocks(live_max: u32) -> u32 {
@@ -227,6 +230,15 @@ impl<'a> Simulator<'a> {
 
     /// Does what the workload says.
     pub fn run(&mut self, ops: &[Op]) {
+        for ops in ops.chunks(AHEAD) {
+            if self.buffer.is_none() {
+                self.volume.look_up(ops.iter().filter_map(Op::changes));
+            }
+            self.run_these(ops);
+        }
+    }
+
+    fn run_these(&mut self, ops: &[Op]) {
         for op in ops {
             match *op {
                 Op::Write { block } => self.write(block),
@@ -414,7 +426,8 @@ impl<'a> Simulator<'a> {
                 continue;
             }
             if sorted > 0 {
-                taken.sort_unstable_by_key(|t| (t.written, t.block));
+                // No two blocks were written at once.
+                taken.sort_unstable_by_key(|t| t.written);
             }
             for survivor in taken.drain(..) {
                 self.append_survivor(survivor);

@@ -21,6 +21,12 @@ pub struct Logical {
     pub written: u64,
 }
 
+/// Of a block that is nowhere.
+const NOWHERE: Logical = Logical {
+    slot: NONE,
+    written: 0,
+};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Clean,
@@ -82,13 +88,9 @@ impl Volume {
         };
         let slots = shape.segments as usize * shape.segment_blocks as usize;
         assert!(slots < NONE as usize, "slots have 32 bits");
-        let nowhere = Logical {
-            slot: NONE,
-            written: 0,
-        };
         Volume {
             shape,
-            logical: vec![nowhere; shape.blocks as usize],
+            logical: vec![NOWHERE; shape.blocks as usize],
             owners: vec![NONE; slots],
             segments: vec![empty; shape.segments as usize],
             clean: (0..shape.segments).rev().collect(),
@@ -121,6 +123,14 @@ impl Volume {
     /// The head that wrote the segment of a slot.
     pub fn head_of(&self, slot: u32) -> u8 {
         self.segments[self.segment_of(slot)].head
+    }
+
+    /// Looks up blocks that will be asked for one by one: memory answers many
+    /// questions at a time as soon as one.
+    #[inline]
+    pub fn look_up(&self, blocks: impl Iterator<Item = u32>) {
+        let slots = blocks.map(|block| self.logical[block as usize].slot);
+        std::hint::black_box(slots.fold(0, u32::wrapping_add));
     }
 
     /// The block is written by a user, or removed: its present copy dies. Where
@@ -217,18 +227,27 @@ impl Volume {
         let segment = self.segments[number as usize];
         assert_eq!(segment.state, State::Sealed, "only sealed ones are cleaned");
         let first = number * self.shape.segment_blocks;
+        let owners = &self.owners[first as usize..][..self.shape.segment_blocks as usize];
         let before = taken.len();
-        for slot in first..first + self.shape.segment_blocks {
-            let block = self.owners[slot as usize];
-            if block == NONE || self.logical[block as usize].slot != slot {
-                continue;
-            }
-            taken.push(Taken {
+        let nothing = Taken {
+            block: NONE,
+            head: segment.head,
+            written: 0,
+        };
+        taken.resize(before + owners.len(), nothing);
+        // Whether a block lives here is as good as drawn: without a branch nothing
+        // waits for it, and the next are looked up meanwhile.
+        let mut end = before;
+        for (slot, &block) in (first..).zip(owners) {
+            let known = self.logical.get(block as usize).unwrap_or(&NOWHERE);
+            taken[end] = Taken {
                 block,
-                head: segment.head,
-                written: self.logical[block as usize].written,
-            });
+                written: known.written,
+                ..nothing
+            };
+            end += usize::from(known.slot == slot);
         }
+        taken.truncate(end);
         assert_eq!(taken.len() - before, segment.live as usize, "recount");
         for t in &taken[before..] {
             self.logical[t.block as usize].slot = NONE;

@@ -41,6 +41,16 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The block whose present copy dies.
+    pub(crate) fn changes(&self) -> Option<u32> {
+        match *self {
+            Op::Write { block } | Op::Trim { block } => Some(block),
+            _ => None,
+        }
+    }
+}
+
 /// Where a block belongs, for those who group by it.
 pub trait Locality {
     /// File and directory of a block.

@@ -9,16 +9,33 @@ pub fn best(
     limit: usize,
     worth: impl Fn(&Candidate) -> Option<f64>,
 ) -> Vec<Candidate> {
-    let rate = |c: &Candidate| worth(c).map(|w| (w, *c));
-    let mut rated: Vec<(f64, Candidate)> = candidates.iter().filter_map(rate).collect();
     let order = |a: &(f64, Candidate), b: &(f64, Candidate)| {
         b.0.total_cmp(&a.0).then(a.1.segment.cmp(&b.1.segment))
     };
-    if limit < rated.len() {
-        rated.select_nth_unstable_by(limit, order);
-        rated.truncate(limit);
+    if limit == 0 {
+        return Vec::new();
+    }
+    // Few of many are wanted: whenever twice as many have gathered the better half
+    // stays, and its worst is what those that follow must reach.
+    let most = limit.saturating_mul(2).min(candidates.len().max(1));
+    let mut rated: Vec<(f64, Candidate)> = Vec::with_capacity(most);
+    let mut bar = f64::NEG_INFINITY;
+    for candidate in candidates {
+        let Some(worth) = worth(candidate) else {
+            continue;
+        };
+        if worth < bar {
+            continue;
+        }
+        if rated.len() == most {
+            rated.select_nth_unstable_by(limit - 1, order);
+            rated.truncate(limit);
+            bar = rated[limit - 1].0;
+        }
+        rated.push((worth, *candidate));
     }
     rated.sort_unstable_by(order);
+    rated.truncate(limit);
     rated.into_iter().map(|(_, candidate)| candidate).collect()
 }
 

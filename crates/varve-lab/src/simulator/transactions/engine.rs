@@ -11,16 +11,19 @@
 //! that has ended holds no locks.
 
 use super::force::{Group, Sequence};
-use super::found::{Counts, Found};
+use super::found::{Counts, Found, rates};
 use super::locks::{Locks, Txn};
 use super::operations::{Left, Operations, Plan};
 use super::pool::{Fetch, Pool};
 use super::servers::{Job, Servers};
 use super::warm::warm;
 use super::{Model, Parameters};
+use crate::report::deviation_of_batches;
 
 /// Checkpoint intervals of a run at most: a model that does nothing ends, too.
 const INTERVALS_MAX: usize = 400;
+/// Checkpoint intervals that a run is certain of itself after, at least.
+const CERTAIN_INTERVALS: usize = 3;
 
 /// What follows when a transaction's instructions are done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,7 @@ struct Engine<'a> {
     random_ns: u64,
 }
 
-/// Simulates a model, at least so long that a run has its length.
+/// Simulates a model, so long that a run has its length or is certain.
 ///
 /// # Panics
 /// If there are no users, more than [`Parameters::USERS_MAX`], or no disks.
@@ -139,15 +142,24 @@ impl Engine<'_> {
             } else {
                 next_checkpoint_ns += checkpoint_ns;
                 marks.push(self.counts);
-                let ended = |c: &Counts| c.committed + c.aborted;
-                let enough = ended(&self.counts) - ended(&marks[0]) >= self.parameters.run_length;
-                if marks.len() > 1 && enough || marks.len() > INTERVALS_MAX {
+                if self.has_enough(&marks) {
                     return Found::of(&marks, interval_s, self.parameters.disks);
                 }
                 self.checkpoint();
             }
             self.proceed();
         }
+    }
+
+    /// Whether a run ends here, at the last of these checkpoints.
+    fn has_enough(&self, marks: &[Counts]) -> bool {
+        let ended = |c: &Counts| c.committed + c.aborted;
+        let length = ended(&self.counts) - ended(&marks[0]);
+        let rates = rates(marks, self.parameters.checkpoint_s);
+        let certain = rates.len() >= CERTAIN_INTERVALS
+            && deviation_of_batches(&rates) <= self.parameters.certain;
+        marks.len() > 1 && (certain || length >= self.parameters.run_length)
+            || marks.len() > INTERVALS_MAX
     }
 
     /// A server has ended a job.

@@ -17,6 +17,12 @@ pub(super) struct Counts {
     pub(super) log_ns: u64,
 }
 
+/// Transactions that committed a second, in each checkpoint interval.
+pub(super) fn rates(marks: &[Counts], interval_s: f64) -> Vec<f64> {
+    let rate = |pair: &[Counts]| (pair[1].committed - pair[0].committed) as f64 / interval_s;
+    marks.windows(2).map(rate).collect()
+}
+
 /// What a run measured, from one checkpoint to another. Rates are per second,
 /// amounts per transaction that committed.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +68,12 @@ impl Found {
         let committed = count(|c| c.committed);
         let disk_ns = count(|c| c.read_ns + c.write_ns + c.log_ns);
         let each = |value: f64| value / committed;
-        let batch = |pair: &[Counts]| (pair[1].committed - pair[0].committed) as f64 / interval_s;
         Found {
             seconds,
             committed: committed as u64,
             aborted: last.aborted - first.aborted,
             tps: committed / seconds,
-            batches: marks.windows(2).map(batch).collect(),
+            batches: rates(marks, interval_s),
             processor: count(|c| c.processor_ns) / 1e9 / seconds,
             disks: disk_ns / 1e9 / seconds / disks as f64,
             reading: count(|c| c.read_ns) / disk_ns,

@@ -107,8 +107,12 @@ pub struct Parameters {
     pub update: f64,
     /// Instructions of an insertion or deletion.
     pub insert: f64,
-    /// Transactions of a run, at least.
+    /// Transactions of a run, at least, unless it is certain before.
     pub run_length: u64,
+    /// A run is certain when half of the 95 % confidence interval of its
+    /// throughput, by checkpoint intervals, is at most this share of it; 0 for
+    /// runs that have their length.
+    pub certain: f64,
     /// Operations of a transaction on average; a quarter more or less.
     pub operations: u64,
     /// Share of operations that change something (`U`).
@@ -160,6 +164,7 @@ impl Default for Parameters {
             update: 12000.0,
             insert: 18000.0,
             run_length: 10_000,
+            certain: 0.01,
             operations: 16,
             changing: 0.25,
             inserting: 0.5,

@@ -6,6 +6,7 @@ use super::*;
 fn small() -> Parameters {
     Parameters {
         run_length: 300,
+        certain: 0.0,
         data_bytes: 64 << 20,
         checkpoint_s: 60.0,
         ..Parameters::default()
@@ -24,6 +25,23 @@ fn a_seed_decides_everything() {
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
     }
+}
+
+/// Of a run of ten thousand that is certain before, the rest would have changed nothing.
+#[test]
+fn a_run_ends_when_it_is_certain() {
+    let run = |certain| {
+        let parameters = Parameters {
+            run_length: 10_000,
+            certain,
+            ..small()
+        };
+        simulate(Model::UserLfs, &parameters, 1)
+    };
+    let (whole, short) = (run(0.0), run(0.02));
+    assert!(short.batches.len() >= 3);
+    assert!(short.batches.len() * 2 < whole.batches.len());
+    near(short.tps, whole.tps, 0.02);
 }
 
 /// Who is alone and changes nothing waits for the processor and for reads, and
