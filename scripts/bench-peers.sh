@@ -4,8 +4,11 @@
 #   scripts/bench-peers.sh [options]
 #     --peers "a b ..."      default: "varve-lib varve-mount ext4 fuse2fs"
 #     --workloads "a b ..."  default: smallfile sizes largefile fsyncupdate
-#                            tpcb metadata cached fillaging
-#     --runs N               repetitions of smallfile, largefile, metadata (3)
+#                            tpcb metadata cached fillaging; of the papers'
+#                            programs: oo1 wisconsin scan andrew multiandrew
+#                            supercomputer bandwidth bigfile office
+#     --runs N               repetitions of smallfile, largefile, metadata and
+#                            the papers' programs (3)
 #     --seconds S            length of the timed phases (10; aging 25)
 #     --size BYTES           image of the general workloads (4G)
 #     --age-size BYTES       image of fillaging (1G)
@@ -178,12 +181,16 @@ measure() {
 
 for workload in $WORKLOADS; do
 	case $workload in
-	smallfile|largefile|metadata)
+	smallfile|largefile|metadata|oo1|wisconsin|scan|andrew|multiandrew|supercomputer|bandwidth|bigfile|office)
 		for run in $(seq "$RUNS"); do
 			for peer in $PEERS; do measure "$peer" "$SIZE" "$workload" "$run"; done
 		done ;;
 	sizes)
 		for peer in $PEERS; do measure "$peer" "$SIZE" sizes 1; done ;;
+	cached)
+		for threads in 1 2; do
+			for peer in $PEERS; do measure "$peer" "$SIZE" cached 1 --threads $threads; done
+		done ;;
 	fsyncupdate)
 		for threads in 1 4; do
 			for peer in $PEERS; do

@@ -8,6 +8,7 @@
 //! | [`simulator`] | the write-cost simulator and the oracle; those of allocation and of transactions |
 //! | [`policy`] | cleaning policies beside those of a mount |
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
+//! | [`program`] | programs with which the papers measured file systems, on any files |
 //! | [`database`] | the databases of the thesis, on the record store |
 //! | [`experiment`] | one file per study, and what runs them |
 //! | [`claims`] | what the papers claim, and what shows it |
@@ -26,6 +27,7 @@ mod jobs;
 pub mod page;
 pub mod platform;
 pub mod policy;
+pub mod program;
 pub mod replay;
 pub mod report;
 mod row;

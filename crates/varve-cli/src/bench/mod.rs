@@ -5,8 +5,8 @@
 //! - `seconds` is time inside file-system calls, with the closing sync where a
 //!   workload says so; making and checking content is left out. With several
 //!   threads it is wall time from the common start to the last thread's end.
-//!   The programs on a record store, oo1 and wisconsin, are timed whole, with
-//!   the store's own work.
+//!   The programs on a record store, oo1, wisconsin and scan, are timed whole,
+//!   with the store's own work; what andrew computes is part of its time.
 //! - Latencies of calls that need not be durable are those of the
 //!   acknowledgement; what makes them durable is a phase, or a member
 //!   (`sync_s`), of its own. Neither is hidden in the other.
@@ -16,6 +16,7 @@
 //!   the library is driven.
 
 mod library;
+mod numbers;
 mod pattern;
 mod process;
 mod record;
@@ -59,7 +60,8 @@ pub struct Bench<'a, T: Target> {
 }
 
 /// Runs one workload in a directory of its own below `root`, which ends in a
-/// slash, and prints its lines. The directory is removed afterwards.
+/// slash, and prints its lines. The directory is removed afterwards, whatever
+/// happened, unless it is to be kept or holds wrong data to look at.
 ///
 /// # Errors
 /// What stopped it; the line that says so has been printed.
@@ -93,6 +95,10 @@ pub fn run<T: Target>(
     };
     run().inspect_err(|fault: &Fault| {
         print(&head.error(&bench.phase.borrow(), &fault.to_string()));
+        if !settings.keep && !matches!(fault, Fault::Data(_)) {
+            // What is in the way of it, if anything, has been said.
+            let _ = target.remove_tree(&bench.base);
+        }
     })
 }
 
@@ -142,6 +148,14 @@ impl<T: Target> Bench<'_, T> {
     /// Emits a phase whose time is that inside its calls.
     fn emit_busy(&self, record: &Record, extra: &str) {
         self.emit(record, record.busy.as_secs_f64(), extra);
+    }
+
+    /// Emits a part of a phase, or one that took turns with others: what the
+    /// process used is not told apart.
+    fn emit_part(&self, phase: &str, record: &Record, seconds: f64, extra: &str) {
+        phase.clone_into(&mut self.phase.borrow_mut());
+        let line = record.json(&self.head, phase, seconds, extra);
+        (self.print)(&line);
     }
 
     /// Makes everything durable; answers how long that took.

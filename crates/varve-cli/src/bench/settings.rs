@@ -23,11 +23,26 @@ pub enum Workload {
     Oo1,
     /// 32 queries on four relations of the record store.
     Wisconsin,
+    /// A bank of the record store in the order of its accounts, before and after
+    /// transactions.
+    Scan,
+    /// Directories, copies, attributes, reading and compiling, by one user.
+    Andrew,
+    /// The same by one to eight users at once.
+    Multiandrew,
+    /// Large files at random places: bvi, ccm, les, venus.
+    Supercomputer,
+    /// A file written and read whole, 8 KiB to 4 MiB.
+    Bandwidth,
+    /// Files of 1 to 10 MiB created, copied, removed.
+    Bigfile,
+    /// Files of an office that are made, read and die.
+    Office,
 }
 
 impl Workload {
     /// Every single workload.
-    pub const EACH: [Workload; 10] = [
+    pub const EACH: [Workload; 17] = [
         Workload::Smallfile,
         Workload::Sizes,
         Workload::Largefile,
@@ -38,6 +53,13 @@ impl Workload {
         Workload::Fillaging,
         Workload::Oo1,
         Workload::Wisconsin,
+        Workload::Scan,
+        Workload::Andrew,
+        Workload::Multiandrew,
+        Workload::Supercomputer,
+        Workload::Bandwidth,
+        Workload::Bigfile,
+        Workload::Office,
     ];
 
     /// Its name in the output.
@@ -53,6 +75,13 @@ impl Workload {
             Workload::Fillaging => "fillaging",
             Workload::Oo1 => "oo1",
             Workload::Wisconsin => "wisconsin",
+            Workload::Scan => "scan",
+            Workload::Andrew => "andrew",
+            Workload::Multiandrew => "multiandrew",
+            Workload::Supercomputer => "supercomputer",
+            Workload::Bandwidth => "bandwidth",
+            Workload::Bigfile => "bigfile",
+            Workload::Office => "office",
         }
     }
 }
@@ -80,7 +109,7 @@ impl std::str::FromStr for Selection {
 /// Sizes and limits; `None` takes the workload's default.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many: files, accounts, parts, tuples.
+    /// How many: files, accounts, parts, tuples, passes, runs, requests, steps.
     pub n: Option<u64>,
     /// Bytes of a file.
     pub file_bytes: Option<u64>,
@@ -90,19 +119,21 @@ pub struct Settings {
     pub directories: u64,
     /// Bytes of a request of `largefile`.
     pub unit: Option<u64>,
-    /// Bytes in all of `sizes`.
+    /// Bytes in all of `sizes`, and that live in `office`.
     pub total: Option<u64>,
     /// Most seconds of a timed phase.
     pub seconds: Option<f64>,
-    /// Threads.
-    pub threads: usize,
+    /// Threads; of `multiandrew` the most users.
+    pub threads: Option<usize>,
+    /// Seconds of the processor that a pass of `andrew` and `multiandrew` computes.
+    pub compute_s: f64,
     /// Varies content and order.
     pub seed: u64,
     /// Per cent to which `fillaging` fills.
     pub fill_percent: u64,
     /// Times its capacity that `fillaging` overwrites.
     pub volume: f64,
-    /// No fdatasync in `fsyncupdate` and `tpcb`.
+    /// No fdatasync in `fsyncupdate` and `tpcb`, no waiting for the log in `scan`.
     pub no_sync: bool,
     /// Never drop caches.
     pub no_drop: bool,
@@ -110,4 +141,11 @@ pub struct Settings {
     pub keep: bool,
     /// The process that is the file system, where it is known.
     pub process: Option<u32>,
+}
+
+impl Settings {
+    /// Threads, one unless more are asked for.
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or(1)
+    }
 }

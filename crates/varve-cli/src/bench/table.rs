@@ -116,28 +116,67 @@ const ROWS: &[Row] = &[
     latency("sync p50, us", "fillaging", "age_total", "sync_p50_us"),
     latency("sync longest, us", "fillaging", "age_total", "sync_max_us"),
     rate("read back, MB/s", "fillaging", "aged_read", MB),
+    rate(
+        "accounts scanned before, /s",
+        "scan",
+        "scan_before",
+        "accounts_per_s",
+    ),
+    rate("transactions/s", "scan", "transactions", "tps"),
+    rate(
+        "accounts scanned after, /s",
+        "scan",
+        "scan_after",
+        "accounts_per_s",
+    ),
+    rate("passes/s", "andrew", "pass", OPS),
+    rate("mkdir, calls/s", "andrew", "mkdir", OPS),
+    rate("copy, calls/s", "andrew", "copy", OPS),
+    rate("stat, calls/s", "andrew", "stat", OPS),
+    rate("grep, calls/s", "andrew", "grep", OPS),
+    rate("compile, calls/s", "andrew", "compile", OPS),
+    rate("passes/s, all users", "multiandrew", "pass", OPS),
+    rate("load in random order, MB/s", "supercomputer", "load", MB),
+    rate("read, MB/s", "supercomputer", "read", MB),
+    rate("write, MB/s", "supercomputer", "write", MB),
+    rate("write, MB/s", "bandwidth", "write", MB),
+    rate("read cold, MB/s", "bandwidth", "read", MB),
+    rate("create, MB/s", "bigfile", "create", MB),
+    rate("copy cold, MB/s", "bigfile", "copy", MB),
+    rate("remove, files/s", "bigfile", "remove", OPS),
+    rate("fill, calls/s", "office", "fill", OPS),
+    rate("steps/s", "office", "mix", OPS),
+    rate("read, MB/s", "office", "mix_read", MB),
+    rate("write, MB/s", "office", "mix_write", MB),
+    rate("remove, files/s", "office", "mix_remove", OPS),
 ];
 
 /// The parameter that tells variants of a workload apart.
 fn variant(line: &Value) -> String {
     let member = match line["workload"].as_str() {
-        Some("smallfile" | "sizes") => "file_size",
+        Some("smallfile" | "sizes" | "bandwidth") => "file_size",
         Some("largefile") => "unit",
         Some("fsyncupdate" | "metadata" | "cached") => "threads",
         Some("tpcb") => "sync",
         Some("fillaging") => "util",
+        Some("scan") => "accounts",
+        Some("andrew" | "multiandrew") => "users",
+        Some("supercomputer") => "application",
+        Some("bigfile") => "set_bytes",
+        Some("office") => "live_bytes",
         _ => return String::new(),
     };
     match &line[member] {
         Value::Null => String::new(),
-        Value::Number(number) if matches!(member, "file_size" | "unit") => {
-            match number.as_u64().unwrap_or(0) {
+        Value::Number(number) => match member {
+            "util" => format!("{number} %"),
+            "threads" | "users" | "accounts" => format!("{number} {member}"),
+            _ => match number.as_u64().unwrap_or(0) {
                 bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
                 bytes => format!("{} KiB", bytes >> 10),
-            }
-        }
-        Value::Number(number) if member == "threads" => format!("{number} threads"),
-        Value::Number(number) => format!("{number} %"),
+            },
+        },
+        Value::String(name) => name.clone(),
         other => format!("{member} {other}"),
     }
 }

@@ -18,17 +18,25 @@ use varve::{IoMode, Preallocation, VolumeOptions};
 #[derive(clap::Args)]
 pub struct BenchCommand {
     /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, cached,
-    /// fillaging, oo1, wisconsin or all.
+    /// fillaging, oo1, wisconsin, scan, andrew, multiandrew, supercomputer,
+    /// bandwidth, bigfile, office or all.
     #[arg(default_value = "all")]
     workload: Selection,
+    /// The same as --dir.
+    #[arg(value_name = "DIR", group = "mounted")]
+    directory: Option<PathBuf>,
     /// Image file for a fresh volume; whatever volume it holds is lost.
-    #[arg(long, required_unless_present_any = ["dir", "table"])]
+    #[arg(
+        long,
+        required_unless_present_any = ["mounted", "table"],
+        conflicts_with = "mounted"
+    )]
     image: Option<PathBuf>,
     /// Measure this mounted directory instead.
-    #[arg(long, conflicts_with = "image")]
+    #[arg(long, group = "mounted")]
     dir: Option<PathBuf>,
     /// Print these results as a Markdown table of ratios instead.
-    #[arg(long, num_args = 1.., conflicts_with_all = ["image", "dir"])]
+    #[arg(long, num_args = 1.., conflicts_with_all = ["image", "mounted"])]
     table: Vec<PathBuf>,
     /// The file system that the table divides by; the first by default.
     #[arg(long, requires = "table")]
@@ -37,7 +45,7 @@ pub struct BenchCommand {
     #[arg(long, value_parser = size::parse, default_value = "2G")]
     size: u64,
     /// With --image: how the volume places blocks, as `varve mkfs --layout`.
-    #[arg(long, value_enum, default_value = "log", conflicts_with = "dir")]
+    #[arg(long, value_enum, default_value = "log", conflicts_with = "mounted")]
     layout: LayoutKind,
     /// Name in the output; varve-lib by default.
     #[arg(long)]
@@ -55,7 +63,9 @@ pub struct BenchCommand {
     /// How the image is read and written.
     #[arg(long, value_parser = super::io_mode, default_value = "direct")]
     io: IoMode,
-    /// How many files, accounts, parts or tuples.
+    /// How many files, accounts, parts or tuples; passes of a user of andrew and
+    /// multiandrew, runs of bandwidth, requests of supercomputer, steps of
+    /// office.
     #[arg(long, value_parser = size::parse)]
     n: Option<u64>,
     /// Bytes of a file.
@@ -70,15 +80,20 @@ pub struct BenchCommand {
     /// Bytes of a request of largefile; 8K and 1M by default.
     #[arg(long, value_parser = size::parse)]
     unit: Option<u64>,
-    /// Bytes in all of sizes; 32M by default.
+    /// Bytes in all of sizes, 32M by default; that live in office, 64M.
     #[arg(long, value_parser = size::parse)]
     total: Option<u64>,
     /// Most seconds of a timed phase.
-    #[arg(long)]
+    #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Threads of fsyncupdate, metadata and cached.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    threads: u16,
+    /// Threads of fsyncupdate, metadata and cached, 1 by default; most users of
+    /// multiandrew, 8.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Seconds of the processor that a pass of andrew or multiandrew uses for
+    /// what a compiler computes; by default none, and only calls are made.
+    #[arg(long, value_parser = seconds, default_value = "0")]
+    compute: f64,
     /// Varies content and order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -88,7 +103,7 @@ pub struct BenchCommand {
     /// Times the capacity that fillaging overwrites.
     #[arg(long, default_value_t = 1.0)]
     volume: f64,
-    /// No fdatasync in fsyncupdate and tpcb.
+    /// No fdatasync in fsyncupdate and tpcb, no waiting for the log in scan.
     #[arg(long)]
     nosync: bool,
     /// Never drop caches.
@@ -98,14 +113,14 @@ pub struct BenchCommand {
     #[arg(long)]
     keep: bool,
     /// With --dir: a shell command for every cold point, such as a remount.
-    #[arg(long, requires = "dir")]
+    #[arg(long, requires = "mounted")]
     cold_cmd: Option<String>,
     /// With --dir: the process that serves it; its memory and processor time
     /// are measured.
-    #[arg(long, requires = "dir", value_name = "PID")]
+    #[arg(long, requires = "mounted", value_name = "PID")]
     server: Option<u32>,
     /// With --dir: sync this file system, too.
-    #[arg(long, requires = "dir")]
+    #[arg(long, requires = "mounted")]
     sync_also: Vec<PathBuf>,
     /// Print the volume's counters after each workload, on stderr.
     #[arg(long)]
@@ -124,7 +139,7 @@ impl BenchCommand {
                     run: self.first_run + run,
                     workload: workload.name(),
                 };
-                let done = match &self.dir {
+                let done = match self.mounted() {
                     Some(directory) => self.run_system(directory, workload, head),
                     None => self.run_library(workload, head)?,
                 };
@@ -138,8 +153,13 @@ impl BenchCommand {
         Ok(0)
     }
 
+    /// The directory that is measured, if one is.
+    fn mounted(&self) -> Option<&Path> {
+        self.directory.as_deref().or(self.dir.as_deref())
+    }
+
     fn tag(&self) -> &str {
-        match (&self.tag, &self.dir) {
+        match (&self.tag, self.mounted()) {
             (Some(tag), _) => tag,
             (None, None) => "varve-lib",
             (None, Some(_)) => "dir",
@@ -155,14 +175,15 @@ impl BenchCommand {
             unit: self.unit,
             total: self.total,
             seconds: self.seconds,
-            threads: self.threads.into(),
+            threads: self.threads.map(usize::from),
+            compute_s: self.compute,
             seed: self.seed,
             fill_percent: self.util,
             volume: self.volume,
             no_sync: self.nosync,
             no_drop: self.nodrop,
             keep: self.keep,
-            process: match self.dir {
+            process: match self.mounted() {
                 Some(_) => self.server,
                 None => Some(std::process::id()),
             },
@@ -242,6 +263,16 @@ impl BenchCommand {
         let table = ratio_table(&text, self.baseline.as_deref()).map_err(Failure::with(1))?;
         output::line(table.trim());
         Ok(0)
+    }
+}
+
+/// Seconds, which are not negative, and no more than a year.
+fn seconds(text: &str) -> Result<f64, String> {
+    const YEAR: f64 = 366.0 * 86_400.0;
+    let seconds: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match (0.0..=YEAR).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("from 0 to a year of seconds".to_owned()),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Databases with which the thesis measured file systems, as programs on the record
-//! store `varve-tp`: the same code runs on a simulated drive (B5, B6) and on a host's
+//! store `varve-tp`: the same code runs on a simulated drive (B5, B6, X3) and on a host's
 //! directory (`varve bench`).
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | [`oo1`] | parts and connections: lookup, traverse, insert |
+//! | [`scan`] | the bank of TPC-B, read in the order of its accounts |
 //! | [`wisconsin`] | four relations and 32 queries |
 
 pub mod oo1;
+pub mod scan;
 pub mod wisconsin;
 
 use std::ops::AddAssign;

@@ -14,6 +14,7 @@ use crate::platform::System;
 use crate::platform::host::{CALL, COPY_BYTE};
 use crate::platform::store::Store;
 use crate::platform::threads::Threads;
+use crate::program::bandwidth::{SIZES_KB, Whole};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -33,7 +34,6 @@ pub const B1: Experiment = Experiment {
 const RAW: &str = "raw";
 /// LFS that has a cluster written as soon as it is full, as EFS does.
 const SOON: (Rival, Option<u64>) = (("LFS, soon", LFS.1), Some(64 * KIB));
-const SIZES_KB: [u64; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const RUNS: u32 = 10;
 /// Longest pause between two runs.
 const PAUSE_NS: u64 = 100_000_000;
@@ -127,20 +127,17 @@ fn file(
     (file, bytes): (u32, u64),
     random: &mut Random,
 ) -> Result<Took, LabError> {
-    system.create(file)?;
-    system.write(file, 0, bytes as u32, false)?;
-    system.sync()?;
-    let writing = timed(store, random, || {
-        system.write(file, 0, bytes as u32, false)?;
-        system.sync()
-    })?;
+    let whole = Whole {
+        file,
+        bytes: bytes as u32,
+    };
+    whole.make(system)?;
+    let writing = timed(store, random, || whole.write(system))?;
     let mut opening = 0.0;
     let reading = timed(store, random, || {
         system.forget();
-        let before = store.now_ns();
-        system.open(file)?;
-        opening += (store.now_ns() - before) as f64 / 1e9 / f64::from(RUNS);
-        system.read(file, 0, bytes as u32)
+        opening += whole.read(system)? as f64 / 1e9 / f64::from(RUNS);
+        Ok(())
     })?;
     Ok([writing, reading - opening, opening])
 }

@@ -1,11 +1,8 @@
 //! B3: the Andrew benchmark, one user (Seltzer 1992, §7.5.1, table 7-3): directories
 //! are made, files copied into them, all looked at, all read, and some compiled.
 //!
-//! The data are synthetic: 20 directories and 70 files of 2 to 20 KB, 770 KB in all, as
-//! the paper counts 100 synchronous writes for the directories, five each, and 750 KB
-//! copied. A compilation reads every file that is compiled and makes an object; at the
-//! end the objects are linked. The processor is charged what the log took in each phase
-//! of the paper, where it did no I/O: so the log's times are nearly the paper's by
+//! The program is `program/andrew.rs`. The processor is charged what the log took in each
+//! phase of the paper, where it did no I/O: so the log's times are nearly the paper's by
 //! construction, and what is found is what the others take beyond them.
 //!
 //! With the cleaner the log is on a part of the drive that is written over four times.
@@ -13,6 +10,7 @@
 use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::System;
+use crate::program::andrew::{self, When};
 use crate::report::{Curve, Picture, Verdict, mean};
 
 /// See the module's head.
@@ -30,82 +28,15 @@ const CLEANED: &str = "LFS + cleaner";
 /// Of the drive, where the cleaner has work: 34 MB.
 const CYLINDERS: u32 = 50;
 
-const DIRECTORIES: u32 = 20;
-const FILES: u32 = 70;
-const OBJECTS: u32 = 17;
-const OBJECT_BYTES: u32 = 8 << 10;
-const LINKED_BYTES: u32 = 100 << 10;
-/// Seconds that the processor is charged: the log in table 7-3.
-const CHARGED_S: [f64; 5] = [0.33, 5.0, 6.5, 9.07, 42.9];
 const TOTAL: f64 = 6.0;
 
-fn file_bytes(file: u32) -> u32 {
-    (2 + 2 * (file % 10)) << 10
-}
-
-/// Steps of each phase.
-const STEPS: [u32; 5] = [DIRECTORIES, FILES, FILES, FILES, OBJECTS + 1];
-
 /// One pass: seconds of each phase. What the processor is charged is charged at the end
-/// of a phase, or after each step, and then of so much of it the program computes, and
-/// waits for the rest.
-pub(super) fn pass(
-    system: &mut dyn System,
-    nth: u32,
-    computes: Option<f64>,
-) -> Result<[f64; 5], LabError> {
-    let mut seconds = [0.0; 5];
-    for (phase, charged_s) in CHARGED_S.into_iter().enumerate() {
-        let before = system.now_ns();
-        for at in 0..STEPS[phase] {
-            step(system, nth, phase, at)?;
-            if let Some(share) = computes {
-                let (store, each_s) = (system.store(), charged_s / f64::from(STEPS[phase]));
-                store.cpu().compute(share * each_s);
-                store.wait(store.now_ns() + ((1.0 - share) * each_s * 1e9) as u64);
-            }
-        }
-        if computes.is_none() {
-            let hz = HP_380.hz() as f64;
-            system.store().cpu().work((charged_s * hz) as u64);
-        }
-        seconds[phase] = (system.now_ns() - before) as f64 / 1e9;
-    }
-    (0..=FILES + OBJECTS).try_for_each(|file| system.delete(file))?;
-    Ok(seconds)
-}
-
-fn step(system: &mut dyn System, pass: u32, phase: usize, at: u32) -> Result<(), LabError> {
-    let directory = |file: u32| 1 + pass * DIRECTORIES + file % DIRECTORIES;
-    match phase {
-        0 => system.enter(directory(at)),
-        1 => {
-            system.enter(directory(at))?;
-            system.create(at)?;
-            system.write(at, 0, file_bytes(at), false)
-        }
-        // Looking at attributes takes the processor alone.
-        2 => Ok(()),
-        3 => system.read(at, 0, file_bytes(at)),
-        _ => {
-            system.enter(directory(0))?;
-            compile(system, at)
-        }
-    }
-}
-
-/// A file is compiled, or, at the end, all objects are linked.
-fn compile(system: &mut dyn System, nth: u32) -> Result<(), LabError> {
-    if nth < OBJECTS {
-        system.read(nth, 0, file_bytes(nth))?;
-    }
-    let bytes = if nth < OBJECTS {
-        OBJECT_BYTES
-    } else {
-        LINKED_BYTES
-    };
-    system.create(FILES + nth)?;
-    system.write(FILES + nth, 0, bytes, false)
+/// of a phase.
+fn pass(system: &mut dyn System, nth: u32) -> Result<[f64; 5], LabError> {
+    andrew::pass(system, nth, When::AtTheEnd, |system, charged_s| {
+        let hz = HP_380.hz() as f64;
+        system.store().cpu().work((charged_s * hz) as u64);
+    })
 }
 
 /// The mean of the later half of so many passes.
@@ -118,7 +49,7 @@ fn passes(
     let mut sums = [0.0; 5];
     let measured = passes.div_ceil(2);
     for nth in 0..passes {
-        let seconds = pass(system, nth, None)?;
+        let seconds = pass(system, nth)?;
         if nth >= passes - measured {
             sums.iter_mut().zip(seconds).for_each(|(sum, s)| *sum += s);
         }

@@ -6,14 +6,14 @@
 //! share one processor, one drive and one cache (`docs/rivals.md`). As in the paper, the
 //! time of a pass is divided by the number of users.
 
-use super::b3::pass;
 use super::rivals::{EFS, FFS, HP_380, LFS, WRITE_BEHIND};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::threads::Threads;
 use crate::platform::{Platform, System};
+use crate::program::andrew::{self, When};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 use varve_prove::random::Random;
 
 /// See the module's head.
@@ -104,27 +104,17 @@ fn measure(platform: &Platform, row: Row, users: u32, computes: f64) -> Result<R
 }
 
 /// Seconds of each pass that is measured. `left` counts the users who have not done
-/// theirs.
+/// theirs. Of what the processor is charged the program computes a share, and waits for
+/// the rest.
 fn passes(system: &mut dyn System, left: &AtomicU32, computes: f64) -> Result<Vec<f64>, LabError> {
-    let measured = measured_passes(system, computes);
-    left.fetch_sub(1, Relaxed);
-    let mut nth = PASSES;
-    while measured.is_ok() && left.load(Relaxed) > 0 {
-        pass(system, nth, Some(computes))?;
-        nth += 1;
-    }
-    measured
-}
-
-fn measured_passes(system: &mut dyn System, computes: f64) -> Result<Vec<f64>, LabError> {
-    let mut seconds = Vec::new();
-    for nth in 0..PASSES {
-        let phases = pass(system, nth, Some(computes))?;
-        if nth > 0 {
-            seconds.push(phases.iter().sum());
-        }
-    }
-    Ok(seconds)
+    andrew::in_company(PASSES, left, |nth| {
+        let phases = andrew::pass(system, nth, When::EachStep, |system, each_s| {
+            let store = system.store();
+            store.cpu().compute(computes * each_s);
+            store.wait(store.now_ns() + ((1.0 - computes) * each_s * 1e9) as u64);
+        })?;
+        Ok(phases.iter().sum())
+    })
 }
 
 /// The claim is of more users than these.

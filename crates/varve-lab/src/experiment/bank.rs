@@ -8,6 +8,7 @@
 
 use super::rivals::{MIB, Machine};
 use super::{Context, LabError, Row};
+use crate::database::scan::{PLACEMENT, scan};
 use crate::database::{INSERT, LOCK, RETRIEVE, UPDATE};
 use crate::platform::records::Habits;
 use crate::platform::store::{Spent, Store};
@@ -17,7 +18,7 @@ use varve_disk::Access;
 use varve_lfs::Statistics;
 use varve_tp::storage::{MemoryStorage, Storage};
 use varve_tp::tpcb::{self, Store as _, Transfer};
-use varve_tp::{Environment, Options, Placement, TableDefinition, TornPages};
+use varve_tp::{Environment, Options};
 
 /// Instructions of a transaction.
 pub(super) const TRANSFER: u64 = 3 * UPDATE + INSERT + 7 * LOCK;
@@ -38,9 +39,6 @@ const CHECKPOINT_BYTES: u64 = MIB;
 const TIDYING_NS: u64 = 3_600_000_000_000;
 /// Transactions between two looks at what is due.
 const LOOK: u64 = 100;
-
-/// As the papers' data managers: a page has its place, and no drive is said to tear it.
-const PLACEMENT: Placement = Placement::InPlace(TornPages::Never);
 
 /// Who is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -363,16 +361,9 @@ impl Running {
     /// Reads all accounts in the order of their numbers. Returns seconds.
     pub fn scan(&mut self) -> Result<f64, LabError> {
         let before = self.system.now_ns();
-        let transaction = self.bank.begin_read();
-        let table = TableDefinition::<u32, [u8; 100]>::new("accounts");
-        let table = transaction.open_table(table).map_err(LabError::system)?;
         let cpu = self.system.store().cpu();
-        let mut accounts = 0;
-        for row in table.iter().map_err(LabError::system)? {
-            row.map_err(LabError::system)?;
-            cpu.work(self.setting.machine.cycles_of(RETRIEVE));
-            accounts += 1;
-        }
+        let cycles = self.setting.machine.cycles_of(RETRIEVE);
+        let accounts = scan(&self.bank, &mut |_| cpu.work(cycles)).map_err(LabError::system)?;
         if accounts != self.setting.accounts {
             return Err(LabError::System(format!("{accounts} accounts")));
         }

@@ -21,6 +21,8 @@ use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::{Host, PROTECTION_CHECK};
 use crate::platform::lfs::log_structured;
 use crate::platform::{BLOCK, Disk, Layout, Platform, System};
+use crate::program::NumberedFiles;
+use crate::program::big_file::Set;
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use varve_disk::drives;
@@ -44,8 +46,9 @@ const OPEN: &str = "open transactions";
 const PROGRAMS: [(&str, f64); 3] = [
     ("TPC-B in user space", 1.0),
     ("Andrew-like", 2.0),
-    ("Bigfile-like", 3.0),
+    ("Bigfile", 3.0),
 ];
+const PAGE: u32 = BLOCK as u32;
 /// Of what it takes without.
 const DIFFERENCE: f64 = 0.02;
 const KINDS: [Isolation; 3] = [
@@ -102,17 +105,29 @@ impl Asking<'_> {
         self.system.store().cpu().work(self.cycles);
         self.system
     }
+}
+
+impl NumberedFiles for Asking<'_> {
+    type Error = LabError;
+
+    fn enter(&mut self, directory: u32) -> Result<(), LabError> {
+        self.asks().enter(directory)
+    }
 
     fn create(&mut self, file: u32) -> Result<(), LabError> {
         self.asks().create(file)
     }
 
-    fn write(&mut self, file: u32, offset: u64, bytes: u64, sync: bool) -> Result<(), LabError> {
-        self.asks().write(file, offset, bytes as u32, sync)
+    fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError> {
+        self.asks().write(file, offset, bytes, sync)
     }
 
-    fn read(&mut self, file: u32, offset: u64, bytes: u64) -> Result<(), LabError> {
-        self.asks().read(file, offset, bytes as u32)
+    fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError> {
+        self.asks().read(file, offset, bytes)
+    }
+
+    fn open(&mut self, file: u32) -> Result<(), LabError> {
+        self.asks().open(file)
     }
 
     fn delete(&mut self, file: u32) -> Result<(), LabError> {
@@ -121,6 +136,10 @@ impl Asking<'_> {
 
     fn sync(&mut self) -> Result<(), LabError> {
         self.asks().sync()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.system.now_ns()
     }
 }
 
@@ -153,7 +172,7 @@ fn measure(
     match program {
         1.0 => tpcb(context, &mut asking, &mut random)?,
         2.0 => andrew(context, &mut asking, &mut random)?,
-        _ => big_file(context, &mut asking, &mut random)?,
+        _ => big_files(context, &mut asking)?,
     }
     let spent = store.spent() - before;
     drop(open);
@@ -171,18 +190,18 @@ fn tpcb(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Resu
     let (tellers, log) = (1, 2);
     (0..3).try_for_each(|file| system.create(file))?;
     for page in 0..pages {
-        system.write(accounts, page * BLOCK, BLOCK, false)?;
+        system.write(accounts, page * BLOCK, PAGE, false)?;
     }
-    (0..10).try_for_each(|page| system.write(tellers, page * BLOCK, BLOCK, false))?;
+    (0..10).try_for_each(|page| system.write(tellers, page * BLOCK, PAGE, false))?;
     system.sync()?;
     for transaction in 0..context.size(3000, 60) {
         let account = random.below(pages) * BLOCK;
         let teller = random.below(10) * BLOCK;
-        system.read(accounts, account, BLOCK)?;
-        system.read(tellers, teller, BLOCK)?;
-        system.write(log, transaction * BLOCK, BLOCK, true)?;
-        system.write(accounts, account, BLOCK, false)?;
-        system.write(tellers, teller, BLOCK, false)?;
+        system.read(accounts, account, PAGE)?;
+        system.read(tellers, teller, PAGE)?;
+        system.write(log, transaction * BLOCK, PAGE, true)?;
+        system.write(accounts, account, PAGE, false)?;
+        system.write(tellers, teller, PAGE, false)?;
     }
     system.sync()
 }
@@ -191,23 +210,24 @@ fn tpcb(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Resu
 /// are removed again.
 fn andrew(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Result<(), LabError> {
     let files = context.size(400, 30);
-    let sizes: Vec<u64> = (0..files).map(|_| 1 + random.below(6)).collect();
+    let sizes = (0..files).map(|_| PAGE * (1 + random.below(6) as u32));
+    let sizes: Vec<u32> = sizes.collect();
     for _ in 0..context.size(4, 1) {
-        for (file, blocks) in (0..).zip(&sizes) {
+        for (file, &bytes) in (0..).zip(&sizes) {
             system.create(file)?;
-            system.write(file, 0, blocks * BLOCK, false)?;
+            system.write(file, 0, bytes, false)?;
         }
         system.sync()?;
         for _ in 0..2 {
-            for (file, blocks) in (0..).zip(&sizes) {
-                system.read(file, 0, blocks * BLOCK)?;
+            for (file, &bytes) in (0..).zip(&sizes) {
+                system.read(file, 0, bytes)?;
             }
         }
         let object = |file: u32| 100_000 + file;
-        for (file, blocks) in (0..).zip(&sizes) {
-            system.read(file, 0, blocks * BLOCK)?;
+        for (file, &bytes) in (0..).zip(&sizes) {
+            system.read(file, 0, bytes)?;
             system.create(object(file))?;
-            system.write(object(file), 0, blocks * BLOCK, false)?;
+            system.write(object(file), 0, bytes, false)?;
         }
         system.sync()?;
         for file in 0..files as u32 {
@@ -218,29 +238,18 @@ fn andrew(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Re
     system.sync()
 }
 
-/// A file of 1, then of 5, then of 10 MB: written, read, and written over at random.
-fn big_file(
-    context: &Context,
-    system: &mut Asking<'_>,
-    random: &mut Random,
-) -> Result<(), LabError> {
-    for (file, mb) in [(0, 1), (1, 5), (2, 10)] {
-        let blocks = context.size(mb << 20, mb << 17) / BLOCK;
-        system.create(file)?;
-        for block in 0..blocks {
-            system.write(file, block * BLOCK, BLOCK, false)?;
-        }
-        system.sync()?;
-        system.system.forget();
-        for block in 0..blocks {
-            system.read(file, block * BLOCK, BLOCK)?;
-        }
-        for _ in 0..blocks {
-            system.write(file, random.below(blocks) * BLOCK, BLOCK, false)?;
-        }
-        system.sync()?;
-    }
-    (0..3).try_for_each(|file| system.delete(file))?;
+/// Files of 1, 5 and 10 MB are created, copied and removed.
+fn big_files(context: &Context, system: &mut Asking<'_>) -> Result<(), LabError> {
+    let set = Set {
+        files: 3,
+        mb: context.size(1 << 20, 1 << 17),
+    };
+    set.create(system)?;
+    system.sync()?;
+    system.system.forget();
+    set.copy(system)?;
+    system.sync()?;
+    set.remove(system)?;
     system.sync()
 }
 

@@ -9,6 +9,7 @@
 use super::bank::{Setting, When, some};
 use super::rivals::EFS;
 use super::{Context, Experiment, LabError, Point, Row};
+use crate::database::scan::{ACCOUNTS_BYTES, TRANSACTIONS};
 use crate::platform::Layout;
 use crate::report::{Curve, Picture, Verdict, mean};
 
@@ -27,9 +28,9 @@ const LFS: &str = "LFS";
 const COALESCED: &str = "LFS, coalesced";
 /// Before any transaction, and after all of them.
 const BEFORE: f64 = 0.0;
-const AFTER: f64 = 100_000.0;
+const AFTER: f64 = TRANSACTIONS;
 /// Of the paper's account file.
-const PAPER_BYTES: f64 = 160e6;
+const PAPER_BYTES: f64 = ACCOUNTS_BYTES;
 
 fn measure(context: &Context, layout: Layout, seed: u64) -> Result<Vec<Row>, LabError> {
     let series = match layout {

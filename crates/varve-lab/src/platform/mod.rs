@@ -29,6 +29,7 @@ pub mod threads;
 pub mod vlfs;
 
 use crate::error::LabError;
+use crate::program::NumberedFiles;
 use ffs::Ffs;
 use host::Host;
 use records::Habits;
@@ -40,66 +41,19 @@ use varve_lfs::Statistics;
 use varve_lfs::policy::PolicyKind;
 use varve_tp::storage::{MemoryStorage, Storage};
 
-/// What an experiment does to a file system. Files and directories have numbers.
-/// Every call ends when the file system would have answered.
-pub trait System {
-    /// From now on files are made in this directory, which is made if it is new; 0 is
-    /// the root.
-    ///
-    /// # Errors
-    /// No room, or the system failed; so for all of them.
-    fn enter(&mut self, directory: u32) -> Result<(), LabError>;
-
-    /// Makes an empty file.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn create(&mut self, file: u32) -> Result<(), LabError>;
-
-    /// Writes at a multiple of the block size. `sync` waits until it is on the
-    /// medium.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError>;
-
-    /// Reads at a multiple of the block size.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError>;
-
+/// What an experiment does to a file system, beside what programs do to its files.
+pub trait System: NumberedFiles<Error = LabError> {
     /// Reads all of a file in the order in which it lies.
     ///
     /// # Errors
-    /// As [`System::enter`].
+    /// As [`NumberedFiles::enter`].
     fn scan(&mut self, file: u32) -> Result<(), LabError>;
-
-    /// Looks a file up, and at its attributes. A system without names has nothing to do.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn open(&mut self, _file: u32) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    /// Removes a file.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn delete(&mut self, file: u32) -> Result<(), LabError>;
 
     /// Waits until what was made and removed is on the medium.
     ///
     /// # Errors
-    /// As [`System::enter`].
+    /// As [`NumberedFiles::enter`].
     fn sync_names(&mut self) -> Result<(), LabError>;
-
-    /// Waits until everything is on the medium.
-    ///
-    /// # Errors
-    /// As [`System::enter`].
-    fn sync(&mut self) -> Result<(), LabError>;
 
     /// Forgets what is cached and clean.
     fn forget(&mut self);
@@ -108,13 +62,13 @@ pub trait System {
     /// tidy up, and may overrun it by what they cannot interrupt.
     ///
     /// # Errors
-    /// As [`System::enter`].
+    /// As [`NumberedFiles::enter`].
     fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
 
     /// So many users of its file system, each with a directory of his own for a root.
     ///
     /// # Errors
-    /// As [`System::enter`].
+    /// As [`NumberedFiles::enter`].
     fn users(&self, count: u32) -> Result<Vec<Box<dyn System + Send>>, LabError>;
 
     /// Files for a record store, in the root; its log is in `apart`, if habits say so.
@@ -124,7 +78,7 @@ pub trait System {
     /// their own.
     ///
     /// # Errors
-    /// As [`System::enter`].
+    /// As [`NumberedFiles::enter`].
     fn coalesce(&mut self) -> Result<(), LabError>;
 
     /// What a log has counted, if it is one.
@@ -132,11 +86,6 @@ pub trait System {
 
     /// What it stands on, with clock and counters.
     fn store(&self) -> &Store;
-
-    /// The clock, in nanoseconds.
-    fn now_ns(&self) -> u64 {
-        self.store().now_ns()
-    }
 }
 
 /// Bytes of a file system's block, on every system here.

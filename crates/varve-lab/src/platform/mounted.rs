@@ -9,6 +9,7 @@ use super::records::{Habits, Records};
 use super::store::Store;
 use super::{BLOCK, Platform, System};
 use crate::error::LabError;
+use crate::program::NumberedFiles;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -143,7 +144,9 @@ fn name(file: u32) -> String {
     format!("f{file:05}")
 }
 
-impl<L: Volume> System for Mounted<L> {
+impl<L: Volume> NumberedFiles for Mounted<L> {
+    type Error = LabError;
+
     fn enter(&mut self, directory: u32) -> Result<(), LabError> {
         if !self.directories.contains_key(&directory) {
             self.cpu().name();
@@ -208,20 +211,6 @@ impl<L: Volume> System for Mounted<L> {
         Ok(())
     }
 
-    fn scan(&mut self, file: u32) -> Result<(), LabError> {
-        let (_, ino) = self.file(file)?;
-        let parts = self.fs.stretches(ino, 0..u64::MAX);
-        for part in parts.map_err(LabError::system)? {
-            let mut at = part.start;
-            while at < part.end {
-                let bytes = (part.end - at).min(SCANNED_AT_ONCE);
-                self.read(file, at, bytes as u32)?;
-                at += bytes;
-            }
-        }
-        Ok(())
-    }
-
     fn open(&mut self, file: u32) -> Result<(), LabError> {
         self.cpu().name();
         let (parent, ino) = self.file(file)?;
@@ -242,14 +231,34 @@ impl<L: Volume> System for Mounted<L> {
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<(), LabError> {
+        self.fs.sync().map_err(LabError::system)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.store.now_ns()
+    }
+}
+
+impl<L: Volume> System for Mounted<L> {
+    fn scan(&mut self, file: u32) -> Result<(), LabError> {
+        let (_, ino) = self.file(file)?;
+        let parts = self.fs.stretches(ino, 0..u64::MAX);
+        for part in parts.map_err(LabError::system)? {
+            let mut at = part.start;
+            while at < part.end {
+                let bytes = (part.end - at).min(SCANNED_AT_ONCE);
+                self.read(file, at, bytes as u32)?;
+                at += bytes;
+            }
+        }
+        Ok(())
+    }
+
     fn sync_names(&mut self) -> Result<(), LabError> {
         self.cpu().work(super::host::CALL);
         let durable = self.fs.fsync(InodeNo::ROOT, false);
         durable.map_err(LabError::system)
-    }
-
-    fn sync(&mut self) -> Result<(), LabError> {
-        self.fs.sync().map_err(LabError::system)
     }
 
     fn forget(&mut self) {

@@ -3,12 +3,14 @@
 mod balance;
 mod decision_support;
 mod lifetimes;
+mod lives;
 mod sizes;
 mod skew;
 
 pub use balance::{Balance, Facts};
 pub use decision_support::DecisionSupport;
 pub use lifetimes::{BALANCED_ROOM, Files, Lifetimes, Population};
+pub use lives::{Event, Lives};
 pub use sizes::SizeLaw;
 pub use skew::{Skew, Skewed};
 

@@ -16,7 +16,7 @@ const FILE_BYTES: usize = 4096;
 const CHECK_EVERY: usize = 64;
 
 pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
-    let threads = bench.settings.threads;
+    let threads = bench.settings.threads();
     let share = bench.settings.n.unwrap_or(400_000) as usize / threads;
     // Made beforehand: it is not the benchmark that is to be measured.
     let mut paths = vec![Vec::new(); threads];

@@ -15,7 +15,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
     let settings = bench.settings;
     let size = settings.file_bytes.unwrap_or(64 * MIB);
     let n = size / BLOCK;
-    let threads = settings.threads;
+    let threads = settings.threads();
     let path = bench.path(format_args!("update"));
     let file = fill(bench, &path, n * BLOCK)?;
 

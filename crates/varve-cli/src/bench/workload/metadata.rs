@@ -30,7 +30,7 @@ const STEPS: [(Step, &str); 8] = [
 ];
 
 pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
-    let threads = bench.settings.threads;
+    let threads = bench.settings.threads();
     let share = bench.settings.n.unwrap_or(10_000) / threads as u64;
     for t in 0..threads {
         bench.target.make_dir(&bench.path(format_args!("t{t}")))?;
@@ -63,17 +63,31 @@ fn timed(record: &mut Record, call: impl FnOnce() -> Outcome<()>) -> Outcome<()>
 }
 
 fn one<T: Target>(target: &T, base: &str, step: Step, i: u64, record: &mut Record) -> Outcome<()> {
-    let file = format!("{base}/f{i:06}");
-    let directory = format!("{base}/d{i:06}");
-    let hard = format!("{base}/l{i:06}");
-    let soft = format!("{base}/s{i:06}");
-    let renamed = format!("{base}/sub/r{i:06}");
+    // Only what a step needs is made, as this is measured, too, with several threads.
+    let file = || format!("{base}/f{i:06}");
+    let directory = || format!("{base}/d{i:06}");
+    let hard = || format!("{base}/l{i:06}");
+    let soft = || format!("{base}/s{i:06}");
+    let renamed = || format!("{base}/sub/r{i:06}");
     match step {
-        Step::Mkdir => timed(record, || target.make_dir(&directory)),
-        Step::Rmdir => timed(record, || target.remove_dir(&directory)),
-        Step::Create => timed(record, || target.open(&file, How::New)?.close()),
-        Step::Stat => timed(record, || target.stat(&file).map(drop)),
+        Step::Mkdir => {
+            let directory = directory();
+            timed(record, || target.make_dir(&directory))
+        }
+        Step::Rmdir => {
+            let directory = directory();
+            timed(record, || target.remove_dir(&directory))
+        }
+        Step::Create => {
+            let file = file();
+            timed(record, || target.open(&file, How::New)?.close())
+        }
+        Step::Stat => {
+            let file = file();
+            timed(record, || target.stat(&file).map(drop))
+        }
         Step::Link => {
+            let (file, hard) = (file(), hard());
             timed(record, || target.link(&file, &hard))?;
             match i % 64 {
                 0 if target.stat(&hard)?.1 != 2 => Err(Fault::data("st_nlink", i, 0)),
@@ -81,10 +95,11 @@ fn one<T: Target>(target: &T, base: &str, step: Step, i: u64, record: &mut Recor
             }
         }
         Step::Symlink => {
-            let says = format!("f{i:06}");
+            let (says, soft) = (format!("f{i:06}"), soft());
             timed(record, || target.symlink(&says, &soft))
         }
         Step::Rename => {
+            let (file, renamed) = (file(), renamed());
             timed(record, || target.rename(&file, &renamed))?;
             let moved = !i.is_multiple_of(64) || (!target.exists(&file) && target.exists(&renamed));
             match moved {
@@ -92,7 +107,7 @@ fn one<T: Target>(target: &T, base: &str, step: Step, i: u64, record: &mut Recor
                 false => Err(Fault::data("rename", i, 0)),
             }
         }
-        Step::Unlink => [hard, soft, renamed]
+        Step::Unlink => [hard(), soft(), renamed()]
             .iter()
             .try_for_each(|name| timed(record, || target.remove(name))),
     }
