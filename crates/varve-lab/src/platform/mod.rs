@@ -29,6 +29,7 @@ pub mod threads;
 pub mod vlfs;
 
 use crate::error::LabError;
+pub use crate::program::BLOCK;
 use crate::program::NumberedFiles;
 use ffs::Ffs;
 use host::Host;
@@ -87,9 +88,6 @@ pub trait System: NumberedFiles<Error = LabError> {
     /// What it stands on, with clock and counters.
     fn store(&self) -> &Store;
 }
-
-/// Bytes of a file system's block, on every system here.
-pub const BLOCK: u64 = 4096;
 
 /// Dirty bytes that the log-structured systems hold, in the paper MinixUFS's
 /// file cache of 6.1 MB.

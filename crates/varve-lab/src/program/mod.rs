@@ -19,6 +19,9 @@ pub mod big_file;
 pub mod office;
 pub mod supercomputer;
 
+/// Bytes of a file system's block, on every system here.
+pub const BLOCK: u64 = 4096;
+
 /// Files and directories with numbers. Every call ends when the file system would have
 /// answered. Errors are those of the file system: no room, or it failed.
 pub trait NumberedFiles {

@@ -7,8 +7,7 @@
 //! read, any of those that live; R4 has no reads, and the paper does not say how many
 //! there were.
 
-use super::NumberedFiles;
-use crate::platform::BLOCK;
+use super::{BLOCK, NumberedFiles};
 use crate::workload::{BALANCED_ROOM, Balance, Event, Facts, Lives, Population, SizeLaw};
 
 /// Seconds that a byte lives: 960 MB, of which 3.2 MB are written an hour.

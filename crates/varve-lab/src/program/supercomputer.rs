@@ -5,8 +5,7 @@
 //! The traces cannot be had; what is drawn has the table's sizes, and its share of reads.
 //! The table's mean sizes are those of whole requests; places are multiples of a block.
 
-use super::NumberedFiles;
-use crate::platform::BLOCK;
+use super::{BLOCK, NumberedFiles};
 use varve_prove::random::Random;
 
 /// Requests in the paper, reads and writes together.
