@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-3}
-# Half of the cases that would be drawn otherwise: as many as fit into 20 minutes of
-# two processors (docs/testing.md).
+# Half of the cases that would be drawn otherwise, as two processors take half an hour
+# for all of this (docs/testing.md).
 export VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-0.5}
 # Compiled once, nothing needs what would make the next compilation faster.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none
@@ -44,12 +44,14 @@ step "lints"
 cargo clippy --workspace --all-targets --features "$features" --quiet -- -D warnings
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+# Not compiled each by itself once more: that takes as long as all the rest.
 step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
-targets=(--lib --bins --tests)
-for example in crates/varve/examples/*.rs; do targets+=(--example "$(basename "$example" .rs)"); done
+targets=(--lib --bins --tests) examples=()
+for example in crates/varve/examples/*.rs; do examples+=(--example "$(basename "$example" .rs)"); done
 cargo test --workspace --features "$features" "${targets[@]}" --no-run
+cargo build --workspace --features "$features" "${examples[@]}"
 programs=${CARGO_TARGET_DIR:-target}/debug
 step "tests"
 scripts/test-programs.sh --workspace --features "$features" "${targets[@]}"
