@@ -44,7 +44,7 @@ step "lints"
 cargo clippy --workspace --all-targets --features "$features" --quiet -- -D warnings
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
-# Not compiled each by itself once more: that takes as long as all the rest.
+# Not compiled each by itself: the workspace is, by the lints and the tests.
 step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"

@@ -240,4 +240,5 @@ fn files_are_protected_and_shown_to_be() {
     fs::write(m.path("home/new"), b"again").unwrap();
     assert_eq!(fs::read(m.path("home/new")).unwrap(), b"again");
     varve(["protect", "/dev/null"]).expect(1, "no file or directory of a mounted volume");
+    m.finish();
 }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`andrew`] | Andrew: directories, copies, attributes, reading, compiling |
 //! | [`bandwidth`] | a file written and read again and again |
-//! | [`big_file`] | Bigfile: in order, and at random |
+//! | [`big_file`] | Bigfile: files of 1, 5 and 10 MB created, copied, removed |
 //! | [`office`] | files of an office that are made, read, and die |
 //! | [`supercomputer`] | bvi, ccm, les, venus |
 //!
