@@ -14,6 +14,7 @@ mod liveness;
 mod marks;
 mod meanwhile;
 mod pass;
+mod promised;
 mod reading;
 mod remote;
 mod server;

@@ -49,8 +49,12 @@ pub struct Further {
     pub inodes: u64,
     /// Blocks of the inode map that they change.
     pub imap_blocks: u64,
+    /// Other blocks of the ifile.
+    pub ifile_blocks: u64,
     /// What is known of the price beside that.
     pub bytes: u64,
+    /// No index among them is taller.
+    pub height: u8,
 }
 
 impl Delta {
@@ -59,25 +63,38 @@ impl Delta {
     pub fn fold_bytes(&self, geometry: &Geometry, below: BelowFold) -> u64 {
         let (priced, at_most) = self.node_bytes(geometry, below.node_bytes, 0);
         let files = self.file_fold_bytes + self.touched_bytes;
-        // A small group for each of three heights is priced with the table.
-        let heights = u64::from(self.tallest.saturating_sub(3));
         files.saturating_sub(priced.saturating_sub(at_most))
             + self.ifile_bytes(geometry, below)
-            + heights * geometry.least_group()
+            + small_groups(geometry, self.tallest)
     }
 
     /// The part of the inode map and of the unfinished list.
     fn ifile_bytes(&self, geometry: &Geometry, below: BelowFold) -> u64 {
         let list = (below.unfinished + self.joined) * 8;
-        let all = self.all_imap_blocks(geometry);
         let imap = self.priced_imap_blocks(geometry, below.loose);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
-        // Of the map; the table's and those above are priced with the table.
+        self.ifile_price(geometry, blocks)
+    }
+
+    /// So many blocks of the ifile, and the nodes above those of the map; the table's
+    /// and those above are priced with the table.
+    fn ifile_price(&self, geometry: &Geometry, blocks: u64) -> u64 {
+        let all = self.all_imap_blocks(geometry);
         let leaves = blocks.min(all / FANOUT);
         blocks * ifile_block_price(geometry)
             + (leaves + leaves / FANOUT) * geometry.node_price()
             + geometry.node_bytes(all % FANOUT)
+    }
+
+    /// What so many more blocks may add to that.
+    fn further_ifile_bytes(&self, geometry: &Geometry, further: Further) -> u64 {
+        let (all, each) = (self.all_imap_blocks(geometry), self.imap_blocks_for_each());
+        let own = (self.imap_blocks.len() as u64 * each).min(all);
+        let more = (further.imap_blocks.saturating_mul(each)).min(all - own);
+        let now = own + self.touched_ifile.len() as u64;
+        let then = now + more + further.ifile_blocks;
+        self.ifile_price(geometry, then) - self.ifile_price(geometry, now)
     }
 
     /// Blocks of the inode map that folding it is priced for, while `loose`
@@ -87,11 +104,21 @@ impl Delta {
         // changes beside them is the ends of what was taken, and those among
         // them that are not in use yet, or never will be.
         let own = self.imap_blocks.len() as u64;
-        let changed = match self.neighbours_unknown {
-            true => 3 * own,
-            false => own + loose,
+        let loose = match self.neighbours_unknown {
+            true => 0,
+            false => loose,
         };
+        let changed = own * self.imap_blocks_for_each() + loose;
         (changed + NEIGHBOURS).min(self.all_imap_blocks(geometry))
+    }
+
+    /// Blocks of the inode map that one of its own stands for: itself, and where it is
+    /// not known whether numbers beside its own change, both that these may be in.
+    fn imap_blocks_for_each(&self) -> u64 {
+        match self.neighbours_unknown {
+            true => 3,
+            false => 1,
+        }
     }
 
     /// What index nodes that may have been there before cost: as priced, each
@@ -118,18 +145,21 @@ impl Delta {
     /// What folding changes that are still to come may write beyond what it costs
     /// to fold this delta now, over an image whose nodes take `existing` bytes.
     pub fn further_bytes(&self, geometry: &Geometry, existing: u64, further: Further) -> u64 {
-        let (priced, at_most) = self.node_bytes(geometry, existing, further.existing);
-        // A node that exists and is in no price yet is written once, at most; one
-        // that does not exist yet holds what is to come.
-        let untouched = at_most.saturating_sub(priced);
-        let new = new_node_bytes(further.nodes, further.blocks);
+        let (priced, at_most) = self.node_bytes(geometry, existing, 0);
+        let (_, at_most_then) = self.node_bytes(geometry, existing, further.existing);
+        // The first node of a file takes what the inode had.
+        let had = further.inodes.saturating_mul(geometry.root_slots() as u64);
+        let new = new_node_bytes(further.nodes, further.blocks.saturating_add(had));
         let nodes = further.nodes.saturating_add(further.existing);
         let each = nodes.saturating_mul(geometry.node_price());
-        let all = self.all_imap_blocks(geometry);
-        let rest = all.saturating_sub(self.imap_blocks.len() as u64);
-        each.min(untouched.saturating_add(new))
+        // A node that exists is written once, at most, whatever it is priced by; one
+        // that does not exist yet holds what is to come.
+        let nodes_then = (priced.saturating_add(each)).min(at_most_then.saturating_add(new));
+        let groups = small_groups(geometry, further.height.max(self.tallest));
+        nodes_then.saturating_sub(priced.min(at_most)) + groups
+            - small_groups(geometry, self.tallest)
             + further.inodes * inode_price(geometry)
-            + rest.min(further.imap_blocks) * ifile_block_price(geometry)
+            + self.further_ifile_bytes(geometry, further)
             + further.bytes
     }
 
@@ -161,7 +191,19 @@ impl Delta {
         blocks.difference(&self.imap_blocks).count() as u64
     }
 
+    /// Blocks among these of the ifile that are not written again anyway.
+    pub fn further_ifile_blocks(&self, touched: impl Iterator<Item = u64>) -> u64 {
+        let touched: HashSet<u64> = touched.collect();
+        touched.difference(&self.touched_ifile).count() as u64
+    }
+
     fn all_imap_blocks(&self, geometry: &Geometry) -> u64 {
         geometry.entry_blocks(self.next_ino)
     }
+}
+
+/// The last group of the nodes of each height may be small. Those of three heights are
+/// priced with the table.
+fn small_groups(geometry: &Geometry, tallest: u8) -> u64 {
+    u64::from(tallest.saturating_sub(3)) * geometry.least_group()
 }

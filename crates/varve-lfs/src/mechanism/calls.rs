@@ -373,14 +373,23 @@ impl Lfs {
             }
         }
         let all = found.iter().flat_map(|found| found.files());
+        let ifile = found.iter().flat_map(|found| &found.touched_ifile);
         let (nodes, inodes) = live.further_touched(&self.geometry, touched);
+        // A move tells how tall an index is that was guessed to be lower.
+        let prices = files.iter().filter_map(|ino| live.inode(ino.0));
+        let rising: u64 = match live.guessed {
+            true => prices.map(|entry| entry.price.rising_to(tallest)).sum(),
+            false => 0,
+        };
         Further {
-            nodes: 0,
+            nodes: rising,
             existing: leaves.len() as u64 * u64::from(tallest) + nodes,
             blocks,
             inodes: files.len() as u64 + stale + inodes,
             imap_blocks: live.further_imap_blocks(&self.geometry, all),
+            ifile_blocks: live.further_ifile_blocks(ifile.copied()),
             bytes: pieces,
+            height: tallest,
         }
     }
 

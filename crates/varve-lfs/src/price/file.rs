@@ -68,22 +68,45 @@ impl FoldPrice {
         };
         let needed = height_for(slots, block);
         let known = below.unwrap_or(1);
+        let had = match change {
+            Change::Write => 0,
+            Change::Move | Change::End => self.on_way(block),
+        };
         self.raise(known);
         if needed > self.height {
             if change == Change::End && below.is_some() {
                 return; // nothing is there to change
             }
-            // What the root led to hangs below a new node.
             let former = below.map_or(0, |_| self.height);
             self.raise(needed);
-            self.node(former + 1, 0);
-        }
-        if self.height > 0 {
-            let new = self.node(1, block / FANOUT);
-            if change != Change::Write {
-                self.existing += new;
+            if change == Change::Write {
+                // What the root led to hangs below a new node.
+                self.node(former + 1, 0);
             }
         }
+        if self.height > 0 {
+            self.node(1, block / FANOUT);
+            if change != Change::Write {
+                self.existing += self.on_way(block) - had;
+            }
+        }
+    }
+
+    /// Nodes among these that lead to a block.
+    fn on_way(&self, block: u64) -> u64 {
+        let mut index = block;
+        let mut is_there = |height| {
+            index /= FANOUT;
+            self.nodes.contains(&(height, index))
+        };
+        (1..=self.height).filter(|&height| is_there(height)).count() as u64
+    }
+
+    /// Nodes that would be among them, beside the ways to further blocks, if the index
+    /// turned out to be as tall as `height`.
+    pub fn rising_to(&self, height: u8) -> u64 {
+        let levels = u64::from(height.saturating_sub(self.height));
+        levels * self.nodes.range((self.height, 0)..).count() as u64
     }
 
     /// New nodes hold more than the blocks that this delta writes.
@@ -118,14 +141,13 @@ impl FoldPrice {
         self.height
     }
 
-    /// Takes in a node and those above it; how many were not among them.
-    fn node(&mut self, height: u8, mut index: u64) -> u64 {
+    /// Takes in a node and those above it.
+    fn node(&mut self, height: u8, mut index: u64) {
         let mut at = height;
         while at <= self.height && self.nodes.insert((at, index)) {
             at += 1;
             index /= FANOUT;
         }
-        u64::from(at - height)
     }
 
     fn raise(&mut self, height: u8) {
@@ -152,12 +174,14 @@ impl FoldPrice {
     /// Bytes that folding it writes at most, summaries and padding included.
     pub fn bytes(&self, geometry: &Geometry) -> u64 {
         let nodes = self.nodes.len() as u64;
+        let full = nodes * geometry.node_price();
         let inode = u64::from(self.rewrite) * inode_price(geometry);
         inode
             + match self.below {
-                // A node stores the pointers it has, in whole sectors.
-                Below::Flat(blocks) => nodes * SMALL_NODE + blocks * POINTER,
-                _ => nodes * geometry.node_price(),
+                // A node stores the pointers it has, in whole sectors, and where there
+                // is none they are in the inode.
+                Below::Flat(blocks) => full.min(nodes * SMALL_NODE + blocks * POINTER),
+                _ => full,
             }
     }
 }
@@ -245,6 +269,13 @@ mod tests {
         assert_eq!(
             flat.bytes(&geometry),
             3 * SMALL_NODE + (slots + 3) * POINTER
+        );
+        // The inode has the few; a long run costs no more than full nodes.
+        assert_eq!(price(&[0, 1, 2], Some(0)).bytes(&geometry), 0);
+        let run: Vec<u64> = (slots..4 * F).collect();
+        assert_eq!(
+            price(&run, Some(0)).bytes(&geometry),
+            5 * geometry.node_price()
         );
         // Once it is not known any more, each may be full.
         let mut full = flat.clone();

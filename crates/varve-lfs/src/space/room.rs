@@ -37,7 +37,7 @@ impl Lfs {
 
     /// Bytes that the log takes before it has no segment to name as the next: what
     /// is left of the one it is in, and every clean one, as one is named already.
-    fn room_bytes(&self) -> u64 {
+    pub(crate) fn room_bytes(&self) -> u64 {
         let offset = self.log.lock().end.at(0).offset.get();
         let left = self.geometry.segment_bytes.saturating_sub(offset);
         let left = left.saturating_sub(2 * self.geometry.write_unit);
@@ -170,7 +170,7 @@ impl Lfs {
     /// Bytes that `pending` takes of the log, and what folding it may write once
     /// everything logged has been folded: so a checkpoint may come at any moment,
     /// between this answer and the append, too.
-    fn with_fold(&self, pending: Pending) -> u64 {
+    pub(crate) fn with_fold(&self, pending: Pending) -> u64 {
         pending.bytes + pending.bytes / 8 + self.fold_of_waiting(pending)
     }
 
@@ -180,6 +180,7 @@ impl Lfs {
         let waiting = Further {
             nodes,
             blocks,
+            height: self.tallest().max(pending.height),
             inodes: pending.files,
             imap_blocks: pending.files,
             ..Further::default()
@@ -218,6 +219,7 @@ impl Lfs {
         Further {
             existing: leaves * u64::from(self.tallest()),
             blocks,
+            height: self.tallest(),
             inodes: 1,
             imap_blocks: 1,
             ..Further::default()
@@ -255,7 +257,7 @@ impl Lfs {
     }
 
     /// Most bytes that folding what has changed so far may write.
-    fn whole_fold_bytes(&self) -> u64 {
+    pub(crate) fn whole_fold_bytes(&self) -> u64 {
         let committed = self.committed.read();
         let base = &committed.base;
         let frozen = committed.frozen.as_ref();
