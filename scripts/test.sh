@@ -24,7 +24,31 @@ step() {
   printf '\n== %s\n' "$name"
 }
 took() { [ -z "$name" ] || printf '   (%s: %d s)\n' "$name" $((SECONDS - began)); }
-trap '[ "$name" = end ] || { took; printf "\nFAILED: %s\n" "$name"; }' EXIT
+# beside NAME COMMAND..: begins what sleeps much or waits for itself, to go on beside
+# what follows. joined NAME: shows what it said, and fails if it did.
+declare -A beside=()
+said=$(mktemp -d)
+ends() {
+  rm -rf "$said"
+  [ "$name" = end ] && return
+  took
+  printf '\nFAILED: %s\n' "$name"
+  [ ${#beside[@]} = 0 ] || kill "${beside[@]}" 2>/dev/null || true
+}
+trap ends EXIT
+beside() {
+  local what=$1
+  shift
+  "$@" >"$said/$what" 2>&1 &
+  beside[$what]=$!
+}
+joined() {
+  local status=0
+  wait "${beside[$1]}" || status=$?
+  unset "beside[$1]"
+  cat "$said/$1"
+  return "$status"
+}
 
 step "programs that this needs"
 need_rust
@@ -43,36 +67,39 @@ cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --all-targets --features "$features" --quiet -- -D warnings
 step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+# By the compiler of the lints, and with their features: what it found of each crate is
+# used again, where another would check all of them once more (`cargo clippy` is such a
+# wrapper; should its arguments change, this takes longer and proves the same).
+RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
+  CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__" \
+  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --features "$features" --no-deps --quiet
 # Not compiled each by itself: the workspace is, by the lints and the tests.
 step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 targets=(--lib --bins --tests) examples=()
 for example in crates/varve/examples/*.rs; do examples+=(--example "$(basename "$example" .rs)"); done
-cargo test --workspace --features "$features" "${targets[@]}" --no-run
+cargo test --workspace --features "$features" "${targets[@]}" --no-run \
+  --message-format=json-render-diagnostics >"$said/built"
 cargo build --workspace --features "$features" "${examples[@]}"
 programs=${CARGO_TARGET_DIR:-target}/debug
+# These sleep much, or compile what depends on each other: the processors are the tests'.
+beside conformance env "VARVE=$programs/varve" scripts/conformance.sh
+beside schedules cargo test --workspace \
+  --features varve-lfs/planted,varve-lfs/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules
 step "tests"
-scripts/test-programs.sh --workspace --features "$features" "${targets[@]}"
+scripts/test-programs.sh together "$said/built"
+step "conformance, begun with the tests"
+joined conformance
+step "schedules of threads, begun with the tests"
+joined schedules
+step "tests alone, and of the documentation"
+scripts/test-programs.sh alone "$said/built"
 cargo test --workspace --features "$features" --doc --quiet
 step "examples of the library"
 for example in crates/varve/examples/*.rs; do
   "$programs/examples/$(basename "$example" .rs)"
 done
-# The one sleeps much, the other compiles.
-step "conformance, and schedules of threads beside it"
-conformance=$(mktemp)
-VARVE=$programs/varve scripts/conformance.sh >"$conformance" 2>&1 &
-conforms=$!
-schedules=0
-cargo test --workspace \
-  --features varve-lfs/planted,varve-lfs/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules || schedules=$?
-status=0
-wait "$conforms" || status=$?
-cat "$conformance"
-rm "$conformance"
-[ "$schedules$status" = 00 ] || exit 1
 step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
 "$programs/smoke" --seconds "$VARVE_FUZZ_SECONDS"
 step "end"

@@ -78,29 +78,38 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
-    fn take(&mut self, count: usize) -> Vec<u8> {
+impl<'a> Reader<'a> {
+    /// As many bytes as there are of the next `count`.
+    fn take(&mut self, count: usize) -> &'a [u8] {
         let end = self.at.saturating_add(count).min(self.bytes.len());
-        let mut taken = self.bytes[self.at..end].to_vec();
-        if count <= 1 << 20 {
-            taken.resize(count, 0);
-        }
+        let taken = &self.bytes[self.at..end];
         self.at = end;
         taken
     }
 
+    /// The next `N` bytes; behind the end are zeros.
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let taken = self.take(N);
+        array[..taken.len()].copy_from_slice(taken);
+        array
+    }
+
     fn u32(&mut self) -> u32 {
-        let bytes = self.take(4);
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        u32::from_le_bytes(self.array())
     }
 
     fn u64(&mut self) -> u64 {
-        u64::from(self.u32()) | u64::from(self.u32()) << 32
+        u64::from_le_bytes(self.array())
     }
 
     fn bytes(&mut self) -> Vec<u8> {
         let count = self.u32() as usize;
-        self.take(count)
+        let mut bytes = self.take(count).to_vec();
+        if count <= 1 << 20 {
+            bytes.resize(count, 0);
+        }
+        bytes
     }
 
     fn time(&mut self) -> Timestamp {

@@ -118,12 +118,15 @@ impl State {
             sectors: (bytes / 512) as u32,
             unwritten: data.is_none(),
         };
-        let mut stored = data.map_or_else(Vec::new, |data| data.to_vec());
-        stored.resize(bytes, 0);
-        let stored = Stored {
-            pointer,
-            data: Arc::new(stored.into()),
+        let data = match data {
+            Some(whole) if whole.len() == bytes => whole.clone(),
+            part => {
+                let mut padded = part.map_or_else(Vec::new, |data| data.to_vec());
+                padded.resize(bytes, 0);
+                Arc::new(padded.into())
+            }
         };
+        let stored = Stored { pointer, data };
         self.change(ino, version).blocks.insert(block, stored);
     }
 

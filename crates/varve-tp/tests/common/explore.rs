@@ -5,12 +5,14 @@
 
 use super::{Model, Random, TABLE, small};
 use std::collections::BTreeMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 use varve_tp::storage::{Choice, CrashImages, MemoryStorage, Survival};
 use varve_tp::{
     Durability, Environment, Error, IndexDefinition, Options, Placement, TableDefinition,
     TornPages, WriteTransaction,
 };
+use xxhash_rust::xxh3::Xxh3;
 
 const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
 /// The records of the other table, by the beginning of their values.
@@ -232,8 +234,20 @@ fn work(
     Ok((storage.crashes(files), history))
 }
 
-/// Opens what is left, and answers which state it is in.
-fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String> {
+/// A number that tells files from any others.
+fn fingerprint(files: &Files) -> u128 {
+    let mut hash = Xxh3::new();
+    for (name, bytes) in files {
+        for part in [name.as_bytes(), bytes] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    hash.digest128()
+}
+
+/// Opens what is left, and answers the state it is in.
+fn opened(image: &Files) -> Result<State, String> {
     let storage = Arc::new(MemoryStorage::with_files(image.clone()));
     let environment = options(Placement::Shadow).open_storage(storage);
     let environment = environment.map_err(|error| format!("opening: {error}"))?;
@@ -243,15 +257,30 @@ fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String>
     if verified.lost_pages > 0 {
         return Err(format!("pages are lost: {verified:?}"));
     }
-    let state = state_of(&environment)?;
-    let (floor, ceiling) = history.bounds[mark];
-    let found = (floor..=ceiling).find(|at| history.states[*at] == state);
-    found.ok_or_else(
-        || match history.states.iter().position(|other| *other == state) {
-            Some(at) => format!("state {at}, not of {floor} to {ceiling}"),
-            None => format!("a state that was never committed (of {floor} to {ceiling})"),
-        },
-    )
+    state_of(&environment)
+}
+
+/// What images that were opened were found to hold. Many of those drawn are equal, and
+/// the same bytes open the same way.
+#[derive(Default)]
+struct Opened(HashMap<u128, State>);
+
+impl Opened {
+    /// Answers which state an image is in.
+    fn check(&mut self, image: &Files, history: &History, mark: usize) -> Result<usize, String> {
+        let state = match self.0.entry(fingerprint(image)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(opened(image)?),
+        };
+        let (floor, ceiling) = history.bounds[mark];
+        let found = (floor..=ceiling).find(|at| history.states[*at] == *state);
+        found.ok_or_else(
+            || match history.states.iter().position(|other| other == state) {
+                Some(at) => format!("state {at}, not of {floor} to {ceiling}"),
+                None => format!("a state that was never committed (of {floor} to {ceiling})"),
+            },
+        )
+    }
 }
 
 /// What a crash leaves. Writes are torn, unless nothing is said to be.
@@ -281,6 +310,7 @@ fn draw(random: &mut Random, crashes: &CrashImages, effort: Effort, number: u64)
 pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let (mut crashes, history) = work(&mut random, Files::new(), effort, None)?;
+    let mut opened = Opened::default();
     let mut looked = 0;
     let mut point = 0;
     while crashes.step() {
@@ -294,7 +324,7 @@ pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
             let image = draw(&mut random, &crashes, effort, number);
             let mark = crashes.mark() as usize;
             let place = |what: String| format!("seed {seed}, point {point}, draw {number}: {what}");
-            let state = check(&image, &history, mark).map_err(place)?;
+            let state = opened.check(&image, &history, mark).map_err(place)?;
             looked += 1;
             if random.one_in(effort.nested) {
                 let state = history.states[state].clone();
@@ -315,6 +345,7 @@ fn again(
     effort.transactions = random.below(3);
     let from = Some((state.clone(), state));
     let (mut crashes, history) = work(random, image, effort, from)?;
+    let mut opened = Opened::default();
     let mut looked = 0;
     while crashes.step() {
         for number in 0..3 {
@@ -322,7 +353,8 @@ fn again(
                 continue;
             }
             let image = draw(random, &crashes, effort, number);
-            check(&image, &history, crashes.mark() as usize)
+            opened
+                .check(&image, &history, crashes.mark() as usize)
                 .map_err(|what| format!("crashed again: {what}"))?;
             looked += 1;
         }
