@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `WRITEBACK_CACHE` | writes cost no request of their own; off for `order=strict` and read-only mounts |
 //! | `HANDLE_KILLPRIV_V2` | we clear set-id bits, so the kernel need not ask for `security.capability` before each write |
-//! | `NO_OPEN`, `NO_OPENDIR` | announced by the kernel; we answer ENOSYS once and see no OPEN or RELEASE again; not to OPEN where file flags are to be looked at |
+//! | `NO_OPEN`, `NO_OPENDIR` | announced by the kernel; we answer ENOSYS once, to CREATE as well, and see no OPEN or RELEASE again; not to OPEN and CREATE where file flags are to be looked at |
 //! | `PARALLEL_DIROPS` | look-ups and readdir in one directory run side by side |
 //! | `READDIRPLUS`, `_AUTO` | a listing brings attributes when the caller seems to want them |
 //! | `EXPLICIT_INVAL_DATA` | all changes come through the kernel: it never drops pages because a time changed |

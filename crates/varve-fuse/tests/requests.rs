@@ -4,9 +4,9 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::{Cost, Mounted};
+use support::{Cost, Mounted, as_user, open_to_all};
 use varve_fuse::{MountOptions, query_statistics};
 
 /// One test at a time. A session that ends closes copies of this process's low
@@ -228,6 +228,36 @@ fn many_files_in_one_directory() {
     assert!(cost.total() <= 400, "{cost:?}");
 }
 
+/// Nothing was opened before on this mount, so that no OPEN has been refused.
+#[test]
+fn what_is_made_first_is_not_released() {
+    let _alone = alone();
+    let Some(m) = Mounted::new() else { return };
+    let make = |n: u32| fs::write(m.path(&n.to_string()), b"small").unwrap();
+    make(0);
+    m.settle();
+    let cost = m.cost(|| (1..=100).for_each(make));
+    show("100 times create, write, close on a new mount", &cost);
+    assert_eq!(cost.of("release"), 0, "{cost:?}");
+    assert_eq!((cost.of("create"), cost.of("mknod")), (0, 100), "{cost:?}");
+}
+
+#[test]
+fn who_makes_a_file_may_write_it_whatever_its_mode() {
+    let Some(m) = Mounted::new() else { return };
+    open_to_all(m.root());
+    as_user(1000, || {
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o444);
+        let mut file = options.open(m.path("f")).unwrap();
+        file.write_all(b"once").unwrap();
+        let again = File::options().write(true).open(m.path("f"));
+        let refused = again.unwrap_err().kind();
+        assert_eq!(refused, std::io::ErrorKind::PermissionDenied);
+    });
+    assert_eq!(fs::read(m.path("f")).unwrap(), b"once");
+}
+
 #[test]
 fn strict_order_writes_through() {
     let _alone = alone();
@@ -266,7 +296,7 @@ fn statistics_come_through_the_mount() {
     let all: serde_json::Value =
         serde_json::from_str(&query_statistics(m.root()).unwrap()).unwrap();
     assert_eq!(all["volume"]["segments"], 7);
-    assert!(all["requests"]["create"].as_u64().unwrap() >= 1);
+    assert!(all["requests"]["mknod"].as_u64().unwrap() >= 1);
     assert_eq!(all["requests"]["ioctl"], 1);
     let capabilities = all["protocol"]["capabilities"].as_array().unwrap();
     eprintln!("{}", all["protocol"]);

@@ -5,7 +5,7 @@ use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
-    Rename2In, RenameIn, fopen,
+    Rename2In, RenameIn, capability, fopen,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -115,7 +115,13 @@ impl<L: Layout> Adapter<L> {
         self.entry(&attr, reply)
     }
 
+    /// CREATE makes and opens. A kernel that is to do without OPEN releases what it
+    /// opened so all the same, until some OPEN has been refused. So it is told to do
+    /// without CREATE as well: it sends MKNOD then.
     pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        if !self.asks_opens && self.has(capability::NO_OPEN_SUPPORT) {
+            return Err(Errno::NOT_IMPLEMENTED);
+        }
         let mut arguments = request.arguments();
         let create: CreateIn = arguments.take()?;
         let name = arguments.name()?;
@@ -234,7 +240,7 @@ impl<L: Layout> Adapter<L> {
             return Err(Errno::NOT_IMPLEMENTED);
         }
         let mut open = opened(false);
-        if unneeded == crate::protocol::capability::NO_OPENDIR_SUPPORT {
+        if unneeded == capability::NO_OPENDIR_SUPPORT {
             open.open_flags |= fopen::CACHE_DIR;
         }
         reply.put(&open);
