@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -229,6 +230,7 @@ pub struct FlashDevice<D: Device = MemoryDevice> {
     inner: D,
     clock: Arc<VirtualClock>,
     model: Mutex<FlashModel>,
+    spent_ns: AtomicU64,
 }
 
 impl<D: Device> FlashDevice<D> {
@@ -241,6 +243,7 @@ impl<D: Device> FlashDevice<D> {
             inner,
             clock,
             model: Mutex::new(FlashModel::new(parameters)),
+            spent_ns: AtomicU64::new(0),
         }
     }
 
@@ -249,11 +252,17 @@ impl<D: Device> FlashDevice<D> {
         &self.inner
     }
 
+    /// Nanoseconds that callers have waited for it so far.
+    pub fn spent_ns(&self) -> u64 {
+        self.spent_ns.load(Relaxed)
+    }
+
     fn spend(&self, serve: impl FnOnce(&mut FlashModel, u64) -> FlashService) {
         let mut model = self.model.lock();
         let now = self.clock.monotonic_ns();
-        let end_ns = serve(&mut model, now).end_ns;
-        self.clock.advance(Duration::from_nanos(end_ns - now));
+        let took_ns = serve(&mut model, now).end_ns - now;
+        self.spent_ns.fetch_add(took_ns, Relaxed);
+        self.clock.advance(Duration::from_nanos(took_ns));
     }
 }
 
@@ -366,6 +375,7 @@ mod tests {
         device.read(4096, &mut read).unwrap();
         assert_eq!(read, [7; 512]);
         assert!(clock.monotonic_ns() > 70_000);
+        assert_eq!(device.spent_ns(), clock.monotonic_ns());
         assert!(device.read(1 << 20, &mut read).is_err());
         assert!(device.name().contains("nvme"));
     }

@@ -30,7 +30,8 @@ fn main() -> Result<(), LabError> {
         }
         system.sync()?;
         let requests = |system: &dyn varve_lab::platform::System| {
-            let all = system.store().drive().statistics().requests;
+            let drive = system.store().drive().expect("it has one");
+            let all = drive.statistics().requests;
             all.reads + all.writes
         };
         let mut random = Random::new(1);

@@ -2,12 +2,26 @@
 //!
 //! ```sh
 //! cargo run --release -p varve-lab --example transactions
+//! cargo run --release -p varve-lab --example transactions calls
 //! ```
+//!
+//! With `calls`: how far the embedded models fall behind at 1 MIPS where a system call
+//! costs 0.25 ms (M2), and how busy the processor is, with what the chapter leaves open
+//! decided in other ways; five seeds.
 
 use std::time::Instant;
-use varve_lab::simulator::transactions::{Locking, Model, Parameters, bounds, simulate};
+use varve_lab::simulator::transactions::{
+    Assumptions, Locking, Model, Parameters, bounds, simulate,
+};
 
 fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("calls") => calls(),
+        _ => models(),
+    }
+}
+
+fn models() {
     let usual = Parameters {
         users: 100,
         ..Parameters::default()
@@ -61,4 +75,60 @@ fn main() {
         }
     }
     println!("{:.1} million events measured", events as f64 / 1e6);
+}
+
+const SEEDS: u64 = 5;
+
+fn calls() {
+    let usual = Assumptions::default();
+    let cases = [
+        ("usual", usual.clone()),
+        (
+            "no checkpoints",
+            Assumptions {
+                checkpoints: false,
+                ..usual.clone()
+            },
+        ),
+        (
+            "reads before writes that nobody waits for",
+            Assumptions {
+                reads_first: true,
+                ..usual.clone()
+            },
+        ),
+        (
+            "changes rounded down",
+            Assumptions {
+                rounded_down: true,
+                ..usual
+            },
+        ),
+    ];
+    for (name, assumed) in cases {
+        let parameters = Parameters {
+            mips: 1.0,
+            syscall: 250.0,
+            assumed,
+            ..Parameters::default()
+        };
+        for (user, os) in [(Model::UserRo, Model::OsRo), (Model::UserLfs, Model::OsLfs)] {
+            let mean = |model: Model| {
+                let mut sums = [0.0; 2];
+                for seed in 1..=SEEDS {
+                    let found = simulate(model, &parameters, seed);
+                    sums[0] += found.tps / SEEDS as f64;
+                    sums[1] += 100.0 * found.processor / SEEDS as f64;
+                }
+                sums
+            };
+            let ([fast, busy], [slow, busy_too]) = (mean(user), mean(os));
+            println!(
+                "{name}: {} {slow:.2} tps, {:.2} % below {} {fast:.2}; processor busy for {busy_too:.1} and {busy:.1} %",
+                os.name(),
+                100.0 * (1.0 - slow / fast),
+                user.name(),
+            );
+        }
+    }
 }

@@ -78,7 +78,7 @@ impl Subject {
         let store = self.system().store();
         Reading {
             spent: store.spent(),
-            disk: store.drive().statistics(),
+            disk: store.drive().expect("it has one").statistics(),
             log,
         }
     }

@@ -105,7 +105,9 @@ pub(super) fn timed(
     system: &dyn System,
     what: impl FnOnce() -> Result<Work, LabError>,
 ) -> Result<Took, LabError> {
-    let requests = || system.store().drive().statistics().requests;
+    let drive = system.store().drive();
+    let drive = drive.ok_or_else(|| LabError::System("there is no drive".into()))?;
+    let requests = || drive.statistics().requests;
     let (began_ns, before) = (system.now_ns(), requests());
     let work = what()?;
     let cycles = HP_380.cycles_of(work.instructions());

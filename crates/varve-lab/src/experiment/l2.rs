@@ -9,12 +9,14 @@
 //! puts out one at a time; both are done so here, on the log, too. What Varve does, that
 //! pages go out by 32 and wait in memory, in the order of the disk, stands beside it.
 //!
-//! The paper's cleaner chooses by cost and benefit. Varve's best on this load is greedy.
-//! Beside both stands what no cleaner is expected to surpass that reads segments whole
-//! ([`Machine::beside_cleaning`]).
+//! The paper's cleaner chooses by cost and benefit. Varve's best on this load is greedy,
+//! and where some accounts are drawn more often, life-classes on several heads; both with
+//! segments of 256 KB, as a volume of this size has. Beside all stands what no cleaner is
+//! expected to surpass that reads segments of 1 MB whole ([`Machine::beside_cleaning`]).
+//! At two utilisations the same is asked of an NVMe-like device of today.
 
 use super::bank::{Setting, Skew, When, accounts};
-use super::rivals::{MIB, Machine, SPARC_2, ffs};
+use super::rivals::{MIB, Machine, NVME, SPARC_2, curves_of_the_paper, ffs};
 use super::updates::unless_full;
 use super::{Context, Experiment, Point, Row};
 use crate::platform::records::Habits;
@@ -35,8 +37,8 @@ const FFS: &str = "FFS-m8r2";
 const SORTED: &str = "FFS-m8r2, 32 pages together";
 const NEVER: &str = "LFS, no cleaner";
 const PAPERS: &str = "LFS, cost-benefit";
-const BEST: &str = "LFS, greedy";
-const SKEWED: &str = "LFS, greedy, 80/20";
+const BEST: &str = "LFS, greedy, 256 KB";
+const SKEWED: &str = "LFS, life-classes, 256 KB, 80/20";
 const SKEWED_NEVER: &str = "LFS, no cleaner, 80/20";
 const BOUND: &str = "bound";
 
@@ -48,6 +50,9 @@ const SHARE: f64 = 4.0 / 14.0;
 const DISK_BYTES: u64 = 512 * MIB;
 const CACHE_BYTES: u64 = 4 * MIB;
 const SEGMENT_BYTES: u32 = 1 << 20;
+const SMALL_BYTES: u32 = 256 << 10;
+/// Where skewed access and an NVMe-like device are measured.
+const TWO: [f64; 2] = [LEAST, 80.0];
 /// FFS-m8r2, with blocks of 4 KB.
 const M8R2: Layout = ffs(4096, 8, 2);
 
@@ -57,13 +62,12 @@ fn machine() -> Machine {
 
 impl Setting {
     /// Of the 1995 paper.
-    fn of_1995(layout: Layout, percent: f64) -> Self {
-        let machine = machine();
+    fn of_1995(machine: Machine, layout: Layout, percent: f64) -> Self {
         Setting {
             machine,
             layout,
             segment_bytes: SEGMENT_BYTES,
-            cleaning: Cleaning::GREEDY,
+            cleaning: Cleaning::COST_BENEFIT,
             habits: Habits {
                 log_apart: true,
                 at_once: layout != Layout::Lfs,
@@ -76,42 +80,68 @@ impl Setting {
     }
 }
 
+/// A curve, its place, how that is measured, and when.
+type Case = (String, f64, Setting, When);
+
+/// The curves of a machine, at these places.
+fn cases(on: &str, machine: Machine, places: &[f64]) -> Vec<Case> {
+    let lfs = |percent| Setting::of_1995(machine, Layout::Lfs, percent);
+    let case = |series, percent, setting, when| (format!("{on}{series}"), percent, setting, when);
+    let mut cases = vec![case(NEVER, LEAST, lfs(LEAST), When::FRESH)];
+    for &percent in places {
+        let in_place = Setting::of_1995(machine, M8R2, percent);
+        let best = Setting {
+            cleaning: Cleaning::GREEDY,
+            segment_bytes: SMALL_BYTES,
+            ..lfs(percent)
+        };
+        cases.push(case(FFS, percent, in_place, When::FRESH));
+        cases.push(case(PAPERS, percent, lfs(percent), When::STEADY));
+        cases.push(case(BEST, percent, best, When::STEADY));
+    }
+    cases
+}
+
 fn points(context: &Context) -> Vec<Point> {
-    let lfs = |percent| Setting::of_1995(Layout::Lfs, percent);
-    let papers = |percent| Setting {
-        cleaning: Cleaning::COST_BENEFIT,
-        ..lfs(percent)
-    };
-    let skewed = |percent| Setting {
-        skew: Skew::Eighty,
-        ..lfs(percent)
-    };
-    let in_place = |percent| Setting::of_1995(M8R2, percent);
-    let sorted = |percent| Setting {
+    let sorted = Setting {
         habits: Habits {
             log_apart: true,
             at_once: false,
         },
         together: 32,
-        ..in_place(percent)
+        ..Setting::of_1995(machine(), M8R2, LEAST)
     };
-    let mut all = vec![
-        (NEVER, LEAST, lfs(LEAST), When::FRESH),
-        (SKEWED_NEVER, LEAST, skewed(LEAST), When::FRESH),
-        (SORTED, LEAST, sorted(LEAST), When::FRESH),
-    ];
-    for &percent in context.size(&PERCENT[..], &PERCENT[..1]) {
-        all.push((FFS, percent, in_place(percent), When::FRESH));
-        all.push((PAPERS, percent, papers(percent), When::STEADY));
-        all.push((BEST, percent, lfs(percent), When::STEADY));
-        all.push((SKEWED, percent, skewed(percent), When::STEADY));
+    let skewed_never = Setting {
+        skew: Skew::Eighty,
+        ..Setting::of_1995(machine(), Layout::Lfs, LEAST)
+    };
+    let skewed = |percent| Setting {
+        skew: Skew::Eighty,
+        cleaning: Cleaning::LIFE_CLASSES,
+        segment_bytes: SMALL_BYTES,
+        ..Setting::of_1995(machine(), Layout::Lfs, percent)
+    };
+    let two = context.size(&TWO[..], &TWO[..1]);
+    let mut all = cases("", machine(), context.size(&PERCENT[..], &PERCENT[..1]));
+    all.push((SORTED.into(), LEAST, sorted, When::FRESH));
+    all.push((SKEWED_NEVER.into(), LEAST, skewed_never, When::FRESH));
+    for &percent in two {
+        all.push((SKEWED.into(), percent, skewed(percent), When::STEADY));
     }
-    let point = |(series, percent, setting, when): (&'static str, f64, Setting, When)| {
-        Point::per_seed(format!("{series} at {percent} %"), move |context, seed| {
-            let found = setting.measure(context, when, seed);
-            let row = found.map(|found| found.row(series, percent, seed));
-            unless_full(Row::new(series, percent, seed), row)
-        })
+    all.extend(cases(NVME, machine().on_flash(), two));
+    let point = |(series, percent, setting, when): Case| {
+        let seeds = setting.machine.seeds();
+        Point::new(
+            format!("{series} at {percent} %"),
+            move |context: &Context| {
+                let measure = |seed| {
+                    let found = setting.measure(context, when, seed);
+                    let row = found.map(|found| found.row(&series, percent, seed));
+                    unless_full(Row::new(&*series, percent, seed), row)
+                };
+                context.seeds().take(seeds).map(measure).collect()
+            },
+        )
     };
     all.into_iter().map(point).collect()
 }
@@ -122,17 +152,23 @@ fn bound(rows: &[Row], never: &str, percent: f64) -> f64 {
     machine().beside_cleaning((of("tps"), of("log_bytes")), SEGMENT_BYTES, percent / 100.0)
 }
 
+/// What became of them, and how many per cent of `never` that loses.
+fn told(rows: &[Row], series: &str, percent: f64, never: f64) -> String {
+    match mean(rows, series, percent, "full").is_finite() {
+        true => "no room".to_owned(),
+        false => {
+            let tps = mean(rows, series, percent, "tps");
+            let loss = 100.0 * (1.0 - tps / never);
+            format!("{tps:.1} tps, loses {loss:.0} %")
+        }
+    }
+}
+
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let tps = |series: &str, percent: f64| mean(rows, series, percent, "tps");
     let never = tps(NEVER, LEAST);
     let loss = |series: &str, percent: f64| 100.0 * (1.0 - tps(series, percent) / never);
-    let told = |series: &str, percent: f64| match mean(rows, series, percent, "full").is_finite() {
-        true => "no room".to_owned(),
-        false => {
-            let (tps, loss) = (tps(series, percent), loss(series, percent));
-            format!("{tps:.1} tps, loses {loss:.0} %")
-        }
-    };
+    let told = |series: &str, percent: f64| told(rows, series, percent, never);
     let near = |found: f64, paper: f64| (found / paper - 1.0).abs() <= 0.15;
     let mut verdicts = vec![Verdict::of(
         "LFS without cleaner",
@@ -140,7 +176,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         format!("{never:.1} tps"),
         (41.0 * 0.85..=42.6 * 1.15).contains(&never),
     )];
-    for percent in [LEAST, 80.0] {
+    for percent in TWO {
         let found = tps(FFS, percent);
         verdicts.push(Verdict::of(
             format!("FFS at {percent} %"),
@@ -161,7 +197,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     for percent in PERCENT {
         let (found, bound) = (tps(BEST, percent), bound(rows, NEVER, percent));
         verdicts.push(Verdict::of(
-            format!("Varve's cleaner at {percent} %: greedy"),
+            format!("Varve's best at {percent} %: greedy, 256 KB"),
             "at least 0.9 x what uniform updates allow",
             format!(
                 "{}; allowed {bound:.1} and {:.0} %",
@@ -171,14 +207,14 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             found >= 0.9 * bound,
         ));
     }
-    for percent in [LEAST, 80.0] {
+    for percent in TWO {
         let never = tps(SKEWED_NEVER, LEAST);
         let most = 50.0 * (1.0 - bound(rows, SKEWED_NEVER, percent) / never);
         let found = 100.0 * (1.0 - tps(SKEWED, percent) / never);
         verdicts.push(Verdict::of(
-            format!("Varve's cleaner at {percent} %, 80/20"),
+            format!("Varve's best at {percent} %, 80/20: life-classes, 256 KB"),
             format!("half of what uniform updates lose: {most:.0} %"),
-            format!("{found:.0} %"),
+            self::told(rows, SKEWED, percent, never),
             found <= most,
         ));
     }
@@ -192,7 +228,39 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         )
         .beside_the_claim(true),
     );
+    verdicts.extend(todays(rows));
     verdicts
+}
+
+/// The same questions of an NVMe-like device.
+fn todays(rows: &[Row]) -> Vec<Verdict> {
+    let tps = |series: &str, percent: f64| mean(rows, &format!("{NVME}{series}"), percent, "tps");
+    let never = tps(NEVER, LEAST);
+    let ffs = tps(FFS, LEAST);
+    let mut verdicts = vec![Verdict::of(
+        format!("{NVME}LFS without cleaner against FFS"),
+        "ahead (by half in the paper)",
+        format!("{never:.0} and {ffs:.0} tps"),
+        never > ffs,
+    )];
+    for (percent, paper) in [(LEAST, 34.0), (80.0, 41.0)] {
+        let found = 100.0 * (1.0 - tps(PAPERS, percent) / never);
+        verdicts.push(Verdict::of(
+            format!("{NVME}what the cleaner costs at {percent} %: cost-benefit"),
+            format!("at most the {paper} % of the paper"),
+            told(rows, &format!("{NVME}{PAPERS}"), percent, never),
+            found <= paper,
+        ));
+        let (best, ffs) = (tps(BEST, percent), tps(FFS, percent));
+        verdicts.push(Verdict::of(
+            format!("{NVME}Varve's best at {percent} % against FFS"),
+            "at least as fast",
+            format!("{best:.0} and {ffs:.0} tps"),
+            best >= ffs,
+        ));
+    }
+    let todays = verdicts.into_iter();
+    todays.map(Verdict::on_todays_devices).collect()
 }
 
 fn picture(rows: &[Row]) -> Picture {
@@ -202,7 +270,7 @@ fn picture(rows: &[Row]) -> Picture {
         x: "the bank, per cent of the drive".into(),
         y: "transactions a second".into(),
         y_max: None,
-        curves: Curve::all(rows, "tps"),
+        curves: curves_of_the_paper(rows, "tps"),
         references: vec![
             Curve::named(BOUND, PERCENT.map(bound).to_vec()),
             Curve::named("paper, FFS", vec![(LEAST, 28.0), (90.0, 28.0)]),

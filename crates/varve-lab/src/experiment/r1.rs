@@ -1,14 +1,15 @@
 //! R1 and R2: the micro-benchmarks of Rosenblum & Ousterhout (1992, §5.1), on their
 //! machine: 10,000 files of 1 KB are made, read in the order in which they were made,
-//! and removed; a file of 100 MB is written and read in order and at random.
+//! and removed; a file of 100 MB is written and read in order and at random. The same on
+//! a drive and on an NVMe-like device of today.
 
 use super::rivals::{
     CREATE, DELETE, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS, SUN_4, SUN_FFS,
-    large_bytes, large_file, many_files, rates, ratio,
+    and_todays, curves_of_the_paper, large_bytes, large_file, many_files, rates, ratio,
 };
 use super::{Context, Experiment, Point, Row};
 use crate::platform::files::Phase;
-use crate::report::{Curve, Picture, Verdict};
+use crate::report::{Picture, Verdict};
 
 /// See the module's head.
 pub const R1: Experiment = Experiment {
@@ -33,11 +34,19 @@ pub const R2: Experiment = Experiment {
 const RIVALS: &[Rival] = &[SPRITE_LFS, SUN_FFS];
 
 fn small_points(_: &Context) -> Vec<Point> {
-    let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
-        let files = many_files(context, 1024);
-        rates(files, &Phase::SMALL, system, series, seed)
+    let points = SUN_4.and_todays().map(|(on, machine)| {
+        machine.points(RIVALS, on, move |context, series, system, seed| {
+            let files = many_files(context, 1024);
+            rates(files, &Phase::SMALL, system, &format!("{on}{series}"), seed)
+        })
     });
-    points.collect()
+    points.into_iter().flatten().collect()
+}
+
+/// How many times as fast as FFS the log is.
+fn times(rows: &[Row], on: &str, x: f64, what: &str) -> f64 {
+    let of = |(name, _): Rival| format!("{on}{name}");
+    ratio(rows, &of(SPRITE_LFS), &of(SUN_FFS), x, what)
 }
 
 fn small_verdicts(rows: &[Row]) -> Vec<Verdict> {
@@ -46,16 +55,18 @@ fn small_verdicts(rows: &[Row]) -> Vec<Verdict> {
         ("read", READ, 0.9, "as fast or faster, at least 0.9"),
         ("delete", DELETE, 7.0, "about ten times as fast, at least 7"),
     ];
-    let verdict = |(what, phase, least, expected): (&str, f64, f64, &str)| {
-        let times = ratio(rows, SPRITE_LFS.0, SUN_FFS.0, phase, "files_per_s");
-        Verdict::of(
-            format!("{what}: LFS against FFS"),
-            expected,
-            format!("{times:.2} x"),
-            times >= least,
-        )
-    };
-    phases.map(verdict).into()
+    and_todays(|on| {
+        let verdict = |(what, phase, least, expected): (&str, f64, f64, &str)| {
+            let times = times(rows, on, phase, "files_per_s");
+            Verdict::of(
+                format!("{on}{what}: LFS against FFS"),
+                expected,
+                format!("{times:.2} x"),
+                times >= least,
+            )
+        };
+        phases.map(verdict).into()
+    })
 }
 
 fn small_picture(rows: &[Row]) -> Picture {
@@ -64,35 +75,40 @@ fn small_picture(rows: &[Row]) -> Picture {
         x: "phase".into(),
         y: "files a second".into(),
         y_max: None,
-        curves: Curve::all(rows, "files_per_s"),
+        curves: curves_of_the_paper(rows, "files_per_s"),
         references: Vec::new(),
     }
     .with_room_for_names()
 }
 
 fn large_points(_: &Context) -> Vec<Point> {
-    let points = SUN_4.points(RIVALS, "", |context, series, system, seed| {
-        large_file(system, series, large_bytes(context), seed)
+    let points = SUN_4.and_todays().map(|(on, machine)| {
+        machine.points(RIVALS, on, move |context, series, system, seed| {
+            let series = format!("{on}{series}");
+            large_file(system, &series, large_bytes(context), seed)
+        })
     });
-    points.collect()
+    points.into_iter().flatten().collect()
 }
 
 fn large_verdicts(rows: &[Row]) -> Vec<Verdict> {
-    let verdict = |pass: usize, expected: &str, holds: fn(f64) -> bool| {
-        let times = ratio(rows, SPRITE_LFS.0, SUN_FFS.0, pass as f64, "kb_per_s");
-        Verdict::of(
-            format!("{}: LFS against FFS", PASSES[pass]),
-            expected,
-            format!("{times:.2} x"),
-            holds(times),
-        )
-    };
-    vec![
-        verdict(RANDOM_WRITE, "wins by far, at least 4", |times| {
-            times >= 4.0
-        }),
-        verdict(READ_AGAIN, "loses, below 1", |times| times < 1.0),
-    ]
+    and_todays(|on| {
+        let verdict = |pass: usize, expected: &str, holds: fn(f64) -> bool| {
+            let times = times(rows, on, pass as f64, "kb_per_s");
+            Verdict::of(
+                format!("{on}{}: LFS against FFS", PASSES[pass]),
+                expected,
+                format!("{times:.2} x"),
+                holds(times),
+            )
+        };
+        vec![
+            verdict(RANDOM_WRITE, "wins by far, at least 4", |times| {
+                times >= 4.0
+            }),
+            verdict(READ_AGAIN, "loses, below 1", |times| times < 1.0),
+        ]
+    })
 }
 
 fn large_picture(rows: &[Row]) -> Picture {
@@ -101,7 +117,7 @@ fn large_picture(rows: &[Row]) -> Picture {
         x: "pass".into(),
         y: "KB/s".into(),
         y_max: None,
-        curves: Curve::all(rows, "kb_per_s"),
+        curves: curves_of_the_paper(rows, "kb_per_s"),
         references: Vec::new(),
     }
     .with_room_for_names()

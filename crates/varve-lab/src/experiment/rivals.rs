@@ -8,8 +8,8 @@ use super::{Context, LabError, Point, Row};
 use crate::platform::ffs::{Ffs, GROUP_CYLINDERS};
 use crate::platform::files::{Files, Phase};
 use crate::platform::host::Host;
-use crate::platform::{Layout, Overlap, Platform, System};
-use crate::report::mean;
+use crate::platform::{Cleaning, Disk, Layout, Overlap, Platform, System};
+use crate::report::{Curve, Verdict, mean};
 use varve_disk::{Drive, drives};
 use varve_prove::random::Random;
 
@@ -32,6 +32,10 @@ pub(super) struct Machine {
     dirty_bytes: u64,
     /// Cycles of an instruction. Only the HP's are known; one is assumed of others.
     instruction_cycles: f64,
+    /// An NVMe-like device in the place of the drive, with as many bytes.
+    flash: bool,
+    /// How a log makes room on it.
+    cleaning: Cleaning,
 }
 
 pub(super) const fn ffs(block_bytes: u32, maxcontig: u32, rotdelay: u32) -> Layout {
@@ -62,6 +66,8 @@ pub(super) const SUN_4: Machine = Machine {
     heads: 0,
     dirty_bytes: 2 * MIB,
     instruction_cycles: 1.0,
+    flash: false,
+    cleaning: Cleaning::HOLES,
 };
 pub(super) const SPRITE_LFS: Rival = ("Sprite LFS", Layout::Lfs);
 /// Its rotdelay is deduced by Seltzer et al. 1995, §2.
@@ -76,6 +82,8 @@ pub(super) const SPARC_2: Machine = Machine {
     heads: 0,
     dirty_bytes: 800 * KIB,
     instruction_cycles: 1.0,
+    flash: false,
+    cleaning: Cleaning::HOLES,
 };
 pub(super) const BSD_LFS: Rival = ("LFS", Layout::Lfs);
 pub(super) const M1R2: Rival = ("FFS-m1r2", ffs(8192, 1, 2));
@@ -92,10 +100,14 @@ pub(super) const HP_380: Machine = Machine {
     heads: 0,
     dirty_bytes: 800 * KIB,
     instruction_cycles: 2.5,
+    flash: false,
+    cleaning: Cleaning::HOLES,
 };
 pub(super) const FFS: Rival = ("FFS", ffs(4096, 1, 3));
 pub(super) const EFS: Rival = ("EFS", ffs(4096, 16, 0));
 pub(super) const LFS: Rival = ("LFS", Layout::Lfs);
+/// None of these papers has it (Wang et al. 1999, §3.3).
+pub(super) const VLFS: Rival = ("VLFS", Layout::Vlfs);
 
 /// When each has what is dirty written, where that goes on beside the processor: FFS a
 /// block as soon as it is full, EFS a cluster, LFS nothing before 800 KB (§7.3.1).
@@ -115,6 +127,8 @@ pub(super) const RZ55: Machine = Machine {
     heads: 0,
     dirty_bytes: 800 * KIB,
     instruction_cycles: 1.0,
+    flash: false,
+    cleaning: Cleaning::HOLES,
 };
 
 /// A drive of today behind the fastest host of the papers.
@@ -125,9 +139,51 @@ pub(super) const NEARLINE: Machine = Machine {
     heads: 0,
     dirty_bytes: 800 * KIB,
     instruction_cycles: 1.0,
+    flash: false,
+    cleaning: Cleaning::HOLES,
 };
 
+/// A host of today: the cycles of the table, three thousand million a second.
+const TODAY: Host = host("3 GHz", 3000);
+/// What the names of curves on today's devices begin with.
+pub(super) const NVME: &str = "NVMe-like, ";
+pub(super) const TODAYS: [&str; 2] = ["7200 rpm, ", NVME];
+
 impl Machine {
+    /// An NVMe-like device behind a host of today. As much of it is used as of the
+    /// drive here, and as much may wait in memory.
+    pub fn on_flash(self) -> Self {
+        Machine {
+            host: TODAY,
+            instruction_cycles: 1.0,
+            flash: true,
+            ..self
+        }
+    }
+
+    /// This machine, and those of today, on which as much may wait in memory; each with
+    /// what the names of curves begin with.
+    pub fn and_todays(self) -> [(&'static str, Machine); 3] {
+        let nearline = NEARLINE.with_dirty_bytes(self.dirty_bytes);
+        let [nearline_name, flash_name] = TODAYS;
+        [
+            ("", self),
+            (nearline_name, nearline),
+            (flash_name, self.on_flash()),
+        ]
+    }
+
+    /// Seeds at most: beside the claim, and without an arm, whose way is what chance
+    /// decides, two.
+    pub fn seeds(self) -> usize {
+        if self.flash { 2 } else { usize::MAX }
+    }
+
+    /// Its log makes room in another way.
+    pub fn cleaning(self, cleaning: Cleaning) -> Self {
+        Machine { cleaning, ..self }
+    }
+
     /// Cycles a second.
     pub fn hz(self) -> u64 {
         self.host.hz
@@ -205,11 +261,15 @@ impl Machine {
     /// With this file system on it, empty. Segments are of 1 MB, as in all three
     /// papers.
     pub fn with(self, layout: Layout) -> Platform {
-        let platform = Platform::new(layout, crate::platform::Disk::Regular);
+        let disk = match self.flash {
+            true => Disk::Flash,
+            false => Disk::Regular,
+        };
         Platform {
             nvram_bytes: self.dirty_bytes,
             segment_bytes: MIB as u32,
-            ..platform.on(self.drive(), self.host)
+            cleaning: self.cleaning,
+            ..Platform::new(layout, disk).on(self.drive(), self.host)
         }
     }
 
@@ -242,7 +302,8 @@ impl Machine {
     ) -> impl Iterator<Item = Point> {
         rivals.iter().map(move |&(name, layout)| {
             Point::new(format!("{what}{name}"), move |context: &Context| {
-                let rows = context.seeds().map(|seed| {
+                let seeds = context.seeds().take(self.seeds());
+                let rows = seeds.map(|seed| {
                     let mut system = self.with(layout).build(seed)?;
                     run(context, name, &mut *system, seed)
                 });
@@ -358,114 +419,26 @@ pub(super) fn large_file(
     Ok(rows)
 }
 
+/// Curves without those on today's devices, which would leave nothing to be seen of the
+/// paper's.
+pub(super) fn curves_of_the_paper(rows: &[Row], what: &str) -> Vec<Curve> {
+    let todays = |curve: &Curve| TODAYS.iter().any(|on| curve.name.starts_with(on));
+    let mut curves = Curve::all(rows, what);
+    curves.retain(|curve| !todays(curve));
+    curves
+}
+
+/// What is told of the paper's machine, and then of each of today's.
+pub(super) fn and_todays(tell: impl Fn(&str) -> Vec<Verdict>) -> Vec<Verdict> {
+    let todays = TODAYS.into_iter().flat_map(&tell);
+    let todays: Vec<_> = todays.map(Verdict::on_todays_devices).collect();
+    [tell(""), todays].concat()
+}
+
 /// How many times the rate of `other` that of `one` is.
 pub(super) fn ratio(rows: &[Row], one: &str, other: &str, x: f64, what: &str) -> f64 {
     mean(rows, one, x, what) / mean(rows, other, x, what)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::named;
-    use super::super::tests::tiny::tiny;
-    use super::*;
-
-    /// The curves of an experiment.
-    fn series_of(id: &str) -> Vec<String> {
-        let rows = tiny(id).rows.iter();
-        rows.map(|row| row.series.clone()).collect()
-    }
-
-    /// How many verdicts fail if each curve is so many times as fast as others, and how
-    /// many there are.
-    fn failing(id: &str, series: &[String], faster: impl Fn(&str) -> f64) -> (usize, usize) {
-        // Every place of a curve that verdicts ask for.
-        let steps = (0..33).map(f64::from);
-        let places: Vec<f64> = steps
-            .chain((5..16).map(|step| f64::from(1 << step)))
-            .chain([48.0, 60.0, 70.0, 80.0, 90.0, 100_000.0])
-            .collect();
-        const RATES: [&str; 6] = [
-            "files_per_s",
-            "kb_per_s",
-            "read_kb_s",
-            "write_kb_s",
-            "tps",
-            "fresh_tps",
-        ];
-        const TIMES: [&str; 3] = ["s", "scan_s", "comparing_s"];
-        const OTHERS: [&str; 6] = [
-            "seen",
-            "log_bytes",
-            "bytes",
-            "cleaned",
-            "moved_bytes",
-            "cleaner_share",
-        ];
-        let mut rows = Vec::new();
-        for series in series {
-            let times = faster(series);
-            let rates = RATES.map(|what| (what, 100.0 * times));
-            let seconds = TIMES.map(|what| (what, 100.0 / times));
-            let others = OTHERS.map(|what| (what, 100.0));
-            for &x in &places {
-                let row = Row::new(series.as_str(), x, 1);
-                let all = rates.iter().chain(&seconds).chain(&others);
-                rows.push(all.fold(row, |row, (what, value)| row.with(what, *value)));
-            }
-        }
-        let verdicts = (named(id).unwrap().verdicts)(&rows);
-        let failing = verdicts.iter().filter(|verdict| !verdict.pass).count();
-        (failing, verdicts.len())
-    }
-
-    fn failing_if_equal(id: &str) -> (usize, usize) {
-        failing(id, &series_of(id), |_| 1.0)
-    }
-
-    /// The same if all are equally fast, and then if each of `fast` in turn is
-    /// twice as fast as all others.
-    fn failing_if_twice(id: &str, fast: &[&str]) -> Vec<(usize, usize)> {
-        let series = series_of(id);
-        let twice =
-            |one: &str| failing(id, &series, |series| if series == one { 2.0 } else { 1.0 });
-        std::iter::once("nobody")
-            .chain(fast.iter().copied())
-            .map(twice)
-            .collect()
-    }
-
-    #[test]
-    fn ten_million_instructions_are_a_second_of_the_hp() {
-        assert_eq!(HP_380.cycles_of(10_000_000), HP_380.hz());
-    }
-
-    #[test]
-    fn what_claims_a_difference_fails_where_there_is_none() {
-        assert_eq!(failing_if_equal("R1"), (2, 3));
-        assert_eq!(failing_if_equal("R2"), (2, 2));
-        assert_eq!(failing_if_equal("L1"), (6, 14));
-        assert_eq!(failing_if_equal("L4"), (8, 11));
-        assert_eq!(failing_if_equal("B2"), (5, 6));
-        assert_eq!(failing_if_equal("B3"), (4, 5));
-        assert_eq!(failing_if_equal("B8"), (16, 16));
-        assert_eq!(failing_if_equal("N3"), (12, 12));
-        assert_eq!(failing_if_equal("L2"), (8, 15));
-        assert_eq!(failing_if_equal("B7"), (7, 8));
-        assert_eq!(failing_if_equal("X1"), (2, 4));
-        assert_eq!(failing_if_equal("X3"), (3, 4));
-    }
-
-    #[test]
-    fn what_claims_that_systems_are_alike_fails_where_one_is_twice_as_fast() {
-        // Four of B1's are of a difference, one of B4's.
-        let b1 = failing_if_twice("B1", &["EFS", "LFS", "raw"]);
-        assert_eq!(b1, [(4, 10), (6, 10), (6, 10), (10, 10)]);
-        let b4 = failing_if_twice("B4", &["LFS", "EFS", "LFS, waiting"]);
-        assert_eq!(b4, [(1, 6), (5, 6), (5, 6), (2, 6)]);
-        assert_eq!(failing_if_twice("B5", &["LFS"]), [(0, 4), (4, 4)]);
-        // Seven queries of B6 in which the log is ahead, and two in which read-ahead is
-        // ruinous; then it is ahead in all the others, too, and in joins whatever
-        // comparing costs.
-        assert_eq!(failing_if_twice("B6", &["LFS"]), [(9, 16), (9, 16)]);
-    }
-}
+mod tests;

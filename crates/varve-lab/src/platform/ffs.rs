@@ -53,9 +53,11 @@ impl Ffs {
     /// How it is made on such a store.
     fn format(self, store: &Store, seed: u64) -> FfsFormatOptions {
         let block = u64::from(self.block_bytes);
-        let cylinder_bytes = store.drive().look(|mechanism, _| {
-            let geometry = &mechanism.drive().geometry;
-            geometry.bytes() / u64::from(geometry.cylinders())
+        let cylinder_bytes = store.drive().map(|drive| {
+            drive.look(|mechanism, _| {
+                let geometry = &mechanism.drive().geometry;
+                geometry.bytes() / u64::from(geometry.cylinders())
+            })
         });
         let blocks = store.geometry().size / block;
         FfsFormatOptions {
@@ -64,7 +66,10 @@ impl Ffs {
                 None => self.fragment_bytes,
                 Some(_) => self.block_bytes,
             },
-            group_blocks: (u64::from(self.group_cylinders) * cylinder_bytes / block).min(blocks),
+            // Without cylinders, as many as are usual.
+            group_blocks: cylinder_bytes.map_or(0, |bytes| {
+                (u64::from(self.group_cylinders) * bytes / block).min(blocks)
+            }),
             inode_ratio: INODE_RATIO,
             metadata: Metadata::Synchronous,
             minfree_percent: MINFREE_PERCENT,

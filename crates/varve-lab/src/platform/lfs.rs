@@ -62,12 +62,13 @@ pub fn log_structured(
     Mounted::new(mount()?, store, platform)
 }
 
-/// Cleans the segment that has least in it, if that gains anything.
+/// Cleans the segment that has least in it, if that gains anything. One with nothing in
+/// it waits for a checkpoint only.
 fn clean_one(volume: &Lfs) -> Result<bool, LabError> {
     let candidates = volume.candidates();
-    let emptiest = candidates.iter().min_by_key(|c| (c.live_bytes, c.segment));
     let worth = |c: &&Candidate| c.live_bytes > 0 && c.is_worth_it();
-    match emptiest.filter(worth) {
+    let worth = candidates.iter().filter(worth);
+    match worth.min_by_key(|c| (c.live_bytes, c.segment)) {
         None => Ok(false),
         Some(candidate) => {
             let cleaned = volume.clean_segment(candidate.segment);

@@ -1,5 +1,6 @@
 //! The platform of Wang et al. 1999, §4: a host, a drive, a disk or a virtual
-//! log disk on it, and a file system on that, all on one virtual clock.
+//! log disk on it, and a file system on that, all on one virtual clock. In the
+//! place of the drive there can be an NVMe-like device of today.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -116,6 +117,8 @@ pub enum Disk {
     Regular,
     /// Eager writing.
     VirtualLog,
+    /// An NVMe-like device of as many bytes in its place.
+    Flash,
 }
 
 /// How the processor and a regular disk work at the same time.
@@ -154,14 +157,27 @@ impl Cleaning {
         policy: PolicyKind::GREEDY,
         holes: false,
     };
+    /// Blocks are parted by the life that is left to them, on as many heads as that
+    /// wants.
+    pub const LIFE_CLASSES: Cleaning = Cleaning {
+        policy: PolicyKind::LIFE_CLASSES,
+        holes: false,
+    };
+    /// The same, and blocks are written into holes.
+    pub const LIFE_CLASSES_WITH_HOLES: Cleaning = Cleaning {
+        policy: PolicyKind::LIFE_CLASSES,
+        holes: true,
+    };
+    /// A mount's: greedy, with holes.
+    pub const HOLES: Cleaning = Cleaning {
+        policy: PolicyKind::GREEDY,
+        holes: true,
+    };
 }
 
 impl Default for Cleaning {
     fn default() -> Self {
-        Cleaning {
-            policy: PolicyKind::GREEDY,
-            holes: true,
-        }
+        Cleaning::HOLES
     }
 }
 

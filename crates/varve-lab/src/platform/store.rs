@@ -1,5 +1,5 @@
-//! A drive as the host sees it: as it is, or behind a virtual log. Each
-//! command costs the host its driver.
+//! A drive as the host sees it: as it is, or behind a virtual log; or an NVMe-like
+//! device in its place. Each command costs the host its driver.
 
 use super::driver::Driver;
 use super::host::{COMMAND, Cpu, EAGER_BLOCK, Host};
@@ -8,21 +8,34 @@ use super::{Disk, Overlap};
 use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
-use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
-use varve_vlog::{FormatOptions, Granularity, InDrive, LeaveEarly, Options, Policy, Recovery, Vld};
+use varve_device::{
+    Clock, Device, Geometry, MemoryDevice, Result, SECTOR, VirtualClock, total_length,
+};
+use varve_disk::{Drive, FlashDevice, FlashParameters, ReadAhead, SimulatedDisk, Times};
+use varve_vlog::{
+    FormatOptions, Granularity, InDrive, InOrder, LeaveEarly, Medium, Options, Policy, Recovery,
+    Vld,
+};
 
 /// A virtual log disk on a simulated drive.
-pub type EagerDisk = Vld<InDrive<varve_device::MemoryDevice>>;
+pub type EagerDisk = Vld<InDrive<MemoryDevice>>;
 
 /// See the module's head.
 #[derive(Debug)]
 pub struct Store {
     clock: Arc<VirtualClock>,
-    disk: Arc<SimulatedDisk>,
-    vld: Option<Arc<EagerDisk>>,
+    under: Under,
     cpu: Cpu,
-    overlapping: Option<(Overlap, Driver)>,
+}
+
+/// What the bytes are on.
+#[derive(Debug)]
+enum Under {
+    Drive(Arc<SimulatedDisk>),
+    /// At work at the same time as the host.
+    Overlapping(Arc<SimulatedDisk>, Overlap, Driver),
+    VirtualLog(Arc<SimulatedDisk>, Arc<EagerDisk>),
+    Flash(Arc<FlashDevice>),
 }
 
 /// Where a virtual log disk puts single blocks. By default as in the paper: where
@@ -42,7 +55,7 @@ pub struct Spent {
     pub total_ns: u64,
     /// The host's part.
     pub host_ns: u64,
-    /// The drive's.
+    /// The drive's. That of an NVMe-like device is all transfer.
     pub drive: Times,
 }
 
@@ -50,6 +63,7 @@ impl Store {
     /// A drive with nothing on it, and for a virtual log an empty volume as
     /// large as fits, which makes every write durable before it answers, as a
     /// drive without a write cache does. It reads whole tracks ahead (§4.2).
+    /// An NVMe-like device has as many bytes as the drive.
     ///
     /// # Errors
     /// A virtual log disk cannot be made on it.
@@ -61,45 +75,53 @@ impl Store {
         seed: u64,
     ) -> std::result::Result<Self, LabError> {
         let clock = Arc::new(VirtualClock::new(0, 0));
-        let drive = match kind {
-            Disk::Regular => drive,
-            Disk::VirtualLog => drive.with_read_ahead(ReadAhead::WholeTrack),
-        };
-        let disk = Arc::new(SimulatedDisk::new(drive, Arc::clone(&clock), seed));
-        let vld = match kind {
-            Disk::Regular => None,
-            Disk::VirtualLog => Some(Arc::new(virtual_log(&disk, places, seed)?)),
+        let turning = |drive: Drive| Arc::new(SimulatedDisk::new(drive, Arc::clone(&clock), seed));
+        let under = match kind {
+            Disk::Regular => Under::Drive(turning(drive)),
+            Disk::VirtualLog => {
+                let disk = turning(drive.with_read_ahead(ReadAhead::WholeTrack));
+                let vld = virtual_log(&disk, places, seed)?;
+                Under::VirtualLog(disk, Arc::new(vld))
+            }
+            Disk::Flash => {
+                // Sectors as the drive's, so that layouts are the same; what is moved are
+                // whole pages.
+                let bytes = MemoryDevice::with_geometry(Geometry {
+                    size: drive.geometry.bytes(),
+                    logical_block: SECTOR as u32,
+                    physical_block: SECTOR as u32,
+                });
+                let flash = FlashDevice::new(bytes, FlashParameters::nvme(), Arc::clone(&clock));
+                Under::Flash(Arc::new(flash))
+            }
         };
         let cpu = Cpu::new(host, Arc::clone(&clock));
-        Ok(Store {
-            clock,
-            disk,
-            vld,
-            cpu,
-            overlapping: None,
-        })
+        Ok(Store { clock, under, cpu })
     }
 
     /// The same, with host and drive at work at the same time.
     ///
     /// # Panics
-    /// If it is a virtual log disk, whose firmware is the host's.
+    /// If it is no drive as it is: a virtual log disk's firmware is the host's.
     #[must_use]
     pub fn overlapping(self, overlap: Overlap) -> Self {
-        assert!(
-            self.vld.is_none(),
-            "a virtual log disk takes turns with its host"
-        );
+        let Under::Drive(disk) = self.under else {
+            panic!("only a regular disk is at work beside its host");
+        };
+        let driver = Driver::new(overlap.queue_bytes);
         Store {
             cpu: self.cpu.shared(overlap.quantum_ns),
-            overlapping: Some((overlap, Driver::new(overlap.queue_bytes))),
-            ..self
+            under: Under::Overlapping(disk, overlap, driver),
+            clock: self.clock,
         }
     }
 
     /// How host and drive overlap, if they do.
     pub fn overlap(&self) -> Option<Overlap> {
-        self.overlapping.as_ref().map(|(overlap, _)| *overlap)
+        match &self.under {
+            Under::Overlapping(_, overlap, _) => Some(*overlap),
+            _ => None,
+        }
     }
 
     /// The clock of everything here.
@@ -119,17 +141,42 @@ impl Store {
 
     /// Bytes of the drive itself, which utilisation is reckoned in.
     pub fn drive_bytes(&self) -> u64 {
-        self.disk.geometry().size
+        match &self.under {
+            Under::Flash(flash) => flash.geometry().size,
+            Under::Drive(disk) | Under::Overlapping(disk, ..) | Under::VirtualLog(disk, _) => {
+                disk.geometry().size
+            }
+        }
     }
 
-    /// The drive itself.
-    pub fn drive(&self) -> &Arc<SimulatedDisk> {
-        &self.disk
+    /// The drive itself, if it has one.
+    pub fn drive(&self) -> Option<&Arc<SimulatedDisk>> {
+        match &self.under {
+            Under::Flash(_) => None,
+            Under::Drive(disk) | Under::Overlapping(disk, ..) | Under::VirtualLog(disk, _) => {
+                Some(disk)
+            }
+        }
     }
 
     /// The virtual log disk, if it is one.
     pub fn vld(&self) -> Option<&EagerDisk> {
-        self.vld.as_deref()
+        match &self.under {
+            Under::VirtualLog(_, vld) => Some(vld),
+            _ => None,
+        }
+    }
+
+    /// What a file system finds that chooses places itself: a drive from inside, or an
+    /// NVMe-like device, which has none. A virtual log disk chooses them itself.
+    pub fn inside(&self) -> Option<Arc<dyn Medium>> {
+        match &self.under {
+            Under::Drive(disk) | Under::Overlapping(disk, ..) => {
+                Some(Arc::new(InDrive(Arc::clone(disk))))
+            }
+            Under::Flash(flash) => Some(Arc::new(InOrder(Arc::clone(flash)))),
+            Under::VirtualLog(..) => None,
+        }
     }
 
     /// Time spent since the beginning.
@@ -137,7 +184,15 @@ impl Store {
         Spent {
             total_ns: self.now_ns(),
             host_ns: self.cpu.spent_ns(),
-            drive: self.disk.statistics().times,
+            drive: match &self.under {
+                Under::Flash(flash) => Times {
+                    transfer_ns: flash.spent_ns(),
+                    ..Times::default()
+                },
+                Under::Drive(disk) | Under::Overlapping(disk, ..) | Under::VirtualLog(disk, _) => {
+                    disk.statistics().times
+                }
+            },
         }
     }
 
@@ -147,7 +202,7 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub fn idle(&self, until_ns: u64) -> std::result::Result<(), LabError> {
-        if let Some(vld) = &self.vld {
+        if let Some(vld) = self.vld() {
             vld.compact(until_ns, Granularity::Track)
                 .map_err(LabError::system)?;
         }
@@ -161,9 +216,10 @@ impl Store {
     }
 
     fn inner(&self) -> &dyn Device {
-        match &self.vld {
-            Some(vld) => vld,
-            None => &*self.disk,
+        match &self.under {
+            Under::Drive(disk) | Under::Overlapping(disk, ..) => &**disk,
+            Under::VirtualLog(_, vld) => vld,
+            Under::Flash(flash) => flash,
         }
     }
 }
@@ -228,7 +284,7 @@ impl Device for Store {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let Some((overlap, _)) = &self.overlapping else {
+        let Under::Overlapping(disk, overlap, _) = &self.under else {
             self.cpu.work(COMMAND);
             return self.inner().read(offset, buffer);
         };
@@ -238,14 +294,14 @@ impl Device for Store {
             .zip(buffer.chunks_mut(overlap.command_bytes))
         {
             self.cpu.work(COMMAND);
-            end_ns = self.disk.read_by(at, piece)?;
+            end_ns = disk.read_by(at, piece)?;
         }
         pass_until(&self.clock, end_ns);
         Ok(())
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
-        if let Some((overlap, driver)) = &self.overlapping {
+        if let Under::Overlapping(disk, overlap, driver) = &self.under {
             let bytes: Vec<u8> = buffers
                 .iter()
                 .flat_map(|buffer| buffer.iter().copied())
@@ -255,19 +311,19 @@ impl Device for Store {
                 .zip(bytes.chunks(overlap.command_bytes))
             {
                 self.cpu.work(COMMAND);
-                driver.write(&self.disk, at, piece)?;
+                driver.write(disk, at, piece)?;
             }
             return Ok(());
         }
         let blocks = total_length(buffers).div_ceil(super::BLOCK);
-        let eager = if self.vld.is_some() { EAGER_BLOCK } else { 0 };
+        let eager = if self.vld().is_some() { EAGER_BLOCK } else { 0 };
         self.cpu.work(COMMAND + blocks * eager);
         self.inner().write(offset, buffers)
     }
 
     fn flush(&self) -> Result<()> {
-        if let Some((_, driver)) = &self.overlapping {
-            driver.flush(&self.disk);
+        if let Under::Overlapping(disk, _, driver) = &self.under {
+            driver.flush(disk);
         }
         self.inner().flush()
     }

@@ -48,7 +48,9 @@ fn story(platform: &Platform, seed: u64) -> u64 {
     system.idle(until).unwrap();
     assert!(system.now_ns() >= until);
     let spent = system.store().spent();
-    assert!(spent.host_ns > 0 && spent.drive.locate_ns() > 0);
+    assert!(spent.host_ns > 0);
+    let locates = spent.drive.locate_ns() > 0;
+    assert_eq!(locates, platform.disk != Disk::Flash, "only an arm does");
     let idle = spent.total_ns - spent.host_ns - spent.drive.total_ns();
     assert!(
         idle <= 20_000_000,
@@ -64,6 +66,16 @@ fn the_same_seed_gives_the_same_instants() {
         let first = story(&platform, 3);
         assert_eq!(first, story(&platform, 3), "{platform:?}");
         assert_ne!(first, story(&platform, 4), "the platter stands elsewhere");
+    }
+}
+
+#[test]
+fn an_nvme_like_device_takes_the_place_of_the_drive() {
+    for layout in [Layout::UFS, Layout::Lfs, Layout::Vlfs] {
+        let on = |disk| story(&Platform::new(layout, disk), 3);
+        let (flash, drive) = (on(Disk::Flash), on(Disk::Regular));
+        assert_eq!(flash, on(Disk::Flash), "{layout:?}");
+        assert!(flash < drive / 2, "{layout:?}: {flash} and {drive} ns");
     }
 }
 

@@ -9,6 +9,9 @@
 //! medium can begin, and everything that is read, as data and inodes are cached
 //! on the host (Wang et al. 1999, §3.3). In idle time a checkpoint is taken, if
 //! one is due, and the compactor works; the host pays for what that writes, too.
+//!
+//! An NVMe-like device has no inside: there each request is a command of its own, and
+//! near is next.
 
 use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
@@ -18,17 +21,19 @@ use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use varve_device::{Clock, Device, Geometry, MemoryDevice, Result};
+use varve_device::{Clock, Device, Geometry, Result};
 use varve_fs::{FileSystem, Layout};
 use varve_vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, format};
 use varve_vlog::free_space::Regions;
-use varve_vlog::{Access, HeadPosition, InDrive, Medium};
+use varve_vlog::{Access, HeadPosition, Medium};
 
 /// A drive from inside, whose commands cost the host.
 #[derive(Debug)]
 struct Inside {
     store: Arc<Store>,
-    drive: InDrive<MemoryDevice>,
+    drive: Arc<dyn Medium>,
+    /// Each request is a command.
+    each: bool,
     /// Places that the host has not paid for.
     owed: AtomicU64,
 }
@@ -42,6 +47,13 @@ impl Inside {
         let places = self.owed.swap(0, Relaxed);
         self.store.cpu().work(places * EAGER_BLOCK);
     }
+
+    /// For a request.
+    fn ask(&self) {
+        if self.each {
+            self.store.cpu().work(COMMAND);
+        }
+    }
 }
 
 fn is_record(buffers: &[IoSlice<'_>]) -> bool {
@@ -52,19 +64,20 @@ fn is_record(buffers: &[IoSlice<'_>]) -> bool {
 /// A fresh volume of the platform's on all of `store`.
 ///
 /// # Errors
-/// `store` is a virtual log disk; it cannot be made or mounted.
+/// `store` is a virtual log disk; the volume cannot be made or mounted.
 pub fn on_virtual_log(
     platform: &Platform,
     store: Arc<Store>,
     seed: u64,
 ) -> std::result::Result<Mounted<Vlfs>, LabError> {
-    if store.vld().is_some() {
-        let kind = Disk::VirtualLog;
-        return Err(LabError::System(format!("VLFS on a {kind:?} disk")));
-    }
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
+    let drive = store.inside().ok_or_else(|| {
+        let kind = Disk::VirtualLog;
+        LabError::System(format!("VLFS on a {kind:?} disk"))
+    })?;
     let medium: Arc<dyn Medium> = Arc::new(Inside {
-        drive: InDrive(Arc::clone(store.drive())),
+        each: store.drive().is_none(),
+        drive,
         store: Arc::clone(&store),
         owed: AtomicU64::new(0),
     });
@@ -104,6 +117,7 @@ impl Device for Inside {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.ask();
         let begun_ns = self.store.now_ns();
         self.drive.read(offset, buffer)?;
         self.drive.deliver(begun_ns, buffer.len() as u64);
@@ -113,6 +127,7 @@ impl Device for Inside {
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
         let places = u64::from(!is_record(buffers));
         self.owed.fetch_add(places, Relaxed);
+        self.ask();
         self.drive.write(offset, buffers)
     }
 
@@ -133,7 +148,9 @@ impl Device for Inside {
 impl Medium for Inside {
     fn command(&self, access: Access) {
         self.pay();
-        self.store.cpu().work(COMMAND);
+        if !self.each {
+            self.store.cpu().work(COMMAND);
+        }
         self.drive.command(access);
         if access == Access::Write {
             self.drive.receive(BLOCK);
