@@ -16,7 +16,7 @@
 //! At two utilisations the same is asked of an NVMe-like device of today.
 
 use super::bank::{Setting, Skew, When, accounts};
-use super::rivals::{MIB, Machine, NVME, SPARC_2, curves_of_the_paper, ffs};
+use super::rivals::{MIB, Machine, NVME, SPARC_2, curves_of_the_paper, ffs, seeds_of};
 use super::updates::unless_full;
 use super::{Context, Experiment, Point, Row};
 use crate::platform::records::Habits;
@@ -130,18 +130,22 @@ fn points(context: &Context) -> Vec<Point> {
     }
     all.extend(cases(NVME, machine().on_flash(), two));
     let point = |(series, percent, setting, when): Case| {
-        let seeds = setting.machine.seeds();
-        Point::new(
-            format!("{series} at {percent} %"),
-            move |context: &Context| {
-                let measure = |seed| {
-                    let found = setting.measure(context, when, seed);
-                    let row = found.map(|found| found.row(&series, percent, seed));
-                    unless_full(Row::new(&*series, percent, seed), row)
-                };
-                context.seeds().take(seeds).map(measure).collect()
-            },
-        )
+        let label = format!("{series} at {percent} %");
+        Point::new(label, move |context: &Context| {
+            let mut rows: Vec<Row> = Vec::new();
+            for seed in context.seeds().take(seeds_of(&series)) {
+                let found = setting.measure(context, when, seed);
+                let row = found.map(|found| found.row(&series, percent, seed));
+                let row = unless_full(Row::new(&*series, percent, seed), row)?;
+                let full = row.values.contains_key("full");
+                rows.push(row);
+                // Where one finds no room, all would take as long to find none.
+                if full {
+                    break;
+                }
+            }
+            Ok(rows)
+        })
     };
     all.into_iter().map(point).collect()
 }

@@ -173,12 +173,6 @@ impl Machine {
         ]
     }
 
-    /// Seeds at most: beside the claim, and without an arm, whose way is what chance
-    /// decides, two.
-    pub fn seeds(self) -> usize {
-        if self.flash { 2 } else { usize::MAX }
-    }
-
     /// Its log makes room in another way.
     pub fn cleaning(self, cleaning: Cleaning) -> Self {
         Machine { cleaning, ..self }
@@ -302,7 +296,7 @@ impl Machine {
     ) -> impl Iterator<Item = Point> {
         rivals.iter().map(move |&(name, layout)| {
             Point::new(format!("{what}{name}"), move |context: &Context| {
-                let seeds = context.seeds().take(self.seeds());
+                let seeds = context.seeds().take(seeds_of(what));
                 let rows = seeds.map(|seed| {
                     let mut system = self.with(layout).build(seed)?;
                     run(context, name, &mut *system, seed)
@@ -419,12 +413,20 @@ pub(super) fn large_file(
     Ok(rows)
 }
 
+fn is_todays(curve: &str) -> bool {
+    TODAYS.iter().any(|on| curve.starts_with(on))
+}
+
+/// Seeds at most of a curve: on today's devices, which stand beside the claims, two.
+pub(super) fn seeds_of(curve: &str) -> usize {
+    if is_todays(curve) { 2 } else { usize::MAX }
+}
+
 /// Curves without those on today's devices, which would leave nothing to be seen of the
 /// paper's.
 pub(super) fn curves_of_the_paper(rows: &[Row], what: &str) -> Vec<Curve> {
-    let todays = |curve: &Curve| TODAYS.iter().any(|on| curve.name.starts_with(on));
     let mut curves = Curve::all(rows, what);
-    curves.retain(|curve| !todays(curve));
+    curves.retain(|curve| !is_todays(&curve.name));
     curves
 }
 
