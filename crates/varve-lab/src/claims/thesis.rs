@@ -176,7 +176,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     )
     .because(
         "A commit takes 8 KB of the log, as partial segments are written in units of 4 KB; all of \
-         it is to be cleaned. Before any cleaning the log is 2 % ahead.",
+         it is to be cleaned. Before any cleaning the log is 5 % ahead.",
     ),
     Claim::new(
         "X2",
