@@ -38,6 +38,7 @@ fn by_threads(bug: Planted, isolation: Isolation, subpage: bool) -> Option<Strin
             subpage,
             bug: Some(bug),
             patience: Duration::from_secs(1),
+            outsiders: bug != Planted::LocksKept,
             ..interleaved::Plan::quick(isolation, round)
         };
         match interleaved::run(&plan) {

@@ -33,6 +33,9 @@ pub struct Plan {
     pub transactions: u64,
     /// Whoever waits longer for a lock waits in vain: nobody here keeps one for long.
     pub patience: Duration,
+    /// Some of it is done outside of transactions. That waits without end, also for a
+    /// lock that a mistake keeps for good.
+    pub outsiders: bool,
     /// A mistake.
     pub bug: Option<Planted>,
     /// Decides what is done, and not in which order threads run.
@@ -48,6 +51,7 @@ impl Plan {
             threads: 4,
             transactions: 100,
             patience: Duration::from_secs(20),
+            outsiders: true,
             bug: None,
             seed,
         }
@@ -221,7 +225,7 @@ impl World {
             if self.stop.load(SeqCst) {
                 break; // somebody found something
             }
-            let record = match random.once_in(6) {
+            let record = match random.once_in(6) && self.plan.outsiders {
                 true => self.outside(&mut random),
                 false => self.transact(&mut random),
             };
@@ -317,7 +321,11 @@ pub fn run(plan: &Plan) -> std::result::Result<Ran, String> {
     for result in results {
         records.extend(result.map_err(|_| "a thread panicked")??);
     }
-    records.push(world.look(&world.fs).map_err(|e| told(&e))?);
+    let looked = match plan.outsiders {
+        true => world.look(&world.fs),
+        false => world.begin().and_then(|txn| world.look(&txn)),
+    };
+    records.push(looked.map_err(|e| told(&e))?);
     world.fs.unmount().map_err(|e| told(&e))?;
     world.fs.layout().unmount().map_err(|e| told(&e))?;
     if let Some(error) = log.check(Arc::clone(&device)).first() {
