@@ -29,6 +29,7 @@ pub const B2: Experiment = Experiment {
 const RIVALS: &[Rival] = &[FFS, EFS, LFS, VLFS];
 const LOG: &[Rival] = &[LFS];
 const WHOLE_BLOCKS: &str = "LFS, whole blocks";
+
 fn points(_: &Context) -> Vec<Point> {
     let small = HP_380.and_todays().into_iter().flat_map(|(on, machine)| {
         machine.points(RIVALS, on, move |context, series, system, seed| {
