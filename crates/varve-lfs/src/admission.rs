@@ -24,7 +24,7 @@ impl Lfs {
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
         // What is reserved and not logged is within what a grant says of `total`.
-        if self.allowance.covers(total, told(waiting.asked, 0)) {
+        if self.allowance.covers(&total, &told(waiting.asked, 0)) {
             return Ok(());
         }
         let unlogged = total

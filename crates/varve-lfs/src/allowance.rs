@@ -79,8 +79,8 @@ impl Allowance {
     }
 
     /// True if this has been granted.
-    pub fn covers(&self, total: Usage, pending: Pending) -> bool {
-        let granted = *self.granted.read();
+    pub fn covers(&self, total: &Usage, pending: &Pending) -> bool {
+        let granted = self.granted.read();
         granted.state == self.state()
             && pending.is_within(&granted.pending)
             && total.inodes <= granted.total.inodes
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn nothing_is_covered_before_a_grant() {
-        assert!(!Allowance::default().covers(Usage::default(), Pending::default()));
+        assert!(!Allowance::default().covers(&Usage::default(), &Pending::default()));
     }
 
     #[test]
@@ -123,14 +123,14 @@ mod tests {
         allowance.grant(Grant::beyond(state, total(1, 2, 3), pending(4, 5, 6, 7)));
         let most = total(1 + MARGIN.inodes, 2 + MARGIN.blocks, 3 + MARGIN.sectors);
         let waits = pending(4, 5, 6, 7) + MARGIN_PENDING;
-        assert!(allowance.covers(most, waits));
+        assert!(allowance.covers(&most, &waits));
         for more in [
             pending(1, 0, 0, 0),
             pending(0, 1, 0, 0),
             pending(0, 0, 1, 0),
             pending(0, 0, 0, 8),
         ] {
-            assert!(!allowance.covers(most, waits + more), "{more:?}");
+            assert!(!allowance.covers(&most, &(waits + more)), "{more:?}");
         }
         for (inodes, blocks, sectors) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
             let more = total(
@@ -138,14 +138,14 @@ mod tests {
                 most.blocks + blocks,
                 most.sectors + sectors,
             );
-            assert!(!allowance.covers(more, Pending::default()), "{more:?}");
+            assert!(!allowance.covers(&more, &Pending::default()), "{more:?}");
         }
     }
 
     #[test]
     fn a_change_voids_grants_given_and_those_derived_before_it() {
         let (allowance, nothing) = (Allowance::default(), Pending::default());
-        let granted = || allowance.covers(Usage::default(), nothing);
+        let granted = || allowance.covers(&Usage::default(), &nothing);
         allowance.grant(Grant::beyond(allowance.state(), Usage::default(), nothing));
         let derived_before = allowance.state();
         allowance.void();

@@ -365,7 +365,9 @@ impl<L: Layout> FileSystem<L> {
 fn overwrite(data: &mut Block, within: usize, piece: &[u8]) {
     let end = within + piece.len();
     if within >= data.len() {
-        data.resize(within);
+        if within > data.len() {
+            data.resize(within);
+        }
         data.extend_from_slice(piece);
         return;
     }

@@ -338,25 +338,32 @@ impl<'a> Leaf<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Goes past the entries with cookies below this one, which are checked as
-    /// [`Iterator::next`] does; it stops at a flaw, which the next step finds.
+    /// Goes past the entries with cookies below this one, which is no greater than
+    /// [`Self::upper`]; they are checked as [`Iterator::next`] does. It stops at a flaw,
+    /// which the next step finds. Searching a leaf is mostly this loop.
     #[inline]
     pub fn pass(&mut self, cookie: u64) {
-        while self.left > 0 {
-            let Some(header) = self.bytes.get(self.at..self.at + ENTRY_BYTES) else {
+        debug_assert!(cookie <= self.upper);
+        let mut rest = &self.bytes[self.at..];
+        let (mut left, mut previous) = (self.left, self.previous);
+        while left > 0 {
+            let Some((header, behind)) = rest.split_first_chunk::<ENTRY_BYTES>() else {
                 break;
             };
-            let header = EntryHeader::ref_from_bytes(header).expect("of that length");
+            let header: &EntryHeader = zerocopy::transmute_ref!(header);
             let this = header.cookie.get();
-            let end = self.at + ENTRY_BYTES + usize::from(header.name_len);
-            let sound = this > self.previous && this < self.upper && end <= self.bytes.len();
-            if this >= cookie || !sound {
+            let Some(next) = behind.get(usize::from(header.name_len)..) else {
+                break;
+            };
+            if this <= previous || this >= cookie {
                 break;
             }
-            self.at = end;
-            self.left -= 1;
-            self.previous = this;
+            rest = next;
+            left -= 1;
+            previous = this;
         }
+        self.at = self.bytes.len() - rest.len();
+        (self.left, self.previous) = (left, previous);
     }
 
     #[cold]

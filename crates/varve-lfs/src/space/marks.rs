@@ -55,7 +55,7 @@ impl Lfs {
             ..Pending::default()
         };
         let plugs = self.control.plugs.is_expected();
-        if !plugs && self.allowance.covers(Usage::default(), pending) {
+        if !plugs && self.allowance.covers(&Usage::default(), &pending) {
             return false;
         }
         // What takes most of the room by its price leaves the cleaner none to make
