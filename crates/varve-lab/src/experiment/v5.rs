@@ -189,11 +189,16 @@ mod tests {
 
     /// On a drive whose rotation takes no time nothing is gained by writing where the
     /// head is, and nothing lost by reading what lies in pieces. Where a file of this size
-    /// does not show it on the right drive, it does on one with a slow arm.
+    /// does not show it on the right drive, it does on one with a slow arm. Update in place
+    /// under the names of the log gathers no random writes.
     #[test]
-    fn a_wrong_drive_fails() {
-        let pass = |drive: &Drive| {
+    fn a_wrong_drive_or_layout_fails() {
+        let pass = |drive: &Drive, is_log: bool| {
             let run = |(name, layout, disk): (&str, Layout, Disk)| {
+                let (layout, disk) = match layout {
+                    Layout::Lfs if !is_log => (Layout::UFS, Disk::Regular),
+                    _ => (layout, disk),
+                };
                 let platform = platform(layout, disk).on(drive.clone(), Host::SPARCSTATION_10);
                 let mut system = platform.build(1).unwrap();
                 large_file(name, &mut *system, 256, layout == Layout::UFS, 1).unwrap()
@@ -208,12 +213,15 @@ mod tests {
         slow.seek.short_base_ms *= 16.0;
         slow.seek.short_root_ms *= 16.0;
         slow.head_switch_ns *= 16;
-        let (right, still, slow) = (pass(&right), pass(&still), pass(&slow));
+        let in_place = pass(&right, false);
+        let [right, still, slow] = [right, still, slow].map(|drive| pass(&drive, true));
         for (claim, held, failed) in [
             ("synchronous random writes", right[0], still[0]),
             ("in place, read again", still[1], right[1]),
             ("UFS on the VLD, read again", right[2], still[2]),
             ("LFS, read again", slow[3], still[3]),
+            ("LFS, random and sequential writes", right[5], in_place[5]),
+            ("LFS on the VLD, the same", right[6], in_place[6]),
             ("sequential writes", right[7], still[7]),
             ("random writes that wait", right[8], still[8]),
             ("sequential writes of LFS", slow[9], still[9]),
