@@ -11,7 +11,7 @@ mod check;
 mod edit;
 mod image;
 
-pub(crate) use cells::{Cell, Found, OVERFLOW};
+pub(crate) use cells::{Cell, Found, OVERFLOW, order};
 pub use check::check;
 pub(crate) use image::{Image, overflow_room};
 

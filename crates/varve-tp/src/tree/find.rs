@@ -3,7 +3,7 @@
 use super::{MOST_STEPS, Tree};
 use crate::buffer::{ReadPage, WritePage};
 use crate::error::Result;
-use crate::page::Page;
+use crate::page::{Page, order};
 
 /// Where a search goes on.
 pub(super) enum Step {
@@ -26,8 +26,8 @@ impl Wanted<'_> {
         let right = page.header().right.get();
         let (beyond, before) = match self {
             Wanted::Key(key) => (
-                page.high().is_some_and(|high| key >= high),
-                key < page.low(),
+                page.high().is_some_and(|high| order(key, high).is_ge()),
+                order(key, page.low()).is_lt(),
             ),
             Wanted::Below(None) => (page.high().is_some(), false),
             Wanted::Below(Some(key)) => (
