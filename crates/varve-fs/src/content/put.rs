@@ -365,9 +365,7 @@ impl<L: Layout> FileSystem<L> {
 fn overwrite(data: &mut Block, within: usize, piece: &[u8]) {
     let end = within + piece.len();
     if within >= data.len() {
-        if within > data.len() {
-            data.resize(within);
-        }
+        data.resize(within);
         data.extend_from_slice(piece);
         return;
     }

@@ -338,8 +338,8 @@ impl<'a> Leaf<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Goes past the entries with cookies below this one, which is no greater than
-    /// [`Self::upper`]; they are checked as [`Iterator::next`] does. It stops at a flaw,
+    /// Goes past the entries with cookies below this one, which is at most the leaf's
+    /// upper bound; they are checked as [`Iterator::next`] does. It stops at a flaw,
     /// which the next step finds. Searching a leaf is mostly this loop.
     #[inline]
     pub fn pass(&mut self, cookie: u64) {

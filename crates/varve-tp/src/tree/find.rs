@@ -31,9 +31,9 @@ impl Wanted<'_> {
             ),
             Wanted::Below(None) => (page.high().is_some(), false),
             Wanted::Below(Some(key)) => (
-                page.high().is_some_and(|high| key > high),
+                page.high().is_some_and(|high| order(key, high).is_gt()),
                 // All keys are below the empty one's successors: the first page stays.
-                key <= page.low() && !page.low().is_empty(),
+                order(key, page.low()).is_le() && !page.low().is_empty(),
             ),
         };
         match (before, beyond) {
