@@ -35,6 +35,7 @@ use crate::isolation::{self, Budget, Object, Open, Snapshots};
 use crate::layout::{Layout, Usage};
 use crate::locks::Level;
 use crate::memory::gathering::Gathering;
+use crate::memory::listings::Listings;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
 use crate::memory::read_ahead::ReadAhead;
@@ -66,6 +67,7 @@ pub struct FileSystem<L: Layout> {
     pub(crate) passages: Passages,
     pub(crate) space: SpaceAccount,
     pub(crate) read_ahead: Arc<ReadAhead>,
+    pub(crate) listings: Listings,
     /// What a private tree stands on; nothing for the mounted one.
     pub(crate) below: Option<Below<L>>,
     /// Those that stand on this one.
@@ -144,6 +146,7 @@ impl<L: Layout> FileSystem<L> {
             passages: parts.passages,
             space: SpaceAccount::new(parts.usage),
             read_ahead: parts.read_ahead,
+            listings: Listings::default(),
             below: parts.below,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),

@@ -18,9 +18,12 @@ fn content(number: u64) -> Vec<u8> {
     (0..length).map(|i| (i * 7 + number) as u8).collect()
 }
 
-/// A volume with files that were written one after the other, its caches
-/// dropped.
-fn volume() -> (
+/// A volume with so many files that were written one after the other, so many at a
+/// time, its caches dropped.
+fn volume(
+    count: u64,
+    together: u64,
+) -> (
     Arc<FaultDevice<MemoryDevice>>,
     FileSystem<Lfs>,
     Vec<InodeNo>,
@@ -43,9 +46,12 @@ fn volume() -> (
         let file = made.unwrap().ino;
         let data = content(number);
         fs.write(&caller, file, 0, &data).unwrap();
+        if number % together == together - 1 {
+            fs.sync().unwrap();
+        }
         file
     };
-    let files = (0..FILES).map(make).collect();
+    let files = (0..count).map(make).collect();
     fs.sync().unwrap();
     fs.drop_caches();
     fs.layout().drop_caches();
@@ -70,7 +76,7 @@ fn lost(fs: &FileSystem<Lfs>, files: &[InodeNo]) -> usize {
 
 #[test]
 fn what_threads_fetch_ahead_is_what_was_written() {
-    let (_, fs, files) = volume();
+    let (_, fs, files) = volume(FILES, FILES);
     assert_eq!(lost(&fs, &files), 0);
     let statistics = fs.layout().statistics();
     assert!(statistics.windows_ahead > 0, "{statistics:?}");
@@ -80,10 +86,47 @@ fn what_threads_fetch_ahead_is_what_was_written() {
 
 #[test]
 fn a_bad_place_costs_the_files_on_it_and_not_their_neighbours() {
-    let (device, fs, files) = volume();
+    let (device, fs, files) = volume(FILES, FILES);
     let bad = 3 << 20..(3 << 20) + 4096;
     device.inject(Fault::sticky(FaultKind::ReadError).within(bad));
     let lost = lost(&fs, &files);
     assert!((1..=16).contains(&lost), "{lost} files");
     assert!(fs.layout().statistics().windows_ahead > 0);
+}
+
+/// Lists the root as `ls -l` on a mount does, with so many names in a request; answers
+/// how often the device was asked.
+fn list(device: &FaultDevice<MemoryDevice>, fs: &FileSystem<Lfs>, is_told: bool) -> u64 {
+    fs.drop_caches();
+    fs.layout().drop_caches();
+    let before = device.operations();
+    let (mut after, mut seen) = (2, 0);
+    loop {
+        let (start, mut listed) = (after, Vec::new());
+        fs.readdir(InodeNo::ROOT, start, &mut |entry| {
+            after = entry.cookie;
+            listed.push(entry.ino);
+            listed.len() < 25
+        })
+        .unwrap();
+        if is_told && start > 2 {
+            fs.read_inodes_ahead(InodeNo::ROOT, start, listed.iter().copied());
+        }
+        for ino in &listed {
+            assert_eq!(fs.getattr(*ino).unwrap().ino, *ino);
+        }
+        seen += listed.len() as u64;
+        if listed.len() < 25 {
+            assert_eq!(seen, 4 * FILES);
+            return device.operations() - before;
+        }
+    }
+}
+
+#[test]
+fn inodes_of_a_listing_are_read_in_their_order() {
+    // More than the windows of the log hold at once.
+    let (device, fs, _) = volume(4 * FILES, 40);
+    let (alone, ahead) = (list(&device, &fs, false), list(&device, &fs, true));
+    assert!(ahead * 4 < alone, "{ahead} requests, {alone} without");
 }

@@ -6,6 +6,7 @@ pub(crate) mod cache;
 pub(crate) mod changes;
 pub(crate) mod former;
 pub(crate) mod gathering;
+pub(crate) mod listings;
 pub(crate) mod name_changes;
 pub(crate) mod overlay;
 pub(crate) mod parked;

@@ -78,6 +78,11 @@ impl VnodeTable {
         }
     }
 
+    /// How many vnodes that nobody needs it keeps.
+    pub fn bound(&self) -> usize {
+        self.shard_bound * self.shards.len()
+    }
+
     fn shard(&self, ino: InodeNo) -> usize {
         (ino.0 / RUN) as usize & (self.shards.len() - 1)
     }

@@ -3,6 +3,7 @@
 mod alone;
 mod create;
 mod directory_blocks;
+mod inodes_ahead;
 pub(crate) mod lookup;
 mod overlaid;
 mod passages;

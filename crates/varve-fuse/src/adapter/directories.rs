@@ -51,6 +51,11 @@ impl<L: Layout> Adapter<L> {
             });
             true
         })?;
+        if after > 0 {
+            // The kernel goes on asking for attributes only if somebody looked at some.
+            let listed = listed.iter().map(|entry| entry.ino);
+            self.fs.read_inodes_ahead(inode_of(request), after, listed);
+        }
         let mut name_start = 0;
         for entry in listed {
             let name = &names[name_start..entry.name_end];

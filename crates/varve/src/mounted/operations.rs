@@ -72,6 +72,15 @@ impl Mounted {
     ) -> Result<()> {
         on!(&self.tree, fs => fs.readdir(ino, after, emit))
     }
+
+    pub fn read_inodes_ahead(
+        &self,
+        ino: InodeNo,
+        after: u64,
+        listed: impl Iterator<Item = InodeNo>,
+    ) {
+        on!(&self.tree, fs => fs.read_inodes_ahead(ino, after, listed));
+    }
 }
 
 /// Content.

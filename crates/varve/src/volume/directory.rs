@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_fs::{Attr, Error as FsError, FileKind, InodeNo};
 
 /// Entries fetched at once.
@@ -18,6 +19,8 @@ struct Directory {
     mounted: Arc<Mounted>,
     path: PathBuf,
     ino: InodeNo,
+    /// Somebody has asked for the attributes of an entry.
+    is_examined: AtomicBool,
 }
 
 impl Drop for Directory {
@@ -60,6 +63,7 @@ impl DirEntry {
     /// If the name has gone meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
         let Directory { mounted, ino, .. } = &*self.directory;
+        self.directory.is_examined.store(true, Relaxed);
         let attr = mounted.run("examine", &self.path(), |mounted| {
             mounted.find(*ino, self.name.as_bytes())?.attr()
         })?;
@@ -170,6 +174,7 @@ impl ReadDir {
                 mounted: Arc::clone(mounted),
                 path,
                 ino: attr.ino,
+                is_examined: AtomicBool::new(false),
             }),
             after: 2, // `.` and `..`
             batch: Batch::default(),
@@ -180,7 +185,10 @@ impl ReadDir {
     fn fetch(&mut self) -> Result<()> {
         let (batch, after) = (&mut self.batch, &mut self.after);
         batch.clear();
-        let Directory { mounted, path, ino } = &*self.directory;
+        let (start, directory) = (*after, &*self.directory);
+        let Directory {
+            mounted, path, ino, ..
+        } = directory;
         mounted.run("list", path, |mounted| {
             mounted.readdir(*ino, *after, &mut |entry| {
                 *after = entry.cookie;
@@ -188,7 +196,12 @@ impl ReadDir {
                 let end = batch.names.len();
                 batch.entries.push((entry.ino, entry.kind, end));
                 batch.entries.len() < BATCH
-            })
+            })?;
+            if directory.is_examined.load(Relaxed) {
+                let listed = batch.entries.iter().map(|(ino, ..)| *ino);
+                mounted.read_inodes_ahead(*ino, start, listed);
+            }
+            Ok(())
         })
     }
 }
