@@ -209,4 +209,25 @@ mod tests {
         wrong[2] = Row::new(LOG, 25.0, 1).with("ms", ms_each(spent.total_ns, 100));
         assert!(verdicts(&right)[2].pass && !verdicts(&wrong)[2].pass);
     }
+
+    /// At full size: eager writing under the name of the log neither collapses nor falls
+    /// behind, and its plateau is one.
+    #[test]
+    fn a_wrong_layout_fails() {
+        let full = Context {
+            small: false,
+            ..Context::tiny()
+        };
+        let at = |name, layout, disk, percent| {
+            measure(&full, name, &Platform::new(layout, disk), percent, 1).unwrap()
+        };
+        let pass = |layout, disk| {
+            let log = [25, 40, 60, 65, 70, 75].map(|percent| at(LOG, layout, disk, percent));
+            let eager = at(EAGER, Layout::UFS, Disk::VirtualLog, 75);
+            let verdicts = verdicts(&[&log[..], &[eager]].concat());
+            [3, 4, 6].map(|nth: usize| verdicts[nth].pass)
+        };
+        assert_eq!(pass(Layout::Lfs, Disk::Regular), [true, false, true]);
+        assert_eq!(pass(Layout::UFS, Disk::VirtualLog), [false, true, false]);
+    }
 }
