@@ -45,6 +45,11 @@ pub struct MountOptions {
     /// each last close. On volumes with such files it is so in any case.
     /// Default off.
     pub ask_opens: bool,
+    /// What is written to a file that was opened with O_DSYNC or O_SYNC passes the
+    /// kernel's cache: durable in the write itself, several side by side in one file.
+    /// The kernel holds nothing back then, since such writes would not change the times
+    /// that it keeps, and asks before it opens a file. Default off.
+    pub dsync: bool,
     /// Files can be written atomically, by the ioctls of F2FS, where the kernel holds
     /// writes back. It tells of each close of a file then, which costs a request.
     /// Default off.
@@ -99,6 +104,7 @@ impl Default for MountOptions {
             acl: false,
             extended_attributes: true,
             ask_opens: false,
+            dsync: false,
             atomic: false,
             idmap: false,
             trust_s: 3600,
@@ -133,6 +139,7 @@ impl MountOptions {
             "uring" | "nouring" => self.uring = option == "uring",
             "acl" | "noacl" => self.acl = option == "acl",
             "chattr" | "nochattr" => self.ask_opens = option == "chattr",
+            "dsync" | "nodsync" => self.dsync = option == "dsync",
             "atomic" | "noatomic" => self.atomic = option == "atomic",
             "idmap" | "noidmap" => self.idmap = option == "idmap",
             "order=strict" => self.strict_order = true,
@@ -145,6 +152,6 @@ impl MountOptions {
 
     /// True if the kernel may hold writes back.
     pub(crate) fn write_back(&self) -> bool {
-        !self.read_only && !self.strict_order
+        !self.read_only && !self.strict_order && !self.dsync
     }
 }

@@ -281,6 +281,49 @@ fn strict_order_writes_through() {
 }
 
 #[test]
+fn a_synchronous_write_is_one_request_and_others_go_beside_it() {
+    let _alone = alone();
+    let options = MountOptions {
+        dsync: true,
+        ..MountOptions::default()
+    };
+    let Some(m) = Mounted::with(options) else {
+        return;
+    };
+    warm_up(&m);
+    let mut open = File::options();
+    open.read(true).write(true).create(true);
+    for (name, flags) in [("d", libc::O_DSYNC), ("s", libc::O_SYNC)] {
+        let file = open.custom_flags(flags).open(m.path(name)).unwrap();
+        file.write_all_at(&[0; 64 << 10], 0).unwrap();
+        let before = file.metadata().unwrap().modified().unwrap();
+        let again = open.open(m.path(name)).unwrap();
+        let cost = m.cost(|| {
+            std::thread::scope(|scope| {
+                for n in 0..16u8 {
+                    let file = if n % 2 == 0 { &file } else { &again };
+                    let at = u64::from(n) * 4096;
+                    scope.spawn(move || file.write_all_at(&[n + 1; 4096], at).unwrap());
+                }
+            });
+        });
+        show("16 synchronous writes", &cost);
+        assert_eq!((cost.of("write"), cost.of("fsync")), (16, 0), "{cost:?}");
+        assert!(file.metadata().unwrap().modified().unwrap() > before);
+        let through_the_cache = fs::read(m.path(name)).unwrap();
+        for (n, block) in through_the_cache.chunks(4096).enumerate() {
+            assert!(block.iter().all(|byte| *byte == n as u8 + 1), "{name} {n}");
+        }
+    }
+    // Who does not ask for it has the kernel's cache.
+    let plain = open.custom_flags(0).open(m.path("d")).unwrap();
+    let mut block = [0; 4096];
+    plain.read_exact_at(&mut block, 0).unwrap();
+    let cost = m.cost(|| plain.read_exact_at(&mut block, 0).unwrap());
+    assert_eq!(cost.of("read"), 0, "{cost:?}");
+}
+
+#[test]
 fn statistics_come_through_the_mount() {
     let _alone = alone();
     let options = MountOptions {

@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{HeldTimes, Layout};
+use varve_fs::{HeldTimes, InodeNo, Layout};
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -68,6 +68,9 @@ impl<L: Layout> Adapter<L> {
             Content::Discarded => Ok::<_, Errno>(data.len()),
         })?;
         self.counters.written(written);
+        if self.dsync && direct {
+            self.make_durable(ino, write.flags)?;
+        }
         reply.put(&WriteOut {
             size: written as u32,
             padding: 0,
@@ -78,6 +81,16 @@ impl<L: Layout> Adapter<L> {
             self.after_direct_write(unique, nodeid, range, reply)
         });
         Ok(later.flatten().map_or(Outcome::Reply, Outcome::Later))
+    }
+
+    /// What a write to a file opened with such flags promises: the kernel sends no FSYNC
+    /// behind one that passes its cache.
+    fn make_durable(&self, ino: InodeNo, flags: u32) -> Done {
+        let all = flags & libc::O_SYNC as u32 == libc::O_SYNC as u32;
+        match all || flags & libc::O_DSYNC as u32 != 0 {
+            true => Ok(self.in_tree(ino, |tree| tree.fsync(ino, !all))?),
+            false => Ok(()),
+        }
     }
 
     /// FSYNC of a file.

@@ -263,21 +263,30 @@ impl<L: Layout> Adapter<L> {
             truncate: has(libc::O_TRUNC),
         };
         let flags = self.fs.may_open(inode_of(request), access)?;
-        reply.put(&opened(access.write && flags.sync));
+        let through = flags.sync || self.is_dsync(asked.flags);
+        reply.put(&opened(access.write && through));
         Ok(())
     }
 
-    /// What the open file of a new inode is like.
-    pub(super) fn opened_new(&self, ino: InodeNo) -> OpenOut {
-        let sync = self.asks_opens && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
-        opened(sync)
+    /// What the open file of a new inode is like, opened with such flags.
+    pub(super) fn opened_new(&self, ino: InodeNo, flags: u32) -> OpenOut {
+        let sync = || self.asks_opens && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
+        opened(self.is_dsync(flags) || sync())
+    }
+
+    fn is_dsync(&self, flags: u32) -> bool {
+        self.dsync && flags & libc::O_DSYNC as u32 != 0
     }
 }
 
 /// An open file without a handle. Cached pages stay valid: all changes come
-/// through the kernel. What is written `through` is not kept in its cache.
+/// through the kernel. What is written `through` is not kept in its cache, and others
+/// may write beside it.
 pub(super) fn opened(through: bool) -> OpenOut {
-    let direct = if through { fopen::DIRECT_IO } else { 0 };
+    let direct = match through {
+        true => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+        false => 0,
+    };
     OpenOut {
         open_flags: fopen::KEEP_CACHE | direct,
         ..OpenOut::default()

@@ -79,6 +79,8 @@ pub struct Adapter<L: Layout> {
     extended_attributes: bool,
     /// The kernel asks before it opens a file, see `file_flags.rs`.
     asks_opens: bool,
+    /// Who opens a file for synchronous writes writes past the kernel's cache.
+    dsync: bool,
     /// The volume was shut down, see `maintenance.rs`.
     down: AtomicBool,
     writers: full::Writers,
@@ -100,7 +102,7 @@ impl<L: Layout> Adapter<L> {
     pub fn new(fs: Arc<FileSystem<L>>, options: &MountOptions) -> Self {
         let folds_case = fs.layout().geometry().case_fold;
         // What cannot be read will say so when somebody looks.
-        let asks_opens = options.ask_opens || fs.is_guarded().unwrap_or(true);
+        let asks_opens = options.ask_opens || options.dsync || fs.is_guarded().unwrap_or(true);
         Adapter {
             fs,
             negotiated: OnceLock::new(),
@@ -120,6 +122,7 @@ impl<L: Layout> Adapter<L> {
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
             asks_opens,
+            dsync: options.dsync,
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),

@@ -130,7 +130,7 @@ impl<L: Layout> Adapter<L> {
         let mode = self.mode_in(parent, &caller, mode)?;
         let attr = self.fs.mknod(&caller, parent, name, mode, 0)?;
         self.entry(&attr, reply)?;
-        reply.put(&self.opened_new(attr.ino));
+        reply.put(&self.opened_new(attr.ino, create.flags));
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl<L: Layout> Adapter<L> {
         let attr = self.fs.tmpfile(&caller, parent, mode)?;
         reply.retain(attr.ino);
         reply.put(&self.entry_of(&attr));
-        reply.put(&self.opened_new(attr.ino));
+        reply.put(&self.opened_new(attr.ino, create.flags));
         Ok(())
     }
 

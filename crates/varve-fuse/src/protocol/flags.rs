@@ -76,6 +76,7 @@ pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const CACHE_DIR: u32 = 1 << 3;
+    pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
 /// `GetattrIn::getattr_flags`: `fh` is valid; somebody uses an open file.
