@@ -8,11 +8,11 @@
 #   are installed; default: conformance/ in the target directory)
 #
 # pjdfstest (POSIX, call by call) and fsx (one file changed at random in every
-# way and read back), both from crates.io, installed once. Each runs on four
-# mounts of the segmented log: requests over io_uring and over /dev/fuse, POSIX
-# ACLs in force and not; on two of VLFS, with each of these once; and on one of
-# FFS. The other policies of allocation have a mount each, with the cases that
-# take and give up room, and a tenth of the operations of fsx.
+# way and read back), both from crates.io, installed once. Each runs on two
+# mounts of the segmented log and two of VLFS, which have requests over io_uring
+# and over /dev/fuse, with POSIX ACLs in force and not, each pair of these once;
+# and on one of FFS. The other policies of allocation have a mount each, with the
+# cases that take and give up room, and a tenth of the operations of fsx.
 # pjdfstest's cases that are skipped are listed with its reason; none may fail.
 # Needs root and /dev/fuse; without them it skips and says so, and fails
 # if CI is set. Whatever takes too long is ended, together with the mount below
@@ -251,8 +251,8 @@ run_fsx() {
 
 say "pjdfstest $PJDFSTEST and fsx $FSX on $("$VARVE" --version), $VARVE"
 operations=${VARVE_FSX_OPERATIONS:-10000}
-# The layout is another room than transport and lists, so not all of them again.
-for mount in log/{uring,nouring}/{noacl,acl} vlfs/uring/noacl vlfs/nouring/acl \
+# The layout is another room than transport and lists: every pair of these once.
+for mount in log/uring/acl log/nouring/noacl vlfs/uring/noacl vlfs/nouring/acl \
 	ffs/nouring/acl {extent,buddy,restricted,fixed}/nouring/noacl; do
 	IFS=/ read -r layout transport lists <<<"$mount"
 	mount_with "$layout" "$transport,$lists"

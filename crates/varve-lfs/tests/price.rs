@@ -260,7 +260,7 @@ fn thousands_without_a_name() {
 
 #[test]
 fn anything() {
-    for seed in 1..=6 {
+    for seed in 1..=3 {
         eprintln!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let block_bytes = [4096, 4096, 65536][rng.random_range(0..3)];

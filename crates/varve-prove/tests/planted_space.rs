@@ -8,10 +8,12 @@ use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
 /// Cases that are drawn at most; `space.rs` draws no fewer.
 const CASES: u64 = 150;
 
-fn are_found(bugs: &[Planted], volumes: &dyn Volumes, seed: u64) {
+/// The case that is tried first is one that has found it.
+fn are_found(bugs: &[Planted], volumes: &dyn Volumes, seed: u64, first: u64) {
     let mut missed = Vec::new();
     for &bug in bugs {
-        let cases = (0..CASES).map(|nth| (nth, Case::nth_small(seed, nth)));
+        let order = (first..CASES).chain(0..first);
+        let cases = order.map(|nth| (nth, Case::nth_small(seed, nth)));
         // A mistake is on this thread alone. It is hardest to live with where names
         // fill the volume: others would find it, too, or not, and take longer.
         let mut cases =
@@ -31,11 +33,11 @@ fn are_found(bugs: &[Planted], volumes: &dyn Volumes, seed: u64) {
 #[test]
 fn mistakes_in_the_accounts_of_the_log_are_found() {
     let seed = announce_seed("--features planted --test planted_space", 1);
-    are_found(&Planted::OF_ROOM, &Logs, seed);
+    are_found(&Planted::OF_ROOM, &Logs, seed, 38);
 }
 
 #[test]
 fn mistakes_in_the_accounts_of_the_virtual_log_are_found() {
     let seed = announce_seed("--features planted --test planted_space", 1);
-    are_found(&[Planted::RoomUncounted], &VirtualLogs, seed);
+    are_found(&[Planted::RoomUncounted], &VirtualLogs, seed, 0);
 }

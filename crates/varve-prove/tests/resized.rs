@@ -109,7 +109,7 @@ fn a_mounted_volume_grows_whatever_is_cut_short() {
         length,
     } = Variant::growing(seed);
     let explorer = Explorer::new(&subject);
-    for index in 0..scaled(4) {
+    for index in 0..scaled(2) {
         if let Err(failure) = explorer.explore_generated(index, length, &plan) {
             panic!("workload {index}\n{failure}");
         }

@@ -1,7 +1,7 @@
 //! A volume can always be emptied.
 
 use std::time::{Duration, Instant};
-use varve_prove::random::{announce_seed, scaled};
+use varve_prove::random::{announce_seed, scale, scaled};
 use varve_prove::space::Filling::*;
 use varve_prove::space::{
     Ballast, Case, Cycle, Filling, InPlaces, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
@@ -80,20 +80,20 @@ fn cases(
 #[test]
 fn a_volume_on_the_virtual_log_can_always_be_emptied() {
     let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
-    cases(test, &VirtualLogs, (250, 40), (Case::nth_small, |_| true));
+    cases(test, &VirtualLogs, (250, 25), (Case::nth_small, |_| true));
 }
 
 #[test]
 fn a_volume_that_is_updated_in_place_can_always_be_emptied() {
     let test = "a_volume_that_is_updated_in_place";
-    cases(test, &InPlaces, (60, 15), (Case::nth_small, |_| true));
+    cases(test, &InPlaces, (60, 10), (Case::nth_small, |_| true));
 }
 
 #[test]
 fn a_volume_on_the_log_can_always_be_emptied() {
     let test = "a_volume_on_the_log_can_always_be_emptied";
     let wanted = |case: &Case| !is_filled_by_names(case);
-    cases(test, &Logs, (150, 40), (Case::nth_small, wanted));
+    cases(test, &Logs, (150, 25), (Case::nth_small, wanted));
 }
 
 /// Each takes as long as twenty others, and is as likely to meet a refusal.
@@ -190,6 +190,11 @@ fn removed_below_tall_indexes() {
 
 #[test]
 fn removed_below_more_of_them() {
+    if scale() < 1.0 {
+        // As long as all of the others together, which hold the same.
+        eprintln!("SKIPPED: it takes most of a minute; VARVE_PROVE_SCALE=1 has it");
+        return;
+    }
     let shape = shape(50_790_400, 512, 1_533_881_827_448_684_601);
     let fillings = [Sparse, Directories, TinyFiles, SmallFiles, Modes];
     let cycles = vec![cycle(&fillings, (2, 2), Order::Random, (NEVER, 3, 2))];

@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// At full size: eager writing under the name of the log neither collapses nor falls
-    /// behind, and its plateau is one.
+    /// behind.
     #[test]
     fn a_wrong_layout_fails() {
         let full = Context {
@@ -222,12 +222,12 @@ mod tests {
             measure(&full, name, &Platform::new(layout, disk), percent, 1).unwrap()
         };
         let pass = |layout, disk| {
-            let log = [25, 40, 60, 65, 70, 75].map(|percent| at(LOG, layout, disk, percent));
+            let log = [25, 40, 75].map(|percent| at(LOG, layout, disk, percent));
             let eager = at(EAGER, Layout::UFS, Disk::VirtualLog, 75);
             let verdicts = verdicts(&[&log[..], &[eager]].concat());
-            [3, 4, 6].map(|nth: usize| verdicts[nth].pass)
+            [3, 6].map(|nth: usize| verdicts[nth].pass)
         };
-        assert_eq!(pass(Layout::Lfs, Disk::Regular), [true, false, true]);
-        assert_eq!(pass(Layout::UFS, Disk::VirtualLog), [false, true, false]);
+        assert_eq!(pass(Layout::Lfs, Disk::Regular), [true; 2]);
+        assert_eq!(pass(Layout::UFS, Disk::VirtualLog), [false; 2]);
     }
 }
