@@ -298,6 +298,8 @@ fn a_synchronous_write_is_one_request_and_others_go_beside_it() {
         file.write_all_at(&[0; 64 << 10], 0).unwrap();
         let before = file.metadata().unwrap().modified().unwrap();
         let again = open.open(m.path(name)).unwrap();
+        // More than times advance by.
+        std::thread::sleep(std::time::Duration::from_millis(30));
         let cost = m.cost(|| {
             std::thread::scope(|scope| {
                 for n in 0..16u8 {

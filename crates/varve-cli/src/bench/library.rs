@@ -86,6 +86,15 @@ impl Target for Library {
         Ok(seen)
     }
 
+    fn total_bytes(&self, path: &str) -> Outcome<(u64, u64)> {
+        let (mut seen, mut bytes) = (0, 0);
+        for entry in self.volume.read_dir(path).map_err(fault)? {
+            let metadata = entry.and_then(|entry| entry.metadata()).map_err(fault)?;
+            (seen, bytes) = (seen + 1, bytes + metadata.len());
+        }
+        Ok((seen, bytes))
+    }
+
     fn sync(&self) -> Outcome<()> {
         self.volume.sync().map_err(fault)
     }

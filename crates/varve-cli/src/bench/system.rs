@@ -112,6 +112,16 @@ impl Target for System {
         Ok(seen)
     }
 
+    fn total_bytes(&self, path: &str) -> Outcome<(u64, u64)> {
+        let failed = |e: std::io::Error| Fault::System(format!("list {path}: {e}"));
+        let (mut seen, mut bytes) = (0, 0);
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let metadata = entry.and_then(|entry| entry.metadata()).map_err(failed)?;
+            (seen, bytes) = (seen + 1, bytes + metadata.len());
+        }
+        Ok((seen, bytes))
+    }
+
     fn sync(&self) -> Outcome<()> {
         sync_directory(&self.directory)?;
         self.sync_also

@@ -70,6 +70,12 @@ const ROWS: &[Row] = &[
         "readdir",
         "entries_per_s",
     ),
+    rate(
+        "readdir and stat cold, entries/s",
+        "smallfile",
+        "readdir_stat",
+        "entries_per_s",
+    ),
     rate("delete cold, files/s", "smallfile", "delete", OPS),
     latency("create p99, us", "smallfile", "create", "p99_us"),
     rate("create, MB/s", "sizes", "create", MB),

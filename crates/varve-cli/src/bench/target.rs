@@ -83,6 +83,9 @@ pub trait Target: Sync {
     fn exists(&self, path: &str) -> bool;
     /// Lists a directory, and counts the names that begin with `initial`.
     fn count_names(&self, path: &str, initial: u8) -> Outcome<u64>;
+    /// Lists a directory and looks at everything in it: how many entries, and the sum of
+    /// their sizes.
+    fn total_bytes(&self, path: &str) -> Outcome<(u64, u64)>;
     /// Makes everything durable.
     fn sync(&self) -> Outcome<()>;
     /// Forgets everything that could be read again; a sync came before.

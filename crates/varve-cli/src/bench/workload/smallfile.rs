@@ -50,7 +50,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         bench.emit_busy(&record, &extra);
     }
 
-    list(bench, directories, n, &extra)?;
+    list(bench, directories, (n, size), &extra)?;
 
     if bench.settings.keep {
         return Ok(());
@@ -67,22 +67,35 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
     bench.sync_phase("delete_sync", 0, &extra)
 }
 
-/// One operation is one directory.
-fn list<T: Target>(bench: &Bench<'_, T>, directories: u64, n: u64, extra: &str) -> Outcome<()> {
-    bench.cold()?;
-    let mut record = bench.begin("readdir");
-    let mut seen = 0;
-    for d in 0..directories {
-        let path = bench.path(format_args!("d{d:03}"));
-        let begun = Instant::now();
-        seen += bench.target.count_names(&path, b'f')?;
-        record.add(begun, 0);
+/// One operation is one directory: its names, and then what each leads to as well.
+fn list<T: Target>(
+    bench: &Bench<'_, T>,
+    directories: u64,
+    (n, size): (u64, u64),
+    extra: &str,
+) -> Outcome<()> {
+    for phase in ["readdir", "readdir_stat"] {
+        bench.cold()?;
+        let mut record = bench.begin(phase);
+        let (mut seen, mut bytes) = (0, 0);
+        for d in 0..directories {
+            let path = bench.path(format_args!("d{d:03}"));
+            let begun = Instant::now();
+            if phase == "readdir" {
+                seen += bench.target.count_names(&path, b'f')?;
+            } else {
+                let (entries, sizes) = bench.target.total_bytes(&path)?;
+                (seen, bytes) = (seen + entries, bytes + sizes);
+            }
+            record.add(begun, 0);
+        }
+        let expected = if phase == "readdir" { 0 } else { n * size };
+        if (seen, bytes) != (n, expected) {
+            return Err(Fault::data(phase, seen, n));
+        }
+        let rate = seen as f64 / record.busy.as_secs_f64();
+        let extra = format!("{extra},\"entries\":{seen},\"entries_per_s\":{rate:.0}");
+        bench.emit_busy(&record, &extra);
     }
-    if seen != n {
-        return Err(Fault::data("readdir", seen, n));
-    }
-    let rate = seen as f64 / record.busy.as_secs_f64();
-    let extra = format!("{extra},\"entries\":{seen},\"entries_per_s\":{rate:.0}");
-    bench.emit_busy(&record, &extra);
     Ok(())
 }
