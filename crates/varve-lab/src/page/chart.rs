@@ -216,12 +216,12 @@ fn legend(picture: &Picture) -> String {
         );
     }
     for (at, curve) in picture.references.iter().enumerate() {
-        let form = match curve.points[..] {
-            [_] => cross((12.0, 6.0)),
-            _ => "M1 6h22".into(),
+        let (class, form) = match curve.points[..] {
+            [_] => (" cross", cross((12.0, 6.0))),
+            _ => ("", "M1 6h22".into()),
         };
         text += &format!(
-            "<li>{swatch}<path class=\"ref ref{}\" d=\"{form}\"/></svg>{}</li>\n",
+            "<li>{swatch}<path class=\"ref ref{}{class}\" d=\"{form}\"/></svg>{}</li>\n",
             at % 3,
             escaped(&curve.name),
         );
@@ -308,6 +308,8 @@ mod tests {
         );
         let crosses = text.matches("l8 8m0-8l-8 8").count();
         assert_eq!(crosses, 2, "in the picture and beside its name");
+        // Whole, not in dashes as lines are.
+        assert_eq!(text.matches("ref0 cross").count(), 2);
     }
 
     #[test]
