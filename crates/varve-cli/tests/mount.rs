@@ -327,13 +327,10 @@ fn what_was_written_synchronously_survives_the_servers_death() {
     let scratch = Scratch::new();
     let image = scratch.volume("image", "256M");
     let m = Mount::with_options(scratch, image, "cache=64M,dsync");
-    let open = |name: &str| {
-        let mut how = fs::File::options();
-        how.read(true).write(true).create(true);
-        how.custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
-            .open(m.path(name))
-    };
-    let file = open("f").unwrap();
+    let mut how = fs::File::options();
+    how.write(true).create(true);
+    how.custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32);
+    let file = how.open(m.path("f")).unwrap();
     file.write_all_at(&[0; 64 << 10], 0).unwrap();
     let written: [AtomicU32; 16] = Default::default();
     std::thread::scope(|scope| {

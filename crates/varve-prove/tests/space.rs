@@ -1,7 +1,7 @@
 //! A volume can always be emptied.
 
 use std::time::{Duration, Instant};
-use varve_prove::random::{announce_seed, scale, scaled};
+use varve_prove::random::{announce_seed, scaled};
 use varve_prove::space::Filling::*;
 use varve_prove::space::{
     Ballast, Case, Cycle, Filling, InPlaces, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
@@ -190,11 +190,6 @@ fn removed_below_tall_indexes() {
 
 #[test]
 fn removed_below_more_of_them() {
-    if scale() < 1.0 {
-        // As long as all of the others together, which hold the same.
-        eprintln!("SKIPPED: it takes most of a minute; VARVE_PROVE_SCALE=1 has it");
-        return;
-    }
     let shape = shape(50_790_400, 512, 1_533_881_827_448_684_601);
     let fillings = [Sparse, Directories, TinyFiles, SmallFiles, Modes];
     let cycles = vec![cycle(&fillings, (2, 2), Order::Random, (NEVER, 3, 2))];

@@ -74,23 +74,21 @@ fn list<T: Target>(
     (n, size): (u64, u64),
     extra: &str,
 ) -> Outcome<()> {
-    for phase in ["readdir", "readdir_stat"] {
+    for (phase, bytes_each) in [("readdir", 0), ("readdir_stat", size)] {
         bench.cold()?;
         let mut record = bench.begin(phase);
         let (mut seen, mut bytes) = (0, 0);
         for d in 0..directories {
             let path = bench.path(format_args!("d{d:03}"));
             let begun = Instant::now();
-            if phase == "readdir" {
-                seen += bench.target.count_names(&path, b'f')?;
-            } else {
-                let (entries, sizes) = bench.target.total_bytes(&path)?;
-                (seen, bytes) = (seen + entries, bytes + sizes);
-            }
+            let (entries, sizes) = match phase {
+                "readdir" => (bench.target.count_names(&path, b'f')?, 0),
+                _ => bench.target.total_bytes(&path)?,
+            };
+            (seen, bytes) = (seen + entries, bytes + sizes);
             record.add(begun, 0);
         }
-        let expected = if phase == "readdir" { 0 } else { n * size };
-        if (seen, bytes) != (n, expected) {
+        if (seen, bytes) != (n, n * bytes_each) {
             return Err(Fault::data(phase, seen, n));
         }
         let rate = seen as f64 / record.busy.as_secs_f64();
