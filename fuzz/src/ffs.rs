@@ -30,7 +30,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
 }
 
-fn mount(device: &Arc<dyn Device>, read_only: bool) -> Option<FileSystem<Arc<Ffs>>> {
+fn mount(device: &Arc<dyn Device>, read_only: bool) -> Option<FileSystem<Ffs>> {
     let options = FfsMountOptions {
         read_only,
         seed: Some(1),
@@ -218,7 +218,7 @@ fn repaired(bytes: &[u8], unit: u32) {
 }
 
 /// Reads, changes and unmounts, errors ignored.
-fn use_all(system: &FileSystem<Arc<Ffs>>) {
+fn use_all(system: &FileSystem<Ffs>) {
     let caller = Caller::root();
     let mut names = Vec::new();
     let _ = system.readdir(InodeNo::ROOT, 0, &mut |entry| {

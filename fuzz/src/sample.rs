@@ -17,7 +17,7 @@ pub const DEVICE_BYTES: u64 = 4 << 20;
 pub const SEGMENT_BYTES: u32 = 128 << 10;
 
 /// A mounted file system on the layout.
-pub type Mounted = FileSystem<Arc<Lfs>>;
+pub type Mounted = FileSystem<Lfs>;
 
 /// A clock that moves by a microsecond at every reading.
 pub fn clock() -> Arc<dyn Clock> {

@@ -26,7 +26,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
 }
 
-fn mount(medium: &Arc<dyn Medium>, read_only: bool) -> Option<(Arc<Vlfs>, FileSystem<Arc<Vlfs>>)> {
+fn mount(medium: &Arc<dyn Medium>, read_only: bool) -> Option<(Arc<Vlfs>, FileSystem<Vlfs>)> {
     let options = VlfsMountOptions {
         read_only,
         seed: Some(1),
@@ -199,7 +199,7 @@ pub fn image(data: &[u8]) {
 }
 
 /// Reads, changes and unmounts, errors ignored.
-fn use_all(layout: &Vlfs, system: &FileSystem<Arc<Vlfs>>) {
+fn use_all(layout: &Vlfs, system: &FileSystem<Vlfs>) {
     let caller = Caller::root();
     let mut names = Vec::new();
     let _ = system.readdir(InodeNo::ROOT, 0, &mut |entry| {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
-pub(crate) type System = FileSystem<Arc<Ffs>>;
+pub(crate) type System = FileSystem<Ffs>;
 
 pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
@@ -49,7 +49,7 @@ pub(crate) fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) ->
     };
     format(&**device, &*clock(), &options).unwrap();
     let layout = mounted(device);
-    FileSystem::format(&layout, &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*layout, &*clock(), (0, 0)).unwrap();
     FileSystem::mount(layout, clock(), self::options()).unwrap()
 }
 

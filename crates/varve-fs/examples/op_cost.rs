@@ -47,7 +47,7 @@ fn main() -> varve_fs::Result<()> {
         cache_bytes: 256 << 20,
         ..Options::default()
     };
-    let fs = FileSystem::mount(layout, Arc::new(HostClock::default()), options)?;
+    let fs = FileSystem::mount(Arc::new(layout), Arc::new(HostClock::default()), options)?;
     let root = Caller::root();
     let directories: Vec<InodeNo> = (0..DIRECTORIES)
         .map(|n| fs.mkdir(&root, InodeNo::ROOT, format!("d{n}").as_bytes(), 0o755))

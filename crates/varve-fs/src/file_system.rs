@@ -173,7 +173,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// The layout below.
-    pub fn layout(&self) -> &L {
+    pub fn layout(&self) -> &Arc<L> {
         &self.store.layout
     }
 

@@ -21,7 +21,6 @@
 //! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
 
 mod group;
-mod shared;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;

@@ -54,13 +54,12 @@ impl<L: Layout> FileSystem<L> {
 
     /// Opens the tree, and finishes what a crash left in the middle: files
     /// without names are freed, truncates completed; very large ones in steps
-    /// by [`Self::maintain`]. To keep a hand on the layout, pass a clone of an
-    /// [`Arc`] of it.
+    /// by [`Self::maintain`].
     ///
     /// # Errors
     /// `Damaged` if there is no root directory, `Invalid` if logical blocks
     /// are smaller than 4096 bytes, what the layout fails with.
-    pub fn mount(layout: L, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+    pub fn mount(layout: Arc<L>, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
         let geometry = layout.geometry();
         if geometry.block_bytes < BLOCK_BYTES_MIN || !geometry.block_bytes.is_power_of_two() {
             return Err(Error::Invalid("logical blocks smaller than 4096 bytes"));

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     FileSystem::format(&layout, &*clock, (0, 0))?;
     let fs = FileSystem::mount(
-        layout,
+        Arc::new(layout),
         clock,
         Options {
             cache_bytes: 1 << 30,

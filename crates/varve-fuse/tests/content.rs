@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use varve_fuse::MountOptions;
 
@@ -318,8 +319,9 @@ fn fsync_works_through_read_only_descriptors_and_directories() {
     assert_eq!(cost.of("fsyncdir"), 1, "{cost:?}");
     // What is durable survives a crash of the layout.
     let survivor = m.fs.layout().crash();
-    let clock = std::sync::Arc::new(varve_device::HostClock::default());
-    let fs = varve_fs::FileSystem::mount(survivor, clock, varve_fs::Options::default()).unwrap();
+    let clock = Arc::new(varve_device::HostClock::default());
+    let fs = varve_fs::FileSystem::mount(Arc::new(survivor), clock, varve_fs::Options::default())
+        .unwrap();
     let caller = varve_fs::Caller::root();
     let found = fs.lookup(&caller, varve_fs::InodeNo::ROOT, b"f").unwrap();
     let mut got = [0; 7];

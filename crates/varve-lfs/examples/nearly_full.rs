@@ -171,7 +171,7 @@ fn main() {
     FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
     lfs.unmount().unwrap();
     drop(lfs);
-    let fs = FileSystem::mount(mount(), clock.clone(), Options::default()).unwrap();
+    let fs = FileSystem::mount(Arc::new(mount()), clock.clone(), Options::default()).unwrap();
     let free = fs.statfs().free;
     let (before, start) = (now(&fs), Instant::now());
     match arguments[1].as_str() {

@@ -13,7 +13,7 @@ struct Volume {
     device: Arc<MemoryDevice>,
     clock: Arc<dyn Clock>,
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
     /// The device's counters and ours when the volume had been mounted.
     before: (CounterSnapshot, Statistics),
 }
@@ -45,7 +45,7 @@ impl Volume {
             mounted.bytes_written - written
         );
         if new {
-            FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+            FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         }
         let before = (device.counters().snapshot(), lfs.statistics());
         let fs = FileSystem::mount(Arc::clone(&lfs), Arc::clone(&clock), Options::default());

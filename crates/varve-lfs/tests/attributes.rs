@@ -36,7 +36,7 @@ fn fresh(bytes: u64) -> Arc<MemoryDevice> {
 
 fn mount(device: &Arc<impl Device + 'static>) -> Fs {
     let lfs = Lfs::mount(device.clone(), clock(), MountOptions::default()).unwrap();
-    FileSystem::mount(lfs, clock(), Options::default()).unwrap()
+    FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap()
 }
 
 fn unmount(fs: Fs) {

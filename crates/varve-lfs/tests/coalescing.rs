@@ -15,7 +15,7 @@ struct Volume {
     device: Arc<MemoryDevice>,
     clock: Arc<dyn Clock>,
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
 }
 
 impl Volume {
@@ -29,7 +29,7 @@ impl Volume {
         };
         let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
-        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         let options = Options {
             cache_bytes: 4 << 20,
             read_ahead_threads: 0,

@@ -12,7 +12,7 @@ type Device = FaultDevice<MemoryDevice>;
 struct Volume {
     device: Arc<Device>,
     lfs: Arc<Lfs>,
-    system: FileSystem<Arc<Lfs>>,
+    system: FileSystem<Lfs>,
 }
 
 fn volume() -> Volume {
@@ -28,7 +28,7 @@ fn volume() -> Volume {
         ..MountOptions::default()
     };
     let lfs = Arc::new(Lfs::mount(device.clone(), clock.clone(), options).unwrap());
-    FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+    FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
     let system = FileSystem::mount(lfs.clone(), clock, Options::default()).unwrap();
     Volume {
         device,
@@ -193,7 +193,7 @@ fn a_misread_at_the_logs_end_loses_nothing() {
         let struck = device.report().total() > 0;
         assert!(lfs.recovery_report().groups > 0, "read {nth}");
         assert_eq!(lfs.stopped(), None, "read {nth}");
-        let system = FileSystem::mount(lfs, clock, Options::default()).unwrap();
+        let system = FileSystem::mount(Arc::new(lfs), clock, Options::default()).unwrap();
         let mut buffer = vec![0; 5000];
         let read = system.read(a, 0, &mut buffer).unwrap();
         assert!(read == 5000 && buffer == vec![1; 5000], "read {nth}");
@@ -289,7 +289,7 @@ fn a_device_that_fails_anywhere_in_cleaning_and_checkpoints() {
             let lfs = Lfs::mount(left, clock(), options()).unwrap();
             let damage = &lfs.recovery_report().damage;
             assert!(damage.is_empty(), "{fault:?}, request {nth}: {damage:?}");
-            let system = FileSystem::mount(lfs, clock(), Options::default()).unwrap();
+            let system = FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap();
             for (name, data) in &files {
                 let caller = Caller::root();
                 let attr = system.lookup(&caller, InodeNo::ROOT, name.as_bytes());

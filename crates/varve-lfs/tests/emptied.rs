@@ -29,7 +29,7 @@ fn layout(device: &Arc<impl Device + 'static>) -> Lfs {
 }
 
 fn mount(device: &Arc<impl Device + 'static>) -> Fs {
-    FileSystem::mount(layout(device), clock(), Options::default()).unwrap()
+    FileSystem::mount(Arc::new(layout(device)), clock(), Options::default()).unwrap()
 }
 
 fn unmount(fs: Fs) {

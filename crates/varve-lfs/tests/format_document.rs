@@ -465,7 +465,7 @@ fn example() -> varve_fs::Result<MemoryDevice> {
     };
     let lfs = Lfs::mount(device.clone(), clock.clone(), options)?;
     FileSystem::format(&lfs, &*clock, (1000, 1000))?;
-    let system = FileSystem::mount(lfs, clock, Options::default())?;
+    let system = FileSystem::mount(Arc::new(lfs), clock, Options::default())?;
     let (caller, top) = (Caller::root(), InodeNo::ROOT);
     for (name, content) in [
         (&b"hello"[..], b"hello, world\n".to_vec()),

@@ -43,7 +43,7 @@ impl Volume {
             read_ahead_threads: 0,
             ..Options::default()
         };
-        FileSystem::mount(self.layout(), self.clock.clone(), options).unwrap()
+        FileSystem::mount(Arc::new(self.layout()), self.clock.clone(), options).unwrap()
     }
 }
 

@@ -14,7 +14,7 @@ const PUNCH: i32 = 3;
 
 struct Volume {
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
     caller: Caller,
     block: u64,
 }
@@ -35,7 +35,7 @@ impl Volume {
             ..MountOptions::default()
         };
         let lfs = Arc::new(Lfs::mount(device, Arc::clone(&clock), options).unwrap());
-        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
         Volume {
             lfs,

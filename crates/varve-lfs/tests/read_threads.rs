@@ -38,7 +38,7 @@ fn volume(
         ..MountOptions::default()
     };
     let lfs = Lfs::mount(device.clone(), clock(), options).unwrap();
-    let fs = FileSystem::mount(lfs, clock(), Options::default()).unwrap();
+    let fs = FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap();
     let (root, caller) = (InodeNo::ROOT, Caller::root());
     let make = |number: u64| {
         let name = format!("f{number}");

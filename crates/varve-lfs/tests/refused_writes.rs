@@ -34,7 +34,7 @@ fn mount(device: Arc<dyn Device>, write_threads: usize) -> FileSystem<Lfs> {
         ..MountOptions::default()
     };
     let lfs = Lfs::mount(device, clock(), options).unwrap();
-    FileSystem::mount(lfs, clock(), Options::default()).unwrap()
+    FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap()
 }
 
 fn content(file: u64, bytes: usize) -> Vec<u8> {

@@ -42,7 +42,7 @@ fn fresh(bytes: u64) -> (Arc<MemoryDevice>, Arc<Fs>) {
         cache_bytes: 4 * MIB,
         ..Options::default()
     };
-    let fs = FileSystem::mount(lfs, clock(), options).unwrap();
+    let fs = FileSystem::mount(Arc::new(lfs), clock(), options).unwrap();
     (device, Arc::new(fs))
 }
 
@@ -254,7 +254,7 @@ fn a_transaction_is_whole_after_a_power_cut() {
     transaction.commit().unwrap();
     let want = read_all(&fs).unwrap();
     let device = Arc::new(MemoryDevice::from_image(&device.snapshot()));
-    let fs: Fs = FileSystem::mount(layout(&device), clock(), Options::default()).unwrap();
+    let fs: Fs = FileSystem::mount(Arc::new(layout(&device)), clock(), Options::default()).unwrap();
     assert!(read_all(&fs).unwrap() == want);
     assert_eq!(want.keys().collect::<Vec<_>>(), ["a", "c"]);
 }

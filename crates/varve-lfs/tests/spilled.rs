@@ -24,7 +24,7 @@ fn mount(device: Arc<dyn Device>) -> Arc<Fs> {
         cache_bytes: 3 * MIB,
         ..Options::default()
     };
-    Arc::new(FileSystem::mount(lfs, clock(), options).unwrap())
+    Arc::new(FileSystem::mount(Arc::new(lfs), clock(), options).unwrap())
 }
 
 fn fresh(bytes: u64) -> (Arc<FaultDevice<MemoryDevice>>, Arc<Fs>) {

@@ -29,7 +29,7 @@ fn mount(device: Arc<dyn Device>) -> FileSystem<Lfs> {
         ..MountOptions::default()
     };
     let lfs = Lfs::mount(device, clock(), options).unwrap();
-    FileSystem::mount(lfs, clock(), Options::default()).unwrap()
+    FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap()
 }
 
 fn content(megabyte: u64) -> Vec<u8> {

@@ -14,6 +14,7 @@ use crate::panics;
 use crate::runner::{Runner, new_clock};
 use crate::subjects::{MemoryVolume, mount_layout};
 use crate::tree::{self, Bounds};
+use std::sync::Arc;
 use std::time::Duration;
 use varve_fs::{MemoryLayout, MemoryOptions, Position};
 
@@ -81,7 +82,7 @@ fn explore_once(operations: &[Operation], memory: &MemoryOptions) -> Result<u64,
 
 fn check(crashed: MemoryLayout, history: &History, step: Step) -> Result<(), Failure> {
     let fail = |promise| move |text: String| Failure::new(promise, text);
-    let mounted = mount_layout(crashed, new_clock());
+    let mounted = mount_layout(Arc::new(crashed), new_clock());
     let mounted: Box<dyn Mounted> =
         mounted.map_err(|error| Failure::new(Promise::Mount, error.to_string()))?;
     let tree = tree::walk(&*mounted, Bounds::default()).map_err(fail(Promise::Mount))?;

@@ -153,7 +153,7 @@ impl InPlace {
             ..self.mount.clone()
         };
         let layout = Ffs::mount(self.device(device), Arc::clone(&clock), mount)?;
-        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        let system = FileSystem::mount(Arc::new(layout), clock, self.options.clone())?;
         let extras: Extras<Ffs> = Extras {
             unmount: |system| Ok(system.layout().unmount()?),
             damage: |system| system.layout().recovery_report().losses.clone(),

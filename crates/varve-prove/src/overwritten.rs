@@ -83,7 +83,8 @@ impl Volume {
             ..log.mount.clone()
         };
         let lfs = Lfs::mount(device.clone(), clock.clone(), mount).map_err(|error| told(&error))?;
-        let fs = FileSystem::mount(lfs, clock, log.options.clone()).map_err(|e| told(&e))?;
+        let fs =
+            FileSystem::mount(Arc::new(lfs), clock, log.options.clone()).map_err(|e| told(&e))?;
         let (root, caller) = (InodeNo::ROOT, Caller::root());
         let made = fs.mknod(&caller, root, b"blocks", 0o100_644, 0);
         let ino = made.map_err(|error| told(&error))?.ino;
@@ -151,7 +152,8 @@ fn look(log: &Log, image: &MemoryImage, least: &[u32], most: &[u32]) -> Result<(
     };
     let clock = new_clock();
     let lfs = Lfs::mount(device, clock.clone(), options).map_err(|error| error.to_string())?;
-    let fs = FileSystem::mount(lfs, clock, log.options.clone()).map_err(|e| e.to_string())?;
+    let fs =
+        FileSystem::mount(Arc::new(lfs), clock, log.options.clone()).map_err(|e| e.to_string())?;
     let caller = Caller::root();
     let found = fs.lookup(&caller, InodeNo::ROOT, b"blocks");
     let ino = found.map_err(|error| format!("the file: {error}"))?.ino;

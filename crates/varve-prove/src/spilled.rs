@@ -111,7 +111,7 @@ fn mount(log: &Log, device: Arc<dyn Device>, seed: Option<u64>) -> Result<Fs, St
     };
     let clock = new_clock();
     let lfs = Lfs::mount(device, clock.clone(), options).map_err(told)?;
-    FileSystem::mount(lfs, clock, log.options.clone()).map_err(told)
+    FileSystem::mount(Arc::new(lfs), clock, log.options.clone()).map_err(told)
 }
 
 fn make(fs: &Fs, name: &str) -> Result<InodeNo, String> {

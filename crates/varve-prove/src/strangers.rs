@@ -1,7 +1,6 @@
 //! Cleaners of other processes, one call at a time: anything may happen
 //! between two of them.
 
-use std::sync::Arc;
 use varve_fs::{FileSystem, Result};
 use varve_lfs::Lfs;
 use varve_lfs::cleaner::CallError;
@@ -117,7 +116,7 @@ impl Stranger {
 ///
 /// # Errors
 /// As changing it.
-pub fn switch_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+pub fn switch_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let mut settings = layout.cleaner_settings();
     let all = PolicyKind::ALL;

@@ -30,7 +30,7 @@ pub fn options() -> Options {
 ///
 /// # Errors
 /// As [`FileSystem::mount`].
-pub fn mount_layout<L: Layout>(layout: L, clock: Arc<dyn Clock>) -> Result<Box<dyn Mounted>> {
+pub fn mount_layout<L: Layout>(layout: Arc<L>, clock: Arc<dyn Clock>) -> Result<Box<dyn Mounted>> {
     let system = FileSystem::mount(layout, clock, options())?;
     Ok(Box::new(Handle::new(system, Extras::default())))
 }
@@ -48,7 +48,7 @@ impl MemoryVolume {
     /// As [`FileSystem::format`].
     pub fn new(clock: Arc<dyn Clock>, memory: MemoryOptions) -> Result<Self> {
         let layout = Arc::new(MemoryLayout::new(memory));
-        FileSystem::format(&layout, &*clock, (0, 0))?;
+        FileSystem::format(&*layout, &*clock, (0, 0))?;
         Ok(MemoryVolume { layout, clock })
     }
 
@@ -94,7 +94,7 @@ impl Subject for Toy {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Result<Box<dyn Mounted>> {
-        mount_layout(ToyLayout::open(device, seed, self.bug)?, clock)
+        mount_layout(Arc::new(ToyLayout::open(device, seed, self.bug)?), clock)
     }
 
     fn check(&self, _device: Arc<dyn Device>) -> Vec<String> {
@@ -166,7 +166,7 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 ///
 /// # Errors
 /// As cleaning a segment.
-pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
         layout.clean_segment(segment)?;
@@ -179,7 +179,7 @@ pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
 ///
 /// # Errors
 /// As cleaning a segment.
-fn clean_by_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let policy = layout.cleaner_settings().policy.policy();
     for chosen in policy.choose(&layout.candidates(), layout.now_ns(), 3) {
@@ -193,7 +193,7 @@ fn clean_by_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
 ///
 /// # Errors
 /// As coalescing a file.
-fn coalesce(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+fn coalesce(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     // Numbers come back, so the small trees of workloads have none above.
     for number in InodeNo::FIRST.0..256 {
@@ -208,7 +208,7 @@ fn coalesce(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
 
 /// As [`clean`], with whatever else happens between finding and moving, as if
 /// another thread had done it.
-fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
+fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
     let layout = system.layout();
     let mut claims = Vec::new();
     for segment in emptiest(layout) {
@@ -234,7 +234,7 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
 ///
 /// # Errors
 /// As growing, but for having no room to.
-fn grow(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+fn grow(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let bytes = layout.superblock().device_bytes.get() + GROWTH;
     match layout.grow(Some(bytes)) {
@@ -254,7 +254,7 @@ impl Log {
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
         seed: u64,
-    ) -> Result<FileSystem<Arc<Lfs>>> {
+    ) -> Result<FileSystem<Lfs>> {
         self.system_as(device, clock, seed, false)
     }
 
@@ -264,7 +264,7 @@ impl Log {
         clock: Arc<dyn Clock>,
         seed: u64,
         read_only: bool,
-    ) -> Result<FileSystem<Arc<Lfs>>> {
+    ) -> Result<FileSystem<Lfs>> {
         let mut mount = MountOptions {
             seed: Some(seed),
             read_only,
@@ -306,7 +306,7 @@ impl Log {
         Ok(self.handle(system))
     }
 
-    fn handle(&self, system: FileSystem<Arc<Lfs>>) -> Box<dyn Mounted> {
+    fn handle(&self, system: FileSystem<Lfs>) -> Box<dyn Mounted> {
         let extras = Extras {
             clean: match self.cleans_by_policy {
                 true => clean_by_policy,

@@ -154,7 +154,7 @@ impl VirtualLog {
             ..self.mount.clone()
         };
         let layout = Vlfs::mount(self.medium(device), Arc::clone(&clock), mount)?;
-        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        let system = FileSystem::mount(Arc::new(layout), clock, self.options.clone())?;
         let extras: Extras<Vlfs> = Extras {
             clean: |system| compact(system, u64::MAX),
             // Stopped before it is done.

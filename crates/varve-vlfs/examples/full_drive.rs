@@ -27,7 +27,7 @@ const SEED: u64 = 9;
 struct Item(InodeNo, u64, usize);
 
 struct Full {
-    fs: FileSystem<Arc<Vlfs>>,
+    fs: FileSystem<Vlfs>,
     items: Vec<Item>,
     files: u64,
     random: Xoshiro256PlusPlus,
@@ -110,7 +110,7 @@ fn main() {
         let layout = Vlfs::mount(medium.clone(), clock.clone(), VlfsMountOptions::default());
         Arc::new(layout.expect("just made"))
     };
-    FileSystem::format(&mount(), &*clock, (0, 0)).expect("room");
+    FileSystem::format(&*mount(), &*clock, (0, 0)).expect("room");
     let options = Options {
         read_ahead_threads: 0,
         ..Options::default()

@@ -138,7 +138,7 @@ fn vlfs(blocks: u64, load: Load) -> (f64, VlfsStatistics) {
     };
     let layout = Vlfs::mount(medium, shared.clone(), mount);
     let layout = Arc::new(layout.expect("just made"));
-    FileSystem::format(&layout, &*clock, (0, 0)).expect("room");
+    FileSystem::format(&*layout, &*clock, (0, 0)).expect("room");
     let options = Options {
         read_ahead_threads: 0,
         ..Options::default()

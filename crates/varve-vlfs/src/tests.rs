@@ -26,7 +26,7 @@ use varve_disk::{SimulatedDisk, drives};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, Usage, View};
 use varve_vlog::{InDrive, InOrder, Medium};
 
-type System = FileSystem<Arc<Vlfs>>;
+type System = FileSystem<Vlfs>;
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
@@ -71,7 +71,7 @@ fn made(medium: &Arc<dyn Medium>, unit_bytes: u32) -> System {
     };
     format(&**medium, &*clock(), &options).unwrap();
     let layout = mounted(medium);
-    FileSystem::format(&layout, &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*layout, &*clock(), (0, 0)).unwrap();
     FileSystem::mount(layout, clock(), self::options()).unwrap()
 }
 

@@ -153,7 +153,7 @@ fn make_in_place(
         ..varve_ffs::FfsMountOptions::default()
     };
     let layout = Arc::new(Ffs::mount(device, Arc::clone(&clock), mount)?);
-    make_root(&layout, &*clock, options)?;
+    make_root(&*layout, &*clock, options)?;
     let aged = options.aged.as_ref();
     let aged = aged.map_or(Ok(()), |map| age(&layout, &clock, options, map));
     let unmounted = layout.unmount();

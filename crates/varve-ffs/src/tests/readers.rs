@@ -138,7 +138,7 @@ fn a_group_is_planned_without_the_lock_on_numbers() {
     write(&system, file, 0, &[1; 200_000]).unwrap();
     system.sync().unwrap();
     let layout = system.layout();
-    Layout::checkpoint(layout).unwrap();
+    layout.checkpoint().unwrap();
     layout.drop_caches();
     volume.set(Arc::downgrade(layout)).unwrap();
     let cut = Item::Truncated {

@@ -20,7 +20,7 @@ const MOVED_TRIES: usize = 4;
 
 /// See the module's head.
 pub(crate) struct Store<L: Layout> {
-    pub layout: L,
+    pub layout: Arc<L>,
     pub cache: BlockCache,
     pub counters: Lanes<Counters>,
     pub geometry: LayoutGeometry,
@@ -80,7 +80,7 @@ impl<P: BlockPointer> Mapped<P> {
 
 impl<L: Layout> Store<L> {
     /// The options bound groups further than the layout does.
-    pub fn new(layout: L, options: &Options) -> Self {
+    pub fn new(layout: Arc<L>, options: &Options) -> Self {
         let mut geometry = layout.geometry();
         geometry.group_bytes = geometry.group_bytes.min(options.group_bytes());
         assert!(

@@ -520,6 +520,6 @@ fn the_bits_are_those_of_the_format() {
     let d = fs.t_mkdir(ROOT, "d");
     set(&fs, &Caller::root(), d, IMMUTABLE).unwrap();
     fs.sync().unwrap();
-    let image = crate::Layout::read_inode(fs.layout(), LIVE, d).unwrap();
+    let image = crate::Layout::read_inode(&**fs.layout(), LIVE, d).unwrap();
     assert_eq!(image.flags, flags::IMMUTABLE);
 }

@@ -266,9 +266,9 @@ impl Layout for Recorder {
     }
 }
 
-pub type Fs = FileSystem<Arc<Recorder>>;
+pub type Fs = FileSystem<Recorder>;
 
-pub type Txn = Transaction<Arc<Recorder>>;
+pub type Txn = Transaction<Recorder>;
 
 pub fn shared() -> Arc<Fs> {
     Arc::new(fresh())
@@ -303,7 +303,7 @@ pub fn fresh() -> Fs {
 
 pub fn fresh_with(memory: MemoryOptions, options: Options) -> Fs {
     let layout = Recorder::new(MemoryLayout::new(memory));
-    FileSystem::format(&layout, &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*layout, &*clock(), (0, 0)).unwrap();
     FileSystem::mount(layout, clock(), options).unwrap()
 }
 

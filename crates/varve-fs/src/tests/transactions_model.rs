@@ -24,7 +24,7 @@ const OPEN: usize = 3;
 
 /// One that is open.
 struct Open {
-    txn: Transaction<Arc<Recorder>>,
+    txn: Transaction<Recorder>,
     /// Its place among all trees' models.
     view: View,
     origin: Tree,

@@ -8,7 +8,6 @@
 //! numbers of files that have several names, one buffer.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use varve_fs::{
     Attr, Caller, Error, FileKind, FileSystem, InodeNo, Result, SetAttr, SetTime, Whence,
 };
@@ -23,7 +22,7 @@ const MAX_TROUBLES: usize = 10_000;
 /// Directories above one file.
 const MAX_DEPTH: usize = 4096;
 
-type Tree = FileSystem<Arc<Lfs>>;
+type Tree = FileSystem<Lfs>;
 
 /// What was copied, and what was not.
 #[derive(Clone, Debug, Default, serde::Serialize)]

@@ -201,7 +201,7 @@ fn mount(
     device: Arc<dyn Device>,
     clock: &Arc<dyn Clock>,
     options: MountOptions,
-) -> Result<FileSystem<Arc<Lfs>>> {
+) -> Result<FileSystem<Lfs>> {
     let name = device.name();
     let lfs = Arc::new(Lfs::mount(device, Arc::clone(clock), options)?);
     let tree = FileSystem::mount(lfs, Arc::clone(clock), Options::default());

@@ -13,7 +13,7 @@ fn several_windows_agree_with_one() {
     varve_lfs::format_volume(&*device, &*clock, &varve_lfs::FormatOptions::default()).unwrap();
     let mount = varve_lfs::MountOptions::default();
     let lfs = Arc::new(Lfs::mount(device, Arc::clone(&clock), mount).unwrap());
-    FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+    FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
     let system = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
     let (caller, root) = (Caller::root(), InodeNo::ROOT);
     let mut parent = root;

@@ -131,7 +131,7 @@ fn changes(path: &str, was: &File, now: &File) -> Vec<Difference> {
     all
 }
 
-fn read(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, path: &str, tree: &mut Tree) {
+fn read(system: &FileSystem<Lfs>, ino: InodeNo, path: &str, tree: &mut Tree) {
     let attr = system.getattr(ino).unwrap();
     let mut content = Vec::new();
     match attr.kind {
@@ -195,7 +195,7 @@ fn read(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, path: &str, tree: &mut Tree
 }
 
 /// The first block at or behind `from` that may hold data.
-fn data_from(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, from: u64, size: u64) -> Option<u64> {
+fn data_from(system: &FileSystem<Lfs>, ino: InodeNo, from: u64, size: u64) -> Option<u64> {
     if from >= size {
         return None;
     }

@@ -9,7 +9,7 @@ use varve_fsck::check::{CheckOptions, CheckReport, check};
 use varve_lfs::policy::{Candidate, Measures, Policy, PolicyKind, Survivor, Write, emptiest};
 use varve_lfs::{FormatOptions, Lfs, MAX_HEADS, MountOptions};
 
-pub type System = FileSystem<Arc<Lfs>>;
+pub type System = FileSystem<Lfs>;
 
 /// A mounted volume.
 pub struct Volume<D = MemoryDevice> {

@@ -38,7 +38,7 @@ pub fn file_system(layout: MemoryOptions, options: Options) -> Arc<FileSystem<Me
     let clock = Arc::new(HostClock::default());
     let layout = MemoryLayout::new(layout);
     FileSystem::format(&layout, &*clock, (0, 0)).expect("format");
-    Arc::new(FileSystem::mount(layout, clock, options).expect("mount the file system"))
+    Arc::new(FileSystem::mount(Arc::new(layout), clock, options).expect("mount the file system"))
 }
 
 /// How long a test may take before its connection is cut, so that whoever waits

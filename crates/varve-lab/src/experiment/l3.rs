@@ -80,7 +80,7 @@ fn measure(
     tenths: u64,
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
-    let days = context.size(tenths * 365 / 10, 20);
+    let days = context.size(tenths * 365 / 10, 10);
     let scale = context.size(1, 12);
     let aged = ageing::age(profile, days, scale, seed)?;
     let empty = emptied(&aged.map);
@@ -89,7 +89,7 @@ fn measure(
         // Not more than fits, however it is laid out.
         let room = aged.map.free_bytes() as f64 * aged.told.free_in_blocks;
         let all = context
-            .size(32 * KB * KB, 4 * KB * KB)
+            .size(32 * KB * KB, 2 * KB * KB)
             .min((room * 0.6) as u64);
         let old = rates(&aged.map, bytes, all, seed)?;
         let new = rates(&empty, bytes, all, seed)?;
@@ -189,7 +189,7 @@ fn volume(
         Ok(Arc::new(volume.map_err(LabError::system)?))
     };
     let volume: Arc<Ffs> = mount()?;
-    FileSystem::format(&volume, &**clock, (0, 0)).map_err(LabError::system)?;
+    FileSystem::format(&*volume, &**clock, (0, 0)).map_err(LabError::system)?;
     let ino = {
         let fs = FileSystem::mount(Arc::clone(&volume), Arc::clone(clock), Options::default());
         let fs = fs.map_err(LabError::system)?;
@@ -205,7 +205,7 @@ fn volume(
 }
 
 fn create(
-    fs: &FileSystem<Arc<Ffs>>,
+    fs: &FileSystem<Ffs>,
     store: &Store,
     bytes: u64,
     all: u64,
@@ -240,7 +240,7 @@ fn create(
 
 /// Sequentially, in units of 8 KB.
 fn read(
-    fs: &FileSystem<Arc<Ffs>>,
+    fs: &FileSystem<Ffs>,
     store: &Store,
     files: &[InodeNo],
     bytes: u64,

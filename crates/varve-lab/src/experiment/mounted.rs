@@ -121,7 +121,7 @@ impl Mounted {
             cache_bytes: setting.volume_bytes / 16,
             ..Options::default()
         };
-        let fs = FileSystem::mount(mount(), clock.clone(), options).expect("mount");
+        let fs = FileSystem::mount(Arc::new(mount()), clock.clone(), options).expect("mount");
         let root = Caller::root();
         let made = fs.mknod(&root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
         let ino = made.expect("a file").ino;

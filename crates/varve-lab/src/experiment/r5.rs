@@ -86,7 +86,7 @@ fn recover(row: Row, kb: u32, bytes: u64, last: Last<'_>) -> Result<Row, LabErro
         read_ahead_threads: 0,
         ..Options::default()
     };
-    let fs = FileSystem::mount(lfs, Arc::clone(&clock), options.clone());
+    let fs = FileSystem::mount(Arc::new(lfs), Arc::clone(&clock), options.clone());
     let fs = fs.map_err(LabError::system)?;
     fs.sync().map_err(LabError::system)?;
     fs.layout().checkpoint().map_err(LabError::system)?;
@@ -106,7 +106,7 @@ fn recover(row: Row, kb: u32, bytes: u64, last: Last<'_>) -> Result<Row, LabErro
     let reads = now.reads - counted.reads;
     let read_bytes = now.bytes_read - counted.bytes_read;
     let partials = lfs.recovery_report().partials;
-    let fs = FileSystem::mount(lfs, clock, options).map_err(LabError::system)?;
+    let fs = FileSystem::mount(Arc::new(lfs), clock, options).map_err(LabError::system)?;
     let found = fs.statfs().files;
     assert!(found >= files, "{found} of {files} files are back");
     let disk_s = reads as f64 * WREN_IV.access_s + read_bytes as f64 / WREN_IV.bandwidth;

@@ -110,7 +110,7 @@ fn run(context: &Context, seed: u64, checkpoint_bytes: u64) -> varve_fs::Result<
         ..Options::default()
     };
     let mut used = Use {
-        fs: FileSystem::mount(lfs, Arc::clone(&clock), options)?,
+        fs: FileSystem::mount(Arc::new(lfs), Arc::clone(&clock), options)?,
         random: Random::new(seed),
         sizes: SizeLaw::office(),
         files: Vec::new(),

@@ -60,7 +60,7 @@ fn mounted<D: varve_device::Device + 'static>(
     options: MountOptions,
 ) -> FileSystem<Lfs> {
     let layout = Lfs::mount(Arc::clone(device) as _, clock.clone(), options).expect("mount");
-    FileSystem::mount(layout, clock, Options::default()).expect("mount")
+    FileSystem::mount(Arc::new(layout), clock, Options::default()).expect("mount")
 }
 
 /// What is written: a value for each block of the file.

@@ -153,7 +153,7 @@ impl Database {
             cache_bytes: 16 << 20,
             ..Options::default()
         };
-        let fs = FileSystem::mount(mount()?, Arc::clone(&shared), options);
+        let fs = FileSystem::mount(Arc::new(mount()?), Arc::clone(&shared), options);
         let fs = fs.map_err(LabError::system)?;
         let geometry = fs.layout().geometry_of_volume();
         let segments = u64::from(geometry.segment_count - geometry.reserve_segments);

@@ -76,7 +76,7 @@ impl<L: Volume> Mounted<L> {
             ..Options::default()
         };
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
-        let fs = FileSystem::mount(layout, clock, options);
+        let fs = FileSystem::mount(Arc::new(layout), clock, options);
         let (fs, woken) = (fs.map_err(LabError::system)?, Arc::<AtomicBool>::default());
         if overlap.is_some_and(|overlap| overlap.write_back_bytes.is_some()) {
             let woken = Arc::clone(&woken);

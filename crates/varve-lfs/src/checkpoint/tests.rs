@@ -154,7 +154,7 @@ struct Mounted {
     device: Arc<MemoryDevice>,
     clock: Arc<VirtualClock>,
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
     file: InodeNo,
 }
 
@@ -186,7 +186,7 @@ impl Mounted {
         Lfs::format(&*device, &*clock, &options).unwrap();
         prepare(&device);
         let lfs = Arc::new(mounted(&device, &clock));
-        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
         let made = fs.mknod(&Caller::root(), InodeNo::ROOT, b"file", 0o644, 0);
         let mounted = Mounted {

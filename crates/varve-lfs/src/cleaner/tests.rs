@@ -47,7 +47,7 @@ struct Volume {
     /// The same, as the layout has it.
     errands: Arc<Errands>,
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
     clock: Arc<VirtualClock>,
 }
 
@@ -75,7 +75,7 @@ impl Volume {
         let errands = Arc::new(Errands::on(device.clone()));
         let lfs = Lfs::mount(errands.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
-        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
         Volume {
             device,

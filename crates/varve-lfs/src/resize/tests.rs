@@ -97,7 +97,7 @@ fn volume() -> Arc<FaultDevice<MemoryDevice>> {
 
 fn mounted(device: &Arc<FaultDevice<MemoryDevice>>) -> FileSystem<Lfs> {
     let lfs = Lfs::mount(device.clone(), clock(), MountOptions::default()).unwrap();
-    FileSystem::mount(lfs, clock(), Options::default()).unwrap()
+    FileSystem::mount(Arc::new(lfs), clock(), Options::default()).unwrap()
 }
 
 fn fill(system: &FileSystem<Lfs>, name: &[u8], bytes: usize) -> varve_fs::Result<()> {

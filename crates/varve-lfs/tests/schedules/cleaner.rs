@@ -11,7 +11,7 @@ const BLOCKS: usize = 4;
 
 /// Judges what lives in every segment, and then moves it: whoever gets in
 /// between makes the judgement old.
-fn clean(system: &FileSystem<Arc<Lfs>>) {
+fn clean(system: &FileSystem<Lfs>) {
     let layout = system.layout();
     let judge = |segment| {
         let contents = layout.read_segment(segment).unwrap();

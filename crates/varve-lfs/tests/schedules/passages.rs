@@ -10,7 +10,7 @@ use varve_lfs::Lfs;
 
 const PATH: &[u8] = b"a/b";
 
-fn make(system: &FileSystem<Arc<Lfs>>, parent: InodeNo, name: &str) -> InodeNo {
+fn make(system: &FileSystem<Lfs>, parent: InodeNo, name: &str) -> InodeNo {
     let made = system.mkdir(&Caller::root(), parent, name.as_bytes(), 0o755);
     made.unwrap().ino
 }

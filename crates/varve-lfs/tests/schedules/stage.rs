@@ -128,7 +128,7 @@ impl Default for Mounting {
 }
 
 impl Mounting {
-    fn mount(&self, device: Arc<dyn Device>, seed: u64) -> FileSystem<Arc<Lfs>> {
+    fn mount(&self, device: Arc<dyn Device>, seed: u64) -> FileSystem<Lfs> {
         let log = MountOptions {
             seed: Some(seed),
             ..self.log.clone()
@@ -172,7 +172,7 @@ pub struct Stage {
     mounting: Mounting,
     base: MemoryImage,
     recorder: Arc<RecordingDevice<Overtaken>>,
-    pub system: Arc<FileSystem<Arc<Lfs>>>,
+    pub system: Arc<FileSystem<Lfs>>,
 }
 
 impl Stage {
@@ -213,7 +213,7 @@ impl Stage {
     /// Starts a thread that works on this file system.
     pub fn spawn(
         &self,
-        work: impl FnOnce(&FileSystem<Arc<Lfs>>, &dyn Fn(u64)) + Send + 'static,
+        work: impl FnOnce(&FileSystem<Lfs>, &dyn Fn(u64)) + Send + 'static,
     ) -> JoinHandle<()> {
         let (system, recorder) = (Arc::clone(&self.system), Arc::clone(&self.recorder));
         thread::spawn(move || work(&system, &|mark| recorder.mark(mark)))
@@ -221,7 +221,7 @@ impl Stage {
 
     /// What a power cut right after each mark leaves at least: `look` gets the
     /// marks so far, and the volume as mounted then.
-    pub fn cut_at_marks(self, look: impl Fn(&[u64], &FileSystem<Arc<Lfs>>)) {
+    pub fn cut_at_marks(self, look: impl Fn(&[u64], &FileSystem<Lfs>)) {
         drop(self.system); // as the process would, in the middle of everything
         let trace = self.recorder.take_trace();
         let mut crashes = CrashExplorer::new(&self.base, &trace, 4096, Limits::whole_writes());
@@ -254,31 +254,31 @@ impl Stage {
     }
 }
 
-pub fn create(system: &FileSystem<Arc<Lfs>>, name: &str) -> InodeNo {
+pub fn create(system: &FileSystem<Lfs>, name: &str) -> InodeNo {
     let (caller, name) = (Caller::root(), name.as_bytes());
     let made = system.mknod(&caller, InodeNo::ROOT, name, 0o644, 0);
     made.unwrap().ino
 }
 
-pub fn unlink(system: &FileSystem<Arc<Lfs>>, name: &str) {
+pub fn unlink(system: &FileSystem<Lfs>, name: &str) {
     let (caller, name) = (Caller::root(), name.as_bytes());
     system.unlink(&caller, InodeNo::ROOT, name).unwrap();
 }
 
-pub fn find(system: &FileSystem<Arc<Lfs>>, name: &str) -> Option<InodeNo> {
+pub fn find(system: &FileSystem<Lfs>, name: &str) -> Option<InodeNo> {
     let (caller, name) = (Caller::root(), name.as_bytes());
     let found = system.lookup(&caller, InodeNo::ROOT, name);
     found.ok().map(|attr| attr.ino)
 }
 
 /// Writes `blocks` blocks, every byte of which is `version`.
-pub fn fill(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, blocks: usize, version: u8) {
+pub fn fill(system: &FileSystem<Lfs>, ino: InodeNo, blocks: usize, version: u8) {
     let data = vec![version; blocks * BLOCK];
     let written = system.write(&Caller::root(), ino, 0, &data);
     assert_eq!(written.unwrap(), data.len());
 }
 
-pub fn resize(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, size: u64) {
+pub fn resize(system: &FileSystem<Lfs>, ino: InodeNo, size: u64) {
     let set = SetAttr {
         size: Some(size),
         ..SetAttr::default()
@@ -286,12 +286,12 @@ pub fn resize(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, size: u64) {
     system.setattr(&Caller::root(), ino, &set).unwrap();
 }
 
-pub fn fsync(system: &FileSystem<Arc<Lfs>>, ino: InodeNo) {
+pub fn fsync(system: &FileSystem<Lfs>, ino: InodeNo) {
     system.fsync(ino, false).unwrap();
 }
 
 /// The version in each block; every byte of a block must be of one.
-pub fn versions(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, blocks: usize) -> Vec<u8> {
+pub fn versions(system: &FileSystem<Lfs>, ino: InodeNo, blocks: usize) -> Vec<u8> {
     let mut data = vec![0xee; blocks * BLOCK];
     let read = system.read(ino, 0, &mut data).unwrap();
     let uniform = |block: &[u8]| {

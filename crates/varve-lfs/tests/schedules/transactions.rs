@@ -6,9 +6,9 @@ use std::sync::Arc;
 use varve_fs::{Error, FileSystem, InodeNo, Isolation, Transaction, TransactionOptions};
 use varve_lfs::Lfs;
 
-type Fs = FileSystem<Arc<Lfs>>;
+type Fs = FileSystem<Lfs>;
 
-fn begin(fs: &Arc<Fs>, isolation: Isolation) -> Transaction<Arc<Lfs>> {
+fn begin(fs: &Arc<Fs>, isolation: Isolation) -> Transaction<Lfs> {
     let options = TransactionOptions {
         isolation,
         ..TransactionOptions::default()

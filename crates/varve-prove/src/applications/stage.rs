@@ -166,17 +166,14 @@ fn perform<D: varve_device::Device>(
 
 /// A mount served by this process; unmounted when dropped.
 struct Stage {
-    system: Arc<FileSystem<Arc<Lfs>>>,
+    system: Arc<FileSystem<Lfs>>,
     unmounter: Unmounter,
     server: Option<JoinHandle<std::io::Result<End>>>,
     mountpoint: TempDir,
 }
 
 impl Stage {
-    fn new(
-        system: Arc<FileSystem<Arc<Lfs>>>,
-        application: &dyn Application,
-    ) -> Result<Self, String> {
+    fn new(system: Arc<FileSystem<Lfs>>, application: &dyn Application) -> Result<Self, String> {
         let mountpoint = tempfile::Builder::new().prefix("varve-prove-").tempdir();
         let mountpoint = mountpoint.map_err(|error| format!("make a mount point: {error}"))?;
         let options = MountOptions {
@@ -230,7 +227,7 @@ struct Disturber {
 }
 
 impl Disturber {
-    fn start(system: Arc<FileSystem<Arc<Lfs>>>, seed: u64) -> Self {
+    fn start(system: Arc<FileSystem<Lfs>>, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

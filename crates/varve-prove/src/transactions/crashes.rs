@@ -114,7 +114,7 @@ struct Story {
     states: Vec<Tree>,
     open: Vec<Option<Open>>,
     /// Tickets, and the commit behind which they are durable.
-    tickets: Vec<(Ticket<Arc<Lfs>>, usize)>,
+    tickets: Vec<(Ticket<Lfs>, usize)>,
     /// The commit that has been acknowledged.
     acknowledged: usize,
     /// What may be found behind each mark: from which commit on, to which.

@@ -23,14 +23,13 @@ mod tests;
 
 pub use checker::judge;
 
-use std::sync::Arc;
 use varve_fs::planted::Planted;
 use varve_fs::{FileSystem, Transaction};
 use varve_lfs::Lfs;
 
 /// A tree, mounted or private.
-pub type Fs = FileSystem<Arc<Lfs>>;
-type Txn = Transaction<Arc<Lfs>>;
+pub type Fs = FileSystem<Lfs>;
+type Txn = Transaction<Lfs>;
 
 /// Runs `work` with a bug planted on this thread, if there is one and the build has them.
 fn as_planted<T>(bug: Option<Planted>, work: impl FnOnce() -> T) -> T {

@@ -511,7 +511,7 @@ fn filled(medium: Arc<dyn Medium>, unit_bytes: u32, seed: u64) -> Full {
         ..VlfsFormatOptions::default()
     };
     format(&*medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     let empty = settled(&system);
     let filler = create(&system, "filler");

@@ -140,7 +140,7 @@ fn without_slots_every_transaction_is_full() {
     };
     let made = format(&*medium, &*clock(), &options).unwrap();
     assert_eq!(made.incompat.get() & CHANGES, 0);
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     let file = create(&system, "file");
     (0..20).for_each(|nth| update(&system, file, nth, 1));

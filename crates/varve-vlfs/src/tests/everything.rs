@@ -32,7 +32,7 @@ impl Full {
             ..VlfsFormatOptions::default()
         };
         format(&*medium, &*clock(), &options).unwrap();
-        FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+        FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
         Full {
             system: again(&medium),
             medium,

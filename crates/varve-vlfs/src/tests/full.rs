@@ -185,7 +185,7 @@ pub(super) fn new(bytes: u64, unit: u32) -> (Arc<dyn Medium>, Filled) {
         ..VlfsFormatOptions::default()
     };
     format(&*medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let filled = Filled {
         system: again(&medium),
         names: Vec::new(),

@@ -91,7 +91,7 @@ fn a_number_far_beyond_all_others_is_refused() {
         ..VlfsFormatOptions::default()
     };
     format(&*medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     let file = create(&system, "file");
     system.fsync(file, false).unwrap();

@@ -58,7 +58,7 @@ impl Full {
         if aged {
             age(&medium);
         }
-        FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+        FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
         let system = again(&medium);
         Full {
             unit: system.layout().measures().unit_bytes as usize,

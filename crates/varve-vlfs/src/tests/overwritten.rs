@@ -23,7 +23,7 @@ pub(super) fn ready(medium: &Arc<dyn Medium>) -> System {
         ..VlfsFormatOptions::default()
     };
     format(&**medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(medium), &*clock(), (0, 0)).unwrap();
     again(medium)
 }
 

@@ -176,7 +176,7 @@ fn many_small_files_are_packed_into_few_requests() {
         ..VlfsFormatOptions::default()
     };
     format(&*medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     for nth in 0..FILES {
         let file = create(&system, &format!("file{nth}"));
@@ -284,7 +284,7 @@ fn a_mount_counts_more_short_blocks_than_the_volume_has_blocks() {
         ..VlfsFormatOptions::default()
     };
     let made = format(&*medium, &*clock(), &options).unwrap();
-    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    FileSystem::format(&*mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     for nth in 0..made.blocks.get() + 200 {
         let file = create(&system, &format!("file{nth}"));

@@ -210,7 +210,7 @@ fn mount_log(
     for damage in &layout.recovery_report().damage {
         tracing::error!(volume = %name, "{damage}; the volume is read-only");
     }
-    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let fs = Arc::new(FileSystem::mount(Arc::new(layout), clock, options.tree()).map_err(no_tree)?);
     let mut threads = None;
     if options.background {
         let started = start_log(&fs, verifier, tuning.coalesce);
@@ -236,7 +236,7 @@ fn mount_virtual_log(
         ..VlfsMountOptions::default()
     };
     let layout = Vlfs::mount(medium, Arc::clone(&clock), mount)?;
-    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let fs = Arc::new(FileSystem::mount(Arc::new(layout), clock, options.tree()).map_err(no_tree)?);
     let threads = match options.background {
         true => {
             let started = start_virtual_log(&fs, options.tuning.compact);
@@ -260,7 +260,7 @@ fn mount_in_place(
         ..FfsMountOptions::default()
     };
     let layout = Ffs::mount(device, Arc::clone(&clock), mount)?;
-    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let fs = Arc::new(FileSystem::mount(Arc::new(layout), clock, options.tree()).map_err(no_tree)?);
     let threads = match options.background {
         true => Some(start_in_place(&fs).map_err(no_threads(&name))?),
         false => None,

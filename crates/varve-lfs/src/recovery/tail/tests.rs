@@ -14,7 +14,7 @@ struct Volume {
     device: Arc<MemoryDevice>,
     clock: Arc<dyn Clock>,
     lfs: Arc<Lfs>,
-    fs: FileSystem<Arc<Lfs>>,
+    fs: FileSystem<Lfs>,
 }
 
 impl Volume {
@@ -24,7 +24,7 @@ impl Volume {
         Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
         let lfs = Lfs::mount(device.clone(), clock.clone(), MountOptions::default()).unwrap();
         let lfs = Arc::new(lfs);
-        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        FileSystem::format(&*lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(lfs.clone(), clock.clone(), Options::default()).unwrap();
         Volume {
             device,

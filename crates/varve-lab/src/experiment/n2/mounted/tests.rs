@@ -110,7 +110,7 @@ fn again(device: &Arc<Laid>) -> (FileSystem<Lfs>, InodeNo) {
         ..MountOptions::default()
     };
     let layout = Lfs::mount(device.clone(), clock.clone(), options).unwrap();
-    let fs = FileSystem::mount(layout, clock, Options::default()).unwrap();
+    let fs = FileSystem::mount(Arc::new(layout), clock, Options::default()).unwrap();
     let ino = fs
         .lookup(&Caller::root(), InodeNo::ROOT, b"blocks")
         .unwrap()
