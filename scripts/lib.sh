@@ -4,19 +4,30 @@ say() { printf '%s\n' "$*" >&2; }
 
 # need PROGRAM PACKAGE: installs PACKAGE with apt-get if PROGRAM is missing and
 # we may; otherwise says what to install and fails.
-need() {
-  command -v "$1" >/dev/null 2>&1 && return 0
+need() { need_all "$1:$2"; }
+
+# need_all PROGRAM:PACKAGE ..: the same of several, which are installed at once.
+need_all() {
+  local pair packages=()
+  for pair in "$@"; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || packages+=("${pair#*:}")
+  done
+  [ ${#packages[@]} = 0 ] && return 0
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    say "installing $2 (for $1)"
+    say "installing ${packages[*]}"
     if [ -z "${VARVE_APT_UPDATED:-}" ]; then
       apt-get update -qq >/dev/null 2>&1 || true
       VARVE_APT_UPDATED=1
     fi
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null 2>&1 || true
-    command -v "$1" >/dev/null 2>&1 && return 0
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null 2>&1 || true
   fi
-  say "missing: $1. Install the package '$2' and run this again."
-  return 1
+  local status=0
+  for pair in "$@"; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 && continue
+    say "missing: ${pair%%:*}. Install the package '${pair#*:}' and run this again."
+    status=1
+  done
+  return "$status"
 }
 
 # A Rust toolchain that can build the workspace.

@@ -53,12 +53,12 @@ joined() {
 step "programs that this needs"
 need_rust
 need cc gcc
-for pair in git:git make:make dpkg-deb:dpkg tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
-  qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount file:file mandoc:mandoc; do
-  need "${pair%%:*}" "${pair#*:}"
-done
+# What only the tests run.
+programs=(git:git make:make dpkg-deb:dpkg tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3
+  qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount file:file mandoc:mandoc)
 # PostgreSQL's server programs are not on the path.
-[ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || need pg_ctlcluster postgresql
+[ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || programs+=(pg_ctlcluster:postgresql)
+beside programs need_all "${programs[@]}"
 
 # All of the workspace, also where one package would do: the crates below it
 # are then those that are compiled already.
@@ -82,9 +82,11 @@ for example in crates/varve/examples/*.rs; do examples+=(--example "$(basename "
 cargo test --workspace --features "$features" "${targets[@]}" --no-run \
   --message-format=json-render-diagnostics >"$said/built"
 cargo build --workspace --features "$features" "${examples[@]}"
-programs=${CARGO_TARGET_DIR:-target}/debug
+step "programs that this needs, begun with the lints"
+joined programs
+built=${CARGO_TARGET_DIR:-target}/debug
 # These sleep much, or compile what depends on each other: the processors are the tests'.
-beside conformance env "VARVE=$programs/varve" scripts/conformance.sh
+beside conformance env "VARVE=$built/varve" scripts/conformance.sh
 beside schedules cargo test --workspace \
   --features varve-lfs/planted,varve-lfs/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules
 step "tests"
@@ -98,9 +100,9 @@ scripts/test-programs.sh alone "$said/built"
 cargo test --workspace --features "$features" --doc --quiet
 step "examples of the library"
 for example in crates/varve/examples/*.rs; do
-  "$programs/examples/$(basename "$example" .rs)"
+  "$built/examples/$(basename "$example" .rs)"
 done
 step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
-"$programs/smoke" --seconds "$VARVE_FUZZ_SECONDS"
+"$built/smoke" --seconds "$VARVE_FUZZ_SECONDS"
 step "end"
 printf 'all checks passed in %d s\n' "$SECONDS"

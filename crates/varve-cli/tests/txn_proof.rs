@@ -7,7 +7,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -20,12 +20,17 @@ use varve_prove::transactions::judge;
 
 /// A script in a transaction. What it says on standard output is kept.
 fn script(mount: &Mount, options: &[&str], script: &str) -> Child {
+    try_script(mount, options, script).unwrap()
+}
+
+/// The same, where the mount may be gone.
+fn try_script(mount: &Mount, options: &[&str], script: &str) -> io::Result<Child> {
     let mut command = Command::new(VARVE);
     command.args(["txn", "run"]).args(options).arg(&mount.dir);
     command.args(["--", "bash", "-e", "-u", "-c", script]);
     command.env_remove("VARVE_LOG").current_dir(&mount.dir);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    command.spawn().unwrap()
+    command.spawn()
 }
 
 /// Lists of numbers, in order: two that are appended to, one in a file that another
@@ -265,7 +270,8 @@ fn programs_are_serializable() {
 /// Accounts, tellers and branches, each a file.
 const BOOKS: [(&str, u64); 3] = [("account", 8), ("teller", 4), ("branch", 2)];
 
-/// Keeps books until `stop`; what was committed goes to `told`.
+/// Keeps books until `stop`, which is set before the server is killed; what was
+/// committed goes to `told`.
 fn keep(
     mount: &Mount,
     client: u64,
@@ -290,7 +296,13 @@ fn keep(
             ));
         }
         text.push_str(&format!("echo {number} {delta} >> history\n"));
-        let mut child = script(mount, &["--retries", "3"], &text);
+        let mut child = match try_script(mount, &["--retries", "3"], &text) {
+            Ok(child) => child,
+            Err(error) => {
+                assert!(stop.load(SeqCst), "client {client}: {error}");
+                return;
+            }
+        };
         if random.once_in(4) {
             std::thread::sleep(Duration::from_millis(random.below(60)));
             child.kill().unwrap();
@@ -352,8 +364,8 @@ fn the_books_agree_whoever_is_killed() {
             while told.lock().unwrap().len() < before + 4 {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            shell(&format!("kill -KILL {}", mount.server()));
             stop.store(true, SeqCst);
+            shell(&format!("kill -KILL {}", mount.server()));
         });
         mount.umount();
         varve(["fsck", "--data", &mount.image]).expect(0, "0 errors");

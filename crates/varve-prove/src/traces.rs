@@ -322,7 +322,7 @@ impl Trace {
     ) -> Result<(), Failure> {
         explorer.explore_story(&self.story, plan)?;
         let device_bytes = explorer.device_bytes();
-        if device_bytes == self.device_bytes && device_bytes < Log::default().device_bytes {
+        if device_bytes == self.device_bytes && self.reuses_segments() {
             let written = written(&explorer.trace(&story(&self.story), plan)?);
             if written <= device_bytes {
                 let text = format!("only {written} bytes were written: nothing was reused");
@@ -330,6 +330,11 @@ impl Trace {
             }
         }
         Ok(())
+    }
+
+    /// Whether the device is so small that the log comes around.
+    pub fn reuses_segments(&self) -> bool {
+        self.device_bytes < Log::default().device_bytes
     }
 
     /// The log on a device of the trace's size.

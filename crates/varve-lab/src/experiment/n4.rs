@@ -107,7 +107,7 @@ fn points(_: &Context) -> Vec<Point> {
 }
 
 fn measure(context: &Context, case: Case) -> Row {
-    let (volume_bytes, segment_bytes) = context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
+    let (volume_bytes, segment_bytes) = context.size((256 << 20, 256 << 10), (12 << 20, 64 << 10));
     let setting = Setting {
         volume_bytes,
         segment_bytes,
