@@ -5,10 +5,8 @@
 #     scripts/test-programs.sh together|alone FILE
 #
 # together: as many side by side as there are processors, as most end with one long
-# test, which leaves the others idle; and beside these, one after the other, those of the
-# command, which wait for other processes most of their time. alone: one after the other,
-# those that count what the kernel asks for, as others drop its caches; nothing else
-# should run then.
+# test, which leaves the others idle. alone: one after the other, those that count what
+# the kernel asks for, as others drop its caches; nothing else should run then.
 set -euo pipefail
 [ $# = 2 ] || { echo "test-programs.sh together|alone FILE" >&2; exit 2; }
 kind=$1 built=$(realpath "$2")
@@ -52,15 +50,9 @@ sed -n "$programs" "$built" >"$logs/programs"
 run_all() {
   tr '\t' '\n' | xargs -r -d '\n' -n 2 -P "$1" bash -c 'run "$@"' _
 }
-alone=/requests- command='/varve-cli\t'
+alone=/requests-
 case $kind in
-  together)
-    sed "\|$alone|d; \|$command|!d" "$logs/programs" | run_all 1 &
-    status=0
-    sed "\|$alone|d; \|$command|d" "$logs/programs" | run_all "$(nproc)" || status=$?
-    wait "$!" || status=$?
-    exit "$status"
-    ;;
+  together) sed "\|$alone|d" "$logs/programs" | run_all "$(nproc)" ;;
   alone) sed -n "\|$alone|p" "$logs/programs" | run_all 1 ;;
   *) echo "together or alone, not $kind" >&2; exit 2 ;;
 esac

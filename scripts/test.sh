@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-3}
-# Half of the cases that would be drawn otherwise, as two processors take half an hour
+# Half of the cases that would be drawn otherwise, as two processors take 24 minutes
 # for all of this (docs/testing.md).
 export VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-0.5}
 # Compiled once, nothing needs what would make the next compilation faster.
