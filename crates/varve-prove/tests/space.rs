@@ -184,6 +184,14 @@ fn removed_below_tall_indexes() {
 }
 
 #[test]
+fn removed_below_more_of_them() {
+    let shape = shape(50_790_400, 512, 1_533_881_827_448_684_601);
+    let fillings = [Sparse, Directories, TinyFiles, SmallFiles, Modes];
+    let cycles = vec![cycle(&fillings, (2, 2), Order::Random, (NEVER, 3, 2))];
+    below_tall_indexes(16_982_695_226_642_370_522, shape, 30, cycles);
+}
+
+#[test]
 fn removed_below_the_tallest() {
     let shape = shape(18_178_048, 512, 10_562_669_204_831_086_090);
     let cycles = vec![

@@ -46,7 +46,7 @@ fn volume(metadata: Metadata) -> (System, InodeNo, InodeNo) {
         linked.unwrap();
     }
     system.sync().unwrap();
-    Layout::checkpoint(&**system.layout()).unwrap();
+    system.layout().checkpoint().unwrap();
     (system, file, directory)
 }
 

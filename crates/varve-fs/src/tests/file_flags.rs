@@ -1,9 +1,9 @@
 //! File flags: what they forbid, to whom, and what they make of a change.
 
 use super::harness::*;
-use crate::HeldTimes;
 use crate::{
-    Access, Caller, Error, FileFlags, InodeNo, Rename, Result, SetAttr, SetTime, Timestamp, flags,
+    Access, Caller, Error, FileFlags, HeldTimes, InodeNo, Layout, Rename, Result, SetAttr, SetTime,
+    Timestamp, flags,
 };
 
 const IMMUTABLE: FileFlags = FileFlags {
@@ -520,6 +520,6 @@ fn the_bits_are_those_of_the_format() {
     let d = fs.t_mkdir(ROOT, "d");
     set(&fs, &Caller::root(), d, IMMUTABLE).unwrap();
     fs.sync().unwrap();
-    let image = crate::Layout::read_inode(&**fs.layout(), LIVE, d).unwrap();
+    let image = fs.layout().read_inode(LIVE, d).unwrap();
     assert_eq!(image.flags, flags::IMMUTABLE);
 }
