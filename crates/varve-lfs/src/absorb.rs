@@ -27,7 +27,7 @@ impl Delta {
             // The younger knew, or has seen, an index of this height.
             let below = match self.begins(ino) {
                 true => Some(0),
-                false => Some(entry.price.height()).filter(|&height| height > 0),
+                false => Some(younger.height(ino)).filter(|&height| height > 0),
             };
             for (from, to, state) in entry.ranges.within(0, u64::MAX) {
                 let record = match state {
@@ -54,19 +54,17 @@ impl Delta {
             if let Some(placed) = entry.image.clone() {
                 self.apply_image(geometry, placed, Cause::Move { stale: true });
             }
-            // Whatever its image says: a bound, and the dear side of it.
-            self.reprice(geometry, ino, |price| {
-                price.rewrite = true;
-                price.unite(&entry.price);
-            });
+            // Whatever its image says: an upper bound.
+            self.change_nodes(ino, |dirty| dirty.rewrite = true);
+        }
+        for (&number, nodes) in &younger.dirty {
+            self.change_nodes(InodeNo(number), |dirty| dirty.unite(geometry, nodes));
         }
         for (&segment, &written_ns) in &younger.newest_ns {
             let newest = self.newest_ns.entry(segment).or_insert(written_ns);
             *newest = (*newest).max(written_ns);
         }
-        for &id in &younger.touched_nodes {
-            self.touch(geometry, id, younger.touched_height(id.ino));
-        }
+        self.counts.bytes += younger.counts.bytes;
         self.touched_ifile.extend(&younger.touched_ifile);
         self.imap_blocks.extend(&younger.imap_blocks);
         self.neighbours_unknown |= younger.neighbours_unknown;

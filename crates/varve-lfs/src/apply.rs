@@ -4,12 +4,12 @@
 //! function takes the place of the new copy as given: the segment writer has
 //! just assigned it, roll-forward has just derived it from the summary.
 
+use crate::counts::Change;
 use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
 use crate::format::Pointer;
 use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
-use crate::price::{Change, FoldPrice};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
 
@@ -99,21 +99,26 @@ impl Delta {
             below,
             moved,
         } = change;
-        let change = match moved {
-            true => Change::Move,
-            false => Change::Write,
-        };
         self.note(geometry, ino);
-        match self.inode_mut(ino, version).blocks.insert(block, pointer) {
-            Some(former) => self.count_block(geometry, &former, -1),
-            None => self.held_blocks += 1,
-        }
-        self.price_block(geometry, ino, block, below, change);
+        let change = match self.inode_mut(ino, version).blocks.insert(block, pointer) {
+            Some(former) => {
+                self.count_block(geometry, &former, -1);
+                Change::Rewrite
+            }
+            None => {
+                self.held_blocks += 1;
+                match moved {
+                    true => Change::Move,
+                    false => Change::Write,
+                }
+            }
+        };
+        self.change_block(geometry, ino, block, below, change);
         self.count_block(geometry, &pointer, 1);
         self.note_age(geometry, pointer.sector(), written_ns);
     }
 
-    fn price_block(
+    fn change_block(
         &mut self,
         geometry: &Geometry,
         ino: InodeNo,
@@ -122,9 +127,9 @@ impl Delta {
         change: Change,
     ) {
         self.guessed |= below.is_none();
-        self.reprice(geometry, ino, |price| {
-            price.rewrite = true;
-            price.block(geometry, block, below, change);
+        self.change_nodes(ino, |dirty| {
+            dirty.rewrite = true;
+            dirty.block(geometry, block, below, change);
         });
     }
 
@@ -146,7 +151,7 @@ impl Delta {
         self.note(geometry, ino);
         self.set_xattrs(geometry, ino, version, pointer);
         // Unless an image follows that knows of them.
-        self.reprice(geometry, ino, |price| price.rewrite = true);
+        self.change_nodes(ino, |dirty| dirty.rewrite = true);
     }
 
     fn set_xattrs(
@@ -181,16 +186,17 @@ impl Delta {
             self.count(geometry, former.place.sector, -bytes);
         }
         self.set_unfinished(ino.0, unfinished);
-        self.reprice(geometry, ino, |price| match (cause, complete) {
-            (Cause::Move { stale }, _) => price.rewrite |= stale,
-            (Cause::Change, None) => price.rewrite = true,
-            (Cause::Change, Some(height)) => {
-                price.rewrite = false;
-                if height == 0 {
-                    price.is_in_the_inode();
-                }
+        match (cause, complete) {
+            (Cause::Move { stale: false }, _) => {}
+            (Cause::Move { stale: true }, _) | (Cause::Change, None) => {
+                self.change_nodes(ino, |dirty| dirty.rewrite = true);
             }
-        });
+            (Cause::Change, Some(0)) => self.forget_nodes(ino),
+            (Cause::Change, Some(_)) if self.dirty.contains_key(&ino.0) => {
+                self.change_nodes(ino, |dirty| dirty.rewrite = false);
+            }
+            (Cause::Change, Some(_)) => {}
+        }
     }
 
     /// A record of `ino`, whose checkpointed index has the height `below`, if
@@ -212,16 +218,16 @@ impl Delta {
                     (from, MAX_BLOCK),
                     RangeState::Hole,
                 );
-                self.price_edges(geometry, ino, (from, MAX_BLOCK), below);
+                self.change_edges(geometry, ino, (from, MAX_BLOCK), below);
             }
             Record::Punched(from, to) => {
                 self.kill(geometry, (ino, version), (from, to), RangeState::Hole);
-                self.price_edges(geometry, ino, (from, to), below);
+                self.change_edges(geometry, ino, (from, to), below);
             }
             Record::Reserved(from, to, serial) => {
                 let state = RangeState::Unwritten(serial);
                 self.kill(geometry, (ino, version), (from, to), state);
-                self.price_reserved(geometry, ino, (from, to), below);
+                self.change_reserved(geometry, ino, (from, to), below);
             }
         }
     }
@@ -253,32 +259,31 @@ impl Delta {
     }
 
     /// A hole changes the nodes at its ends.
-    fn price_edges(
+    fn change_edges(
         &mut self,
         geometry: &Geometry,
         ino: InodeNo,
         (from, to): (u64, u64),
         below: Option<u8>,
     ) {
-        self.price_block(geometry, ino, from, below, Change::End);
+        self.change_block(geometry, ino, from, below, Change::End);
         if to < MAX_BLOCK {
-            self.price_block(geometry, ino, to, below, Change::End);
+            self.change_block(geometry, ino, to, below, Change::End);
         }
     }
 
     /// A reservation changes all nodes between its ends, too.
-    fn price_reserved(
+    fn change_reserved(
         &mut self,
         geometry: &Geometry,
         ino: InodeNo,
         (from, to): (u64, u64),
         below: Option<u8>,
     ) {
-        self.reprice(geometry, ino, FoldPrice::may_be_full);
         for leaf in from / FANOUT..to.div_ceil(FANOUT) {
-            let block = (leaf * FANOUT).max(from);
-            self.price_block(geometry, ino, block, below, Change::Write);
-            self.reserved_leaves += 1;
+            // The last one decides how tall the index must be.
+            let block = ((leaf + 1) * FANOUT).min(to) - 1;
+            self.change_block(geometry, ino, block, below, Change::Fill);
         }
     }
 
@@ -287,7 +292,7 @@ impl Delta {
             freed: Some(next_version),
             ..InodeDelta::default()
         };
-        self.reprice(geometry, ino, |price| *price = FoldPrice::default());
+        self.forget_nodes(ino);
         if let Some(former) = self.inodes.insert(ino.0, Arc::new(freed)) {
             for (_, pointer) in former.blocks.range(0, u64::MAX) {
                 self.count_block(geometry, &pointer, -1);

@@ -40,8 +40,11 @@ impl Committed {
 
     /// No index is known to be taller than this.
     pub fn tallest(&self) -> u8 {
-        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
-        self.base.tallest.max(frozen).max(self.live.tallest)
+        let frozen = self
+            .frozen
+            .as_ref()
+            .map_or(0, |frozen| frozen.counts.height);
+        self.base.tallest.max(frozen).max(self.live.counts.height)
     }
 
     /// Live bytes that a segment has gained, or lost if negative, since the

@@ -12,14 +12,12 @@
 //!   roll-forward.
 //! - `usage` is the net live bytes of what this delta added, per segment.
 
-pub mod fold;
-
+use crate::counts::{Counts, DirtyNodes};
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Mark, Pointer, SECTOR};
 use crate::geometry::Geometry;
-use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,8 +158,6 @@ pub struct InodeDelta {
     pub blocks: BlockMap,
     /// The extended attributes' pointer, if this layer changed it.
     pub xattrs: Option<Pointer>,
-    /// What folding this entry may write.
-    pub price: FoldPrice,
 }
 
 /// What this layer says about one block.
@@ -213,12 +209,11 @@ pub struct Delta {
     pub usage: HashMap<u32, i64>,
     /// Youngest user write this delta put into each segment.
     pub newest_ns: HashMap<u32, i64>,
-    /// Index nodes the cleaner wants moved: the next checkpoint rewrites them.
-    pub touched_nodes: HashSet<NodeId>,
-    /// What rewriting those may write, by inode number.
-    pub(crate) touched_prices: HashMap<u64, FoldPrice>,
-    /// The sum of that.
-    pub touched_bytes: u64,
+    /// Index nodes that folding it may write, by inode number. Those of the ifile itself
+    /// are among them only where the cleaner wants them moved.
+    pub(crate) dirty: HashMap<u64, DirtyNodes>,
+    /// The sum of all these, and what else is known beside what is counted elsewhere.
+    pub(crate) counts: Counts,
     /// Blocks of the ifile the cleaner wants moved.
     pub touched_ifile: HashSet<u64>,
     /// Inode-map blocks this delta will dirty.
@@ -241,19 +236,8 @@ pub struct Delta {
     pub entries: u64,
     /// Block entries held.
     pub held_blocks: u64,
-    /// Sum of the prices of the entries' folds.
-    pub file_fold_bytes: u64,
-    /// Index nodes among them that may have been there before.
-    pub old_nodes: u64,
-    /// Of these, nodes that may not.
-    pub perhaps_new: u64,
-    /// Leaves that reservations covered: what they store says nothing of what
-    /// they may grow to.
-    pub reserved_leaves: u64,
-    /// Height of the tallest index among all of these.
-    pub tallest: u8,
     /// The height of some index was not known, or so many numbers were skipped
-    /// that they were not counted: the price may be too low.
+    /// that they were not counted: what is counted may be too little.
     pub guessed: bool,
     /// Files or blocks ended in this delta: folding it may shrink an index.
     pub removes: bool,
@@ -309,12 +293,12 @@ impl Delta {
 
     /// True if folding it may change the image of an inode.
     pub fn changes(&self, ino: InodeNo) -> bool {
-        self.inodes.contains_key(&ino.0) || self.touched_prices.contains_key(&ino.0)
+        self.inodes.contains_key(&ino.0) || self.dirty.contains_key(&ino.0)
     }
 
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()
+        self.inodes.is_empty() && self.dirty.is_empty() && self.touched_ifile.is_empty()
     }
 
     /// Bytes of memory it takes, by and large.
@@ -325,22 +309,39 @@ impl Delta {
     /// The next checkpoint is to write a node anew; the index it belongs to has
     /// this height.
     pub fn touch(&mut self, geometry: &Geometry, id: NodeId, height: u8) {
-        if !self.touched_nodes.insert(id) {
-            return;
-        }
         if id.ino != InodeNo::IFILE {
             self.imap_blocks.insert(geometry.imap_block(id.ino.0));
         }
-        let price = self.touched_prices.entry(id.ino.0).or_default();
-        let before = price.bytes(geometry);
-        price.touch((id.height, id.index), height);
-        self.tallest = self.tallest.max(price.height());
-        self.touched_bytes += price.bytes(geometry) - before;
+        self.change_nodes(id.ino, |dirty| {
+            dirty.touch(geometry, (id.height, id.index), height);
+        });
     }
 
-    /// The height of the index that a touched node belongs to, at least.
-    pub(crate) fn touched_height(&self, ino: InodeNo) -> u8 {
-        self.touched_prices.get(&ino.0).map_or(1, FoldPrice::height)
+    /// True if folding it may write this node.
+    pub(crate) fn is_dirty(&self, id: &NodeId) -> bool {
+        let dirty = self.dirty.get(&id.ino.0);
+        dirty.is_some_and(|dirty| dirty.contains((id.height, id.index)))
+    }
+
+    /// True if the next checkpoint is to write this node anew, or ends it with its file.
+    pub fn is_touched(&self, id: &NodeId) -> bool {
+        let dirty = self.dirty.get(&id.ino.0);
+        let touched = dirty.is_some_and(|dirty| dirty.is_touched((id.height, id.index)));
+        touched || self.begins(id.ino)
+    }
+
+    /// Nodes of a file that the next checkpoint is to write anew.
+    pub(crate) fn touched(&self, ino: InodeNo) -> Vec<NodeId> {
+        let dirty = self.dirty.get(&ino.0);
+        let touched = dirty.into_iter().flat_map(DirtyNodes::touched);
+        touched
+            .map(|(height, index)| NodeId { ino, height, index })
+            .collect()
+    }
+
+    /// The height that the index of a file is known to have, or to reach.
+    pub(crate) fn height(&self, ino: InodeNo) -> u8 {
+        self.dirty.get(&ino.0).map_or(0, DirtyNodes::height)
     }
 
     /// An inode joins the unfinished list, or leaves it.
@@ -371,24 +372,47 @@ impl Delta {
         }
     }
 
-    /// Changes an entry's price and keeps the sum.
-    pub fn reprice(
-        &mut self,
-        geometry: &Geometry,
-        ino: InodeNo,
-        change: impl FnOnce(&mut FoldPrice),
-    ) {
-        if let Some(entry) = self.inodes.get_mut(&ino.0) {
-            let entry = Arc::make_mut(entry);
-            let price = &mut entry.price;
-            let (bytes, (old, new)) = (price.bytes(geometry), price.old_nodes());
-            change(price);
-            let now = price.old_nodes();
-            self.file_fold_bytes = self.file_fold_bytes + price.bytes(geometry) - bytes;
-            self.old_nodes = self.old_nodes + now.0 - old;
-            self.perhaps_new = self.perhaps_new + now.1 - new;
-            self.tallest = self.tallest.max(entry.price.height());
+    /// Changes the dirty nodes of a file and keeps the sum.
+    pub(crate) fn change_nodes(&mut self, ino: InodeNo, change: impl FnOnce(&mut DirtyNodes)) {
+        let dirty = self.dirty.entry(ino.0).or_default();
+        self.counts -= dirty.counts();
+        change(dirty);
+        self.counts += dirty.counts();
+    }
+
+    /// The file has no dirty nodes any more, and its inode need not be written.
+    pub(crate) fn forget_nodes(&mut self, ino: InodeNo) {
+        if let Some(dirty) = self.dirty.remove(&ino.0) {
+            self.counts -= dirty.counts();
         }
+    }
+
+    /// All that folding it may write.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            map_blocks: self.imap_blocks.len() as u64,
+            ifile_blocks: self.touched_ifile.len() as u64,
+            unfinished: self.joined,
+            ..self.counts
+        }
+    }
+
+    /// Blocks of the inode map with the entries of these files, beyond those that
+    /// it changes anyway.
+    pub fn further_imap_blocks(
+        &self,
+        geometry: &Geometry,
+        files: impl Iterator<Item = InodeNo>,
+    ) -> u64 {
+        let files = files.filter(|ino| *ino != InodeNo::IFILE);
+        let blocks: HashSet<u64> = files.map(|ino| geometry.imap_block(ino.0)).collect();
+        blocks.difference(&self.imap_blocks).count() as u64
+    }
+
+    /// Blocks among these of the ifile that are not written again anyway.
+    pub fn further_ifile_blocks(&self, touched: impl Iterator<Item = u64>) -> u64 {
+        let touched: HashSet<u64> = touched.collect();
+        touched.difference(&self.touched_ifile).count() as u64
     }
 
     /// Counts `bytes` more (or fewer) live bytes in the segment of `sector`.
@@ -417,7 +441,6 @@ impl Delta {
         });
         let entry = Arc::make_mut(entry);
         if entry.freed.is_some() {
-            // A freed entry has no price.
             *entry = InodeDelta {
                 version,
                 reborn: !planted::is(Planted::StaleVersion),

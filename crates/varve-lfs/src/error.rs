@@ -81,6 +81,17 @@ pub enum Error {
     /// held elsewhere.
     #[error("a write to the log failed: {0}")]
     Unwritten(String),
+    /// A checkpoint wrote more than was counted and kept for it. It has no record, and
+    /// is taken again where there is room for as much.
+    #[error("checkpoint {checkpoint} wrote {bytes} bytes, {counted} were counted")]
+    Overrun {
+        /// The checkpoint's serial.
+        checkpoint: u64,
+        /// Bytes of log that it took.
+        bytes: u64,
+        /// Most bytes that it was to take.
+        counted: u64,
+    },
     /// Writing stopped after a failure.
     #[error("writing stopped: {0}")]
     Stopped(String),
@@ -128,6 +139,7 @@ impl From<Error> for varve_fs::Error {
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
             Error::OutOfSegments | Error::DoesNotFit { .. } => varve_fs::Error::NoSpace,
             Error::Stopped(reason) | Error::Unwritten(reason) => varve_fs::Error::ReadOnly(reason),
+            Error::Overrun { .. } => varve_fs::Error::ReadOnly(error.to_string()),
             Error::NoInode(_) => varve_fs::Error::NotFound,
             Error::SpillGone => varve_fs::Error::Aborted,
         }

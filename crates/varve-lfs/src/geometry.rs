@@ -187,9 +187,9 @@ impl Geometry {
         u64::from(self.write_unit).max(4096)
     }
 
-    /// Bytes for which the fold of an index node is priced: itself, and its share
-    /// of summaries and padding.
-    pub fn node_price(&self) -> u64 {
+    /// Most bytes that writing an index node takes: itself, and its share of summaries
+    /// and padding.
+    pub fn largest_node(&self) -> u64 {
         self.node_bytes(FANOUT) + SECTOR
     }
 

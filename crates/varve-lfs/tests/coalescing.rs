@@ -184,6 +184,9 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
     assert_eq!((nothing.moved_bytes, nothing.next), (0, Some(0)));
 
     // A volume on which the cleaner is about to begin.
+    let mut settings = v.lfs.cleaner_settings();
+    settings.pace.low_percent = Some(30);
+    v.lfs.set_cleaner(settings).unwrap();
     let mut filled = 0;
     let low = || {
         let gauge = v.lfs.cleaning_gauge();

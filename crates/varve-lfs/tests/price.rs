@@ -132,6 +132,17 @@ fn a_block_of_each_leaf_of_a_reserved_file() {
     v.checkpoint();
 }
 
+/// The first blocks have their pointers in the inode, the others need a leaf.
+#[test]
+fn reservations_that_begin_in_the_inode_and_end_in_a_leaf() {
+    let v = Volume::new(64 << 20, 4096);
+    for nth in 0..400 {
+        let file = v.create(&format!("file {nth}"));
+        v.range(file, RESERVE, nth % 3, 25);
+    }
+    v.checkpoint();
+}
+
 /// The inode map is written block by block, the list of free numbers is linked
 /// across it, and each file has a node.
 #[test]

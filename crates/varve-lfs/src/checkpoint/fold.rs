@@ -113,19 +113,17 @@ impl<'a> Fold<'a> {
 
     /// Folds every file of the delta and returns what the inode map must say.
     pub(super) fn files(&mut self) -> Result<BTreeMap<u64, ImapState>> {
-        let mut touched: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
-        let nodes = self.frozen.touched_nodes.iter();
-        for id in nodes.filter(|id| id.ino != InodeNo::IFILE) {
-            touched.entry(id.ino.0).or_default().push(*id);
-        }
-        let changed = self.frozen.inodes.keys().copied();
-        let numbers: BTreeSet<u64> = changed.chain(touched.keys().copied()).collect();
+        let (changed, dirty) = (self.frozen.inodes.keys(), self.frozen.dirty.keys());
+        let numbers: BTreeSet<u64> = changed.chain(dirty).copied().collect();
         let mut imap = BTreeMap::new();
         let mut folds = Vec::with_capacity(numbers.len());
         let mut images = Vec::with_capacity(numbers.len());
         let none = InodeDelta::default();
         for number in numbers {
             let ino = InodeNo(number);
+            if ino == InodeNo::IFILE {
+                continue; // comes last
+            }
             let delta = self.frozen.inode(number).unwrap_or(&none);
             let below = self.below(ino)?;
             if let Some((image, place)) = &below
@@ -145,7 +143,7 @@ impl<'a> Fold<'a> {
                 continue;
             }
             let below = below.filter(|_| !delta.reborn);
-            let touched = touched.remove(&number).unwrap_or_default();
+            let touched = self.frozen.touched(ino);
             let Some(newest) = delta
                 .image
                 .as_ref()

@@ -143,6 +143,8 @@ impl Fold<'_> {
                 folds[at].changes.insert(index, None);
                 continue;
             }
+            let counted = ino == InodeNo::IFILE || self.frozen.is_dirty(&id);
+            debug_assert!(counted || self.frozen.guessed, "{id:?} was not counted");
             if height == 0 {
                 self.lfs.fragments.lock().note(ino, &node);
             }

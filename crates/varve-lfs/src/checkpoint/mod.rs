@@ -33,7 +33,6 @@ use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
 use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
-use crate::price::FoldPrice;
 use crate::schedule::Schedule;
 use fold::Fold;
 use std::io::IoSlice;
@@ -156,6 +155,10 @@ impl Lfs {
                 // would not reach what the checkpoint has written behind the
                 // hole, and go on over it: begin anew, behind the hole.
                 Err(Error::Unwritten(_)) => {}
+                Err(error @ Error::Overrun { bytes, counted, .. }) => {
+                    tracing::warn!(%error, "it is taken again if there is room for as much");
+                    self.keep_more(bytes - counted);
+                }
                 Err(error) => {
                     self.durability
                         .stop(format!("checkpoint {serial} failed: {error}"));
@@ -164,6 +167,21 @@ impl Lfs {
             }
         }
         Err(self.give_in())
+    }
+
+    /// Most bytes of log that folding `frozen` takes, the usage table included. What the
+    /// ends of segments take is in what is counted on of each.
+    fn counted_bytes(&self, base: &Base, frozen: &Delta) -> u64 {
+        let bytes = self.fold_bytes(base, frozen) + self.table_bytes(frozen.next_ino);
+        bytes * u64::from(self.geometry.segment_bytes) / self.dependable_bytes()
+    }
+
+    /// The frozen delta takes so many bytes more than was counted.
+    fn keep_more(&self, bytes: u64) {
+        let mut committed = self.change_committed();
+        if let Some(frozen) = &mut committed.frozen {
+            Arc::make_mut(frozen).counts.bytes += bytes;
+        }
     }
 
     /// The live delta becomes the frozen one, with what an attempt that came
@@ -182,9 +200,8 @@ impl Lfs {
         if planted::is(Planted::BoundaryCutsGroup)
             && frozen.inodes.len() > 1
             && let Some(last) = frozen.inodes.keys().max().copied()
-            && let Some(mut entry) = frozen.inodes.remove(&last)
+            && let Some(entry) = frozen.inodes.remove(&last)
         {
-            Arc::make_mut(&mut entry).price = FoldPrice::default();
             committed.live.inodes.insert(last, entry);
         }
         let frozen = Arc::new(frozen);
@@ -200,9 +217,7 @@ impl Lfs {
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
         self.allocator.lock().settle();
         let (frozen, base, boundary, usage) = self.freeze();
-        // What the ends of segments take is in what is counted on of each.
-        let price = self.fold_bytes(&base, &frozen) + self.table_bytes(frozen.next_ino);
-        let price = price * u64::from(self.geometry.segment_bytes) / self.dependable_bytes();
+        let counted = self.counted_bytes(&base, &frozen);
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
         let mut fold = Fold::new(self, &base, &frozen);
@@ -210,18 +225,17 @@ impl Lfs {
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial(), lists.next_ino)?;
         let bytes = written() - before;
-        if bytes > price {
-            tracing::warn!(
-                serial,
-                bytes,
-                price,
-                "a checkpoint wrote more than its price"
+        if bytes > counted {
+            debug_assert!(
+                frozen.guessed,
+                "checkpoint {serial} wrote {bytes}, counted {counted}"
             );
+            return Err(Error::Overrun {
+                checkpoint: serial,
+                bytes,
+                counted,
+            });
         }
-        debug_assert!(
-            bytes <= price || frozen.guessed,
-            "checkpoint {serial} wrote {bytes}, priced {price}"
-        );
         let final_images = std::mem::take(&mut fold.final_images);
         let obsolete = std::mem::take(&mut fold.obsolete);
         let tallest = base.tallest.max(fold.tallest);

@@ -136,14 +136,8 @@ impl Fold<'_> {
     /// Folds the ifile's own index. Blocks in `known_dead` have had their
     /// former copies counted already.
     fn fold_ifile(&mut self, old: Root, changes: Changes, known_dead: &[u64]) -> Result<Root> {
-        let touched = self
-            .frozen
-            .touched_nodes
-            .iter()
-            .filter(|id| id.ino == InodeNo::IFILE)
-            .copied()
-            .collect();
-        if changes.is_empty() && self.frozen.touched_nodes.is_empty() {
+        let touched = self.frozen.touched(InodeNo::IFILE);
+        if changes.is_empty() && touched.is_empty() {
             return Ok(old);
         }
         // Folding a pointer counts what it displaces as data; for the ifile

@@ -2,6 +2,7 @@
 //! record.
 
 use super::MAX_ENTRIES;
+use crate::counts::Counts;
 use crate::delta::Delta;
 use crate::error::Error;
 use crate::format::SECTOR;
@@ -95,7 +96,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         fresh();
     }
     // What it would write presses on the segments that are left.
-    lfs.committed.write().live.file_fold_bytes = 48 << 20;
+    lfs.committed.write().live.counts.bytes = 48 << 20;
     assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
     fresh();
     // Age counts only if there is something to fold.
@@ -126,7 +127,7 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     assert!(lfs.checkpoint_fits(), "in what is left of the open segment");
     // More than that has.
     let more = u64::from(lfs.geometry.segment_bytes);
-    lfs.committed.write().live.file_fold_bytes = more;
+    lfs.committed.write().live.counts.bytes = more;
     assert!(!lfs.checkpoint_fits());
     let refused = lfs.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
@@ -139,7 +140,7 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     for segment in taken {
         lfs.segments.lock().put_back(segment);
     }
-    lfs.committed.write().live.file_fold_bytes = 0;
+    lfs.committed.write().live.counts.bytes = 0;
     lfs.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
     // Nor is one that another, which was under way, has left no reason for.
@@ -273,7 +274,8 @@ fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
             height: 1,
             index,
         };
-        m.lfs.committed.write().live.touched_nodes.insert(node);
+        let mut committed = m.lfs.committed.write();
+        committed.live.touch(&m.lfs.geometry, node, 2);
     };
     touch(m.file, 500);
     touch(InodeNo(m.file.0 + 1), 0);
@@ -285,6 +287,39 @@ fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
     m.lfs.checkpoint().unwrap();
     assert!(place() != before && m.image().root != root);
     assert!(written() > nodes);
+    assert_eq!(m.errors(), [""; 0]);
+}
+
+/// Behind a recovery the heights of indexes are guessed, and too little may be counted:
+/// then the first attempt has no record, and the second keeps room for what that wrote.
+#[test]
+fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
+    let m = Mounted::new(1);
+    m.lfs.checkpoint().unwrap();
+    let caller = Caller::root();
+    for leaf in 1..400 {
+        let at = leaf * (FANOUT << 12);
+        m.fs.write(&caller, m.file, at, &[7; 4096]).unwrap();
+    }
+    m.fs.sync().unwrap();
+    {
+        let mut committed = m.lfs.committed.write();
+        committed.live.counts = Counts::default();
+        committed.live.guessed = true;
+    }
+    let before = m.lfs.statistics();
+    m.lfs.checkpoint().unwrap();
+    let after = m.lfs.statistics();
+    assert_eq!(after.checkpoints - before.checkpoints, 1);
+    let record = u64::from(m.lfs.superblock.record_bytes.get());
+    assert_eq!(after.record_bytes - before.record_bytes, record);
+    let nodes = after.node_bytes - before.node_bytes;
+    assert!(
+        nodes > 2 * 400 * 512,
+        "{nodes} bytes of nodes, written twice"
+    );
+    // What was kept for that is given back with it.
+    assert_eq!(m.lfs.committed.read().live.counts, Counts::default());
     assert_eq!(m.errors(), [""; 0]);
 }
 

@@ -5,7 +5,7 @@ use super::plan::{Among, Goal, Plan, Standing, Urgency};
 use crate::control::claims::CleanerId;
 use crate::control::contents::SegmentContents;
 use crate::control::state::CleanerState;
-use crate::delta::fold::Further;
+use crate::counts::Counts;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
@@ -40,12 +40,12 @@ pub(super) struct Batch {
     found: Found,
     live_bytes: u64,
     /// What it may cost a fold, beside.
-    fold: Further,
+    fold: Counts,
 }
 
 impl Batch {
     /// Takes in a segment; what all of it may cost a fold is then `fold`.
-    pub(super) fn add(&mut self, (segment, edition): (u32, Edition), found: Found, fold: Further) {
+    pub(super) fn add(&mut self, (segment, edition): (u32, Edition), found: Found, fold: Counts) {
         self.segments.push(Judged {
             segment,
             edition,

@@ -405,7 +405,7 @@ impl Lfs {
                 let frozen = committed.frozen.as_deref();
                 std::iter::once(&committed.live).chain(frozen)
             };
-            let node = |id| deltas().any(|delta| delta.touched_nodes.contains(id));
+            let node = |id| deltas().any(|delta| delta.is_touched(id));
             let block = |block| deltas().any(|delta| delta.touched_ifile.contains(block));
             lives += nodes.iter().filter(|id| !node(*id)).count() as u32;
             lives += ifile.iter().filter(|at| !block(*at)).count() as u32;

@@ -5,17 +5,17 @@ use super::reading::Extents;
 use crate::chain::ChainItem;
 use crate::committed::Committed;
 use crate::control::contents::{BlockInfo, SegmentContents};
-use crate::delta::fold::Further;
+use crate::counts::{Change, Counts, DirtyNodes};
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
-use crate::format::node::{FANOUT, NodeId};
+use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
 use crate::log::{Content, GroupKind, LogItem, Room};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
-use foldhash::HashSet;
+use foldhash::HashMap;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -342,55 +342,56 @@ impl Lfs {
     }
 
     /// What a fold may have to write for what was found.
-    pub(crate) fn fold_of(&self, found: &[&Found]) -> Further {
+    pub(crate) fn fold_of(&self, found: &[&Found]) -> Counts {
+        let geometry = &self.geometry;
         let tallest = self.tallest();
         let committed = self.committed.read();
         let live = &committed.live;
-        let touched = found.iter().flat_map(|found| &found.touched_nodes);
-        let moves = || found.iter().flat_map(|found| &found.moves);
         let folding = committed.frozen.as_ref();
         let changes = |ino| live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
-        let (mut leaves, mut files) = (HashSet::default(), HashSet::default());
-        let (mut blocks, mut stale, mut pieces) = (0, 0, 0);
-        for (item, length) in moves() {
+        let mut files: HashMap<InodeNo, DirtyNodes> = HashMap::default();
+        let mut counts = Counts {
+            height: tallest,
+            ..Counts::default()
+        };
+        for (item, length) in found.iter().flat_map(|found| &found.moves) {
             let ino = item.file().0;
+            if matches!(item, LogItem::MovedInode { .. }) {
+                counts.inodes += u64::from(changes(ino));
+                continue;
+            }
+            let dirty = files.entry(ino).or_default();
+            dirty.rewrite = true;
             match item {
-                LogItem::MovedInode { .. } => stale += u64::from(changes(ino)),
                 LogItem::Block { block, .. } => {
-                    blocks += 1;
-                    leaves.insert((ino, block / FANOUT));
-                    files.insert(ino);
+                    dirty.block(geometry, *block, Some(tallest), Change::Move);
                 }
                 LogItem::Xattrs { .. } => {
-                    files.insert(ino);
                     // One piece: as much may be left at a segment's end.
-                    let beyond = length.saturating_sub(self.geometry.block_bytes as usize);
-                    pieces += beyond as u64;
+                    let beyond = length.saturating_sub(geometry.block_bytes as usize);
+                    counts.bytes += beyond as u64;
                 }
-                _ => {
-                    files.insert(ino);
-                }
+                _ => {}
             }
+        }
+        for (id, height) in found.iter().flat_map(|found| &found.touched_nodes) {
+            let dirty = files.entry(id.ino).or_default();
+            dirty.touch(geometry, (id.height, id.index), *height);
+        }
+        // A move tells how tall an index is that was guessed to be lower.
+        if live.guessed {
+            let known = files.keys().filter_map(|ino| live.dirty.get(&ino.0));
+            let rising = known.map(|dirty| dirty.rising_to(tallest)).sum();
+            counts += Counts::ways(geometry, rising, rising);
+        }
+        for dirty in files.values() {
+            counts += dirty.counts();
         }
         let all = found.iter().flat_map(|found| found.files());
         let ifile = found.iter().flat_map(|found| &found.touched_ifile);
-        let (nodes, inodes) = live.further_touched(&self.geometry, touched);
-        // A move tells how tall an index is that was guessed to be lower.
-        let prices = files.iter().filter_map(|ino| live.inode(ino.0));
-        let rising: u64 = match live.guessed {
-            true => prices.map(|entry| entry.price.rising_to(tallest)).sum(),
-            false => 0,
-        };
-        Further {
-            nodes: rising,
-            existing: leaves.len() as u64 * u64::from(tallest) + nodes,
-            blocks,
-            inodes: files.len() as u64 + stale + inodes,
-            imap_blocks: live.further_imap_blocks(&self.geometry, all),
-            ifile_blocks: live.further_ifile_blocks(ifile.copied()),
-            bytes: pieces,
-            height: tallest,
-        }
+        counts.map_blocks = live.further_imap_blocks(geometry, all);
+        counts.ifile_blocks = live.further_ifile_blocks(ifile.copied());
+        counts
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint
@@ -422,8 +423,7 @@ impl Lfs {
         }
         let Committed { live, frozen, .. } = &mut *committed;
         for (id, height) in found.touched_nodes {
-            let folded = frozen.as_ref().and_then(|frozen| frozen.inode(id.ino.0));
-            let folded = folded.map_or(0, |entry| entry.price.height());
+            let folded = frozen.as_ref().map_or(0, |frozen| frozen.height(id.ino));
             live.touch(&self.geometry, id, height.max(folded));
         }
         live.touched_ifile.extend(found.touched_ifile);

@@ -79,7 +79,7 @@ impl Lfs {
     /// index nodes.
     pub(super) fn spare_metadata_bytes(&self, inodes: u64) -> u64 {
         let (_, used) = self.map_blocks(inodes);
-        let maps = SPARE_MAPS * used * crate::price::ifile_block_price(&self.geometry);
+        let maps = SPARE_MAPS * used * crate::counts::ifile_block_bytes(&self.geometry);
         let nodes = self.stored_nodes(&self.committed.read().base);
         maps + SPARE_NODES * nodes
     }
@@ -103,10 +103,10 @@ impl Lfs {
         let committed = self.committed.read();
         let (base, logged) = (&committed.base, committed.usage);
         let height = committed.tallest().max(1);
-        let at_most = crate::price::new_node_bytes(height.into(), 1);
+        let at_most = crate::counts::new_node_bytes(height.into(), 1);
         let deltas = [Some(&committed.live), committed.frozen.as_deref()];
         let deltas = || deltas.iter().flatten();
-        let folds: u64 = deltas().map(|delta| delta.file_fold_bytes).sum();
+        let folds: u64 = deltas().map(|delta| delta.counts.made_bytes()).sum();
         let written: u64 = deltas().map(|delta| delta.log_bytes).sum();
         let grown = entries_beyond(logged, base.usage);
         let perhaps_gone = if !deltas().any(|delta| delta.removes) {

@@ -9,7 +9,7 @@
 //! - **R1, a checkpoint always fits.** Nothing is admitted, appended or moved unless
 //!   the log's room then holds what waits in memory, what folding all of it may
 //!   write, and the usage table of one checkpoint more ([`room`]). What a fold may
-//!   write is known from the delta alone (`price.rs`, `delta/fold.rs`).
+//!   write is counted from the delta alone (`counts.rs`).
 //! - **R2, what grows leaves room** for the inode map and the index nodes to be
 //!   written twice and for the cleaner to move a batch: the floor ([`room`]).
 //! - **R3, what lives fits**, metadata and twice that once more included, into what

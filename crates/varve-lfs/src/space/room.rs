@@ -2,8 +2,8 @@
 
 use crate::base::Base;
 use crate::committed::Committed;
+use crate::counts::{Counts, Image, ifile_block_bytes, new_node_bytes};
 use crate::delta::Delta;
-use crate::delta::fold::{BelowFold, Further};
 use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
@@ -11,7 +11,6 @@ use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
 use crate::pending::Pending;
-use crate::price::ifile_block_price;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
@@ -68,13 +67,9 @@ impl Lfs {
     /// True if the cleaner may append `bytes` now: what waits, its fold and the
     /// fold of what is there already must fit beside it, and `fold`, what moving
     /// costs the fold.
-    pub(crate) fn may_move(&self, bytes: u64, fold: Further) -> bool {
+    pub(crate) fn may_move(&self, bytes: u64, fold: Counts) -> bool {
         let waiting = self.segments.lock().waiting;
-        let folding = {
-            let committed = self.committed.read();
-            let existing = self.existing_nodes(&committed);
-            committed.live.further_bytes(&self.geometry, existing, fold)
-        };
+        let folding = self.further_bytes(&fold);
         self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
     }
 
@@ -149,14 +144,14 @@ impl Lfs {
         let block_bytes = u64::from(self.geometry.block_bytes);
         let table = u64::from(self.geometry.segment_count) * ENTRY_BYTES as u64;
         let blocks = table.div_ceil(block_bytes);
-        let node = self.geometry.node_price();
+        let node = self.geometry.largest_node();
         let index = blocks / FANOUT * 2 * node + self.geometry.node_bytes(blocks % FANOUT);
         // What is written before corrections are too many for a record is
         // written again.
         let map = next_ino / self.geometry.entries_per_block() / FANOUT;
         let moved = blocks + blocks / FANOUT + map + 8;
         let times = 1 + u64::from(moved > self.record_room() as u64);
-        let table = blocks * ifile_block_price(&self.geometry);
+        let table = blocks * ifile_block_bytes(&self.geometry);
         times * (table + index) + SMALL_GROUPS * self.geometry.least_group()
     }
 
@@ -176,19 +171,23 @@ impl Lfs {
 
     /// The second part of that.
     fn fold_of_waiting(&self, pending: Pending) -> u64 {
-        let (nodes, blocks) = self.ways_of(pending);
-        let waiting = Further {
-            nodes,
-            blocks,
-            height: self.tallest().max(pending.height),
-            inodes: pending.files,
-            imap_blocks: pending.files,
-            ..Further::default()
-        };
+        let waiting = self.counts_of(pending);
         let committed = self.committed.read();
-        let existing = self.existing_nodes(&committed);
-        let folded = Delta::above(committed.live.next_ino);
-        folded.further_bytes(&self.geometry, existing, waiting)
+        let image = self.image_below(&committed);
+        Counts::default().further_bytes(&waiting, &self.geometry, &image)
+    }
+
+    /// What folding `pending` may write.
+    fn counts_of(&self, pending: Pending) -> Counts {
+        let (nodes, blocks) = self.ways_of(pending);
+        // The first node of a file takes what the inode had.
+        let had = (pending.files).saturating_mul(self.geometry.root_slots() as u64);
+        Counts {
+            inodes: pending.files,
+            map_blocks: pending.files,
+            height: self.tallest().max(pending.height),
+            ..Counts::ways(&self.geometry, nodes, blocks.saturating_add(had))
+        }
     }
 
     /// Most index nodes that lead to what waits, and blocks among that.
@@ -204,7 +203,7 @@ impl Lfs {
     /// Most bytes of nodes that do not exist yet and lead to what waits.
     pub(super) fn new_nodes(&self, pending: Pending) -> u64 {
         let (nodes, blocks) = self.ways_of(pending);
-        crate::price::new_node_bytes(nodes, blocks)
+        new_node_bytes(nodes, blocks)
     }
 
     /// No index is known to be taller than this.
@@ -214,15 +213,14 @@ impl Lfs {
 
     /// What a fold may have to write for so many blocks of one file that are moved
     /// together.
-    pub(crate) fn fold_of_run(&self, blocks: u64) -> Further {
+    pub(crate) fn fold_of_run(&self, blocks: u64) -> Counts {
         let leaves = blocks.div_ceil(FANOUT) + 1;
-        Further {
+        Counts {
             existing: leaves * u64::from(self.tallest()),
-            blocks,
             height: self.tallest(),
             inodes: 1,
-            imap_blocks: 1,
-            ..Further::default()
+            map_blocks: 1,
+            ..Counts::default()
         }
     }
 
@@ -243,12 +241,36 @@ impl Lfs {
         base.metadata_bytes.saturating_sub(ifile)
     }
 
-    /// The same of all nodes that the live delta can find below it: those of the
-    /// image, and those that a running checkpoint makes.
-    pub(crate) fn existing_nodes(&self, committed: &Committed) -> u64 {
+    /// What `delta` is folded into, of which the nodes of all files have so many bytes.
+    fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> Image {
+        let (loose, map_blocks_for_each) = match delta.neighbours_unknown {
+            true => (0, 3),
+            false => (self.loose_numbers.load(Relaxed).max(delta.loose), 1),
+        };
+        Image {
+            stored,
+            map_blocks: self.geometry.entry_blocks(delta.next_ino),
+            map_blocks_for_each,
+            loose,
+            unfinished: base.unfinished.len() as u64,
+        }
+    }
+
+    /// What the live delta is folded into: nodes of the image, and those that a running
+    /// checkpoint makes.
+    fn image_below(&self, committed: &Committed) -> Image {
+        let base = &committed.base;
         let frozen = committed.frozen.as_ref();
-        let frozen = frozen.map_or(0, |frozen| frozen.file_fold_bytes);
-        self.base_nodes(&committed.base) + frozen
+        let made = frozen.map_or(0, |frozen| frozen.counts.made_bytes());
+        self.image_of(base, &committed.live, self.base_nodes(base) + made)
+    }
+
+    /// Most bytes that `more` adds to the fold of the live delta.
+    pub(crate) fn further_bytes(&self, more: &Counts) -> u64 {
+        let committed = self.committed.read();
+        let image = self.image_below(&committed);
+        let counts = committed.live.counts();
+        counts.further_bytes(more, &self.geometry, &image)
     }
 
     /// Segments that folding what has changed so far may fill.
@@ -259,27 +281,18 @@ impl Lfs {
     /// Most bytes that folding what has changed so far may write.
     pub(crate) fn whole_fold_bytes(&self) -> u64 {
         let committed = self.committed.read();
-        let base = &committed.base;
         let frozen = committed.frozen.as_ref();
-        let frozen = frozen.map_or(0, |frozen| self.fold_bytes(base, frozen));
-        let below = BelowFold {
-            node_bytes: self.existing_nodes(&committed),
-            unfinished: base.unfinished.len() as u64,
-            loose: self.loose_numbers.load(Relaxed),
-        };
-        let live = committed.live.fold_bytes(&self.geometry, below);
+        let frozen = frozen.map_or(0, |frozen| self.fold_bytes(&committed.base, frozen));
+        let image = self.image_below(&committed);
+        let live = committed.live.counts().fold_bytes(&self.geometry, &image);
         live + frozen + self.table_bytes(committed.live.next_ino)
     }
 
     /// Most bytes that folding `delta` into this image may write, the usage table
     /// left aside.
     pub(crate) fn fold_bytes(&self, base: &Base, delta: &Delta) -> u64 {
-        let below = BelowFold {
-            node_bytes: self.base_nodes(base),
-            unfinished: base.unfinished.len() as u64,
-            loose: self.loose_numbers.load(Relaxed).max(delta.loose),
-        };
-        delta.fold_bytes(&self.geometry, below)
+        let image = self.image_of(base, delta, self.base_nodes(base));
+        delta.counts().fold_bytes(&self.geometry, &image)
     }
 
     /// True if as many as `checkpoints`, taken now, are sure to find room in the segments

@@ -174,8 +174,7 @@ impl Lfs {
             return Some(0);
         }
         let folding = committed.frozen.as_ref();
-        let folded = folding.and_then(|frozen| frozen.inode(ino.0));
-        let folded_height = folded.map_or(0, |entry| entry.price.height());
+        let folded_height = folding.map_or(0, |frozen| frozen.height(ino));
         if folding.is_some_and(|frozen| frozen.begins(ino)) {
             return Some(folded_height);
         }

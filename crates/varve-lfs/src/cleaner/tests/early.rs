@@ -2,7 +2,7 @@
 //! what a mount makes of it.
 
 use super::*;
-use crate::delta::fold::Further;
+use crate::counts::Counts;
 use varve_device::Operation;
 
 impl Volume {
@@ -129,7 +129,7 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     v.fs.sync().unwrap();
     let again = v.mounted_again();
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.file_fold_bytes += folds;
+    again.committed.write().live.counts.bytes += folds;
     while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
     again.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
@@ -222,7 +222,6 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     let at = |leaf: u64| 1000 + leaf * 200;
     (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
     v.checkpoint();
-    let existing = v.lfs.base_nodes(&v.lfs.committed.read().base);
     let price = || {
         let committed = v.lfs.committed.read();
         v.lfs.fold_bytes(&committed.base, &committed.live)
@@ -233,16 +232,10 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     // Leaves that exist, then leaves that do not.
     for leaf in 1..2 * leaves {
         let before = price();
-        let path = Further {
-            nodes: u64::from(v.lfs.tallest()),
-            blocks: 1,
-            ..Further::default()
-        };
-        let admitted = {
-            let committed = v.lfs.committed.read();
-            let geometry = &v.lfs.geometry;
-            committed.live.further_bytes(geometry, existing, path)
-        };
+        let nodes = u64::from(v.lfs.tallest());
+        let admitted = v
+            .lfs
+            .further_bytes(&Counts::ways(&v.lfs.geometry, nodes, 1));
         v.write(sparse, at(leaf), 1);
         v.fs.sync().unwrap();
         let grown = price() - before;
@@ -305,7 +298,7 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     let again = v.mounted_again();
     while again.segments.lock().take(0).is_ok() {}
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.file_fold_bytes += folds;
+    again.committed.write().live.counts.bytes += folds;
     assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;

@@ -108,7 +108,7 @@ fn as_many_as_are_worth_checkpoints_is_a_batch_or_two_folds() {
     );
     let folds = v.lfs.fold_segments();
     let many = 20 * v.lfs.dependable_bytes();
-    v.lfs.committed.write().live.file_fold_bytes = many;
+    v.lfs.committed.write().live.counts.bytes = many;
     assert_eq!(v.lfs.fold_segments(), folds + 20);
     assert_eq!(worth(), 2 * (folds + 20));
 }

@@ -12,11 +12,9 @@ use crate::format::Pointer;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
 use crate::mechanism::Life;
-use crate::price::FoldPrice;
 use crate::reader::Tree;
 use crate::segments::{Segment, SegmentState};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::AlignedBuffer;
@@ -167,42 +165,28 @@ fn a_node_lives_in_an_index_of_some_height() {
 }
 
 #[test]
-fn a_touched_node_is_priced_once() {
+fn a_touched_node_is_counted_once() {
     let v = Volume::new();
     let (file, _) = settled_file(&v, 100);
     let node = v.node(file);
     let segment = v.segment(node);
-    let touched = || {
-        let committed = v.lfs.committed.read();
-        let live = &committed.live;
-        (live.touched_nodes.len() as u64, live.touched_bytes)
-    };
-    assert_eq!(touched(), (0, 0));
     let contents = v.lfs.read_segment(segment).unwrap();
     let nodes = contents.blocks.iter().filter_map(|info| match info.item {
         ChainItem::Node { id, pointer, .. } => v.life(id, pointer).map(|life| (id, life)),
         _ => None,
     });
-    let mut prices = BTreeMap::new();
-    let mut count = 0;
-    for (id, life) in nodes {
-        let Life::Node(height) = life else {
-            panic!("{life:?}");
-        };
-        let price: &mut FoldPrice = prices.entry(id.ino).or_default();
-        price.touch((id.height, id.index), height);
-        count += 1;
-    }
-    assert!(count > 0);
-    let bytes = prices
-        .values()
-        .map(|price| price.bytes(&v.lfs.geometry))
-        .sum();
+    let nodes: Vec<NodeId> = nodes.map(|(id, _)| id).collect();
+    assert!(!nodes.is_empty());
+    let mut counted = Vec::new();
     for _ in 0..2 {
         let found = found_in(&v, &[segment]);
         assert!(v.lfs.markv(found).unwrap().is_some());
-        assert_eq!(touched(), (count, bytes));
+        let committed = v.lfs.committed.read();
+        assert!(nodes.iter().all(|id| committed.live.is_touched(id)));
+        counted.push(committed.live.counts());
     }
+    assert!(counted[0].existing >= nodes.len() as u64, "{counted:?}");
+    assert_eq!(counted[0], counted[1]);
 }
 
 #[test]

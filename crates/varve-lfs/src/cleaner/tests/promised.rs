@@ -63,12 +63,7 @@ impl Volume {
             return false;
         };
         let further = self.lfs.fold_of(&[&found]);
-        let promised = {
-            let committed = self.lfs.committed.read();
-            let existing = self.lfs.existing_nodes(&committed);
-            let geometry = &self.lfs.geometry;
-            committed.live.further_bytes(geometry, existing, further)
-        };
+        let promised = self.lfs.further_bytes(&further);
         let before = self.fold();
         assert!(self.lfs.markv(found).unwrap().is_some());
         let grown = self.fold().saturating_sub(before);

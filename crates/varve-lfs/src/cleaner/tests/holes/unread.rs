@@ -54,7 +54,7 @@ fn where_no_checkpoint_fits_holes_are_looked_for_without_one() {
         if !fits {
             // Nor in what is left of the open segment.
             v.leave_clean(0);
-            v.lfs.committed.write().live.file_fold_bytes = 64 << 20;
+            v.lfs.committed.write().live.counts.bytes = 64 << 20;
         }
         assert_eq!(v.lfs.checkpoint_fits(), fits);
         let all = v.lfs.segments.lock().pluggable();
