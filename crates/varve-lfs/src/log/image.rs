@@ -33,11 +33,14 @@ pub fn compose(
 ) -> InodeImage {
     let none = InodeDelta::default();
     let live = committed.live.inode(inode.ino.0).unwrap_or(&none);
-    let in_frozen = committed.frozen.as_ref().and_then(|f| f.inode(inode.ino.0));
+    let frozen = committed.frozen.as_ref();
+    let in_frozen = frozen.and_then(|frozen| frozen.inode(inode.ino.0));
     let below = match in_frozen {
         _ if live.reborn => Below::Nothing,
         Some(entry) if entry.freed.is_some() => Below::Nothing,
         Some(_) => Below::Unknown,
+        // A running checkpoint may be moving its nodes.
+        None if frozen.is_some_and(|frozen| frozen.changes(inode.ino)) => Below::Unknown,
         None => below(),
     };
     let (root, xattrs_below) = match &below {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::chain::ChainItem;
 use crate::format::node::NodeId;
+use varve_fs::SetAttr;
 
 #[test]
 fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
@@ -161,4 +162,50 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
         "{written} for {priced}"
     );
     files.iter().for_each(|&file| v.is_whole(file, 100, 1));
+}
+
+/// The same of inodes that are changed meanwhile: what is logged of them must not name
+/// the places that their nodes had.
+#[test]
+fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
+    let v = Volume::new();
+    let files: Vec<InodeNo> = (0..1000).map(|n| v.create(&format!("file {n}"))).collect();
+    files.iter().for_each(|&file| v.write(file, 100, 1));
+    v.checkpoint();
+    for &ino in &files {
+        let id = NodeId {
+            ino,
+            height: 1,
+            index: 0,
+        };
+        v.node(ino);
+        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+    }
+    v.lfs.drop_caches();
+    let Volume {
+        errands, lfs, fs, ..
+    } = v;
+    let (fs, folding) = (Arc::new(fs), Arc::clone(&lfs));
+    let (changing, changed) = (Arc::clone(&fs), files.clone());
+    errands.before(Operation::Read, 0..u64::MAX, move || {
+        if folding.committed.read().frozen.is_none() {
+            return true;
+        }
+        let mode = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        for &file in &changed {
+            changing.setattr(&Caller::root(), file, &mode).unwrap();
+        }
+        changing.sync().unwrap();
+        false
+    });
+    lfs.checkpoint().unwrap();
+    assert!(errands.is_done());
+    let counts = lfs.committed.read().live.counts();
+    assert!(counts.inodes >= files.len() as u64, "{counts:?}");
+    lfs.checkpoint().unwrap();
+    let mode = |&file: &InodeNo| fs.getattr(file).unwrap().mode & 0o777;
+    assert!(files.iter().all(|file| mode(file) == 0o600));
 }
