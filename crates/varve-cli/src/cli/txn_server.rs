@@ -20,13 +20,13 @@
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
 //! somebody else ended it.
 
+use super::reception::{self, Peer};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -37,6 +37,8 @@ use varve_lfs::Lfs;
 
 /// Most transactions of other programs at a time: each has threads of its own.
 const OPEN_MAX: usize = 64;
+/// Most connections at a time: some of them only hear that there are [`OPEN_MAX`].
+const CONNECTED_MAX: usize = 2 * OPEN_MAX;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to be done with a view that was unmounted.
@@ -184,49 +186,17 @@ impl Transactions {
         if let Some(name) = &state.socket {
             return Ok(name.clone());
         }
-        let name = format!("varve-txn-{:032x}", rand::random::<u128>());
-        let address = SocketAddr::from_abstract_name(&name)?;
-        let listener = UnixListener::bind_addr(&address)?;
         let all = Arc::clone(self);
-        std::thread::Builder::new()
-            .name("varve-txn".into())
-            .spawn(move || all.listen(&listener))?;
+        let name = reception::listen("varve-txn", CONNECTED_MAX, move |connection, peer| {
+            all.serve(connection, peer)
+        })?;
         state.socket = Some(name.clone());
         Ok(name)
     }
 
-    fn listen(self: &Arc<Self>, listener: &UnixListener) {
-        for connection in listener.incoming() {
-            let connection = match connection {
-                Ok(connection) => connection,
-                Err(error) => {
-                    tracing::warn!(%error, "a transaction could not connect");
-                    std::thread::sleep(Duration::from_millis(100));
-                    continue;
-                }
-            };
-            let all = Arc::clone(self);
-            let started = std::thread::Builder::new()
-                .name("varve-txn".into())
-                .spawn(move || {
-                    if let Err(error) = all.serve(connection) {
-                        tracing::debug!(%error, "a transaction's connection ended");
-                    }
-                });
-            if let Err(error) = started {
-                tracing::warn!(%error, "no thread for a transaction");
-            }
-        }
-    }
-
     /// One connection, from beginning to end.
-    fn serve(self: &Arc<Self>, mut connection: UnixStream) -> io::Result<()> {
+    fn serve(&self, mut connection: UnixStream, peer: Peer) -> io::Result<()> {
         connection.set_read_timeout(Some(PATIENCE))?;
-        let (user, process) = varve_fuse::handover::peer(&connection)?;
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
-            let why = "only root and whoever mounted it may begin a transaction";
-            return say(&mut connection, &json!({ "refused": why }));
-        }
         let device = varve_fuse::handover::receive(&connection)?;
         let mut lines = BufReader::new(connection.try_clone()?);
         let (Some(device), Some(asked)) = (device, hear(&mut lines)?) else {
@@ -240,8 +210,8 @@ impl Transactions {
         let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
         let open = Arc::new(Open {
             tree: Arc::downgrade(view.transaction.tree()),
-            process,
-            user,
+            process: peer.process,
+            user: peer.user,
             isolation: text("isolation"),
             command: text("command").chars().take(40).collect(),
             held: asked["held"]
