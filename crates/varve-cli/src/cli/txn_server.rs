@@ -32,7 +32,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use varve_fs::{Error, FileSystem, Isolation, Transaction, TransactionOptions};
-use varve_fuse::{Adapter, Errno, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session};
+use varve_fuse::{
+    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session,
+};
 use varve_lfs::Lfs;
 
 /// Most transactions of other programs at a time: each has threads of its own.
@@ -262,6 +264,7 @@ impl Transactions {
             atomic: false,
             statistics: None,
             ioctl: Some(no_answers()),
+            outside: base.outside().map(Arc::new),
             ..options.clone()
         };
         let tree = Arc::clone(transaction.tree());
@@ -303,7 +306,9 @@ impl Transactions {
         let asked = asked.as_ref().ok().and_then(Option::as_ref);
         let cause = match asked {
             Some(asked) if asked["commit"] == true => {
+                let adapter = Arc::clone(&view.adapter);
                 let answer = self.commit(view);
+                adapter.end_locks();
                 return say(connection, &answer);
             }
             Some(asked) => {
@@ -315,6 +320,7 @@ impl Transactions {
             None => "lost_client",
         };
         view.transaction.abort();
+        view.adapter.end_locks();
         self.count_abort(cause);
         let why = match cause {
             "operator" => "by `varve txn abort`",
@@ -345,7 +351,8 @@ impl Transactions {
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
-        let files = transaction.changed().files;
+        let changed = transaction.changed();
+        let files = changed.files;
         let _shut = match base.no_windows(&files) {
             Ok(shut) => shut,
             Err(ino) => {
@@ -355,6 +362,17 @@ impl Transactions {
             }
         };
         base.write_back(&files);
+        let kept = match base.keep_from_execution(&changed.content, &adapter) {
+            Ok(kept) => kept,
+            Err((ino, in_use)) => {
+                let path = adapter.path_of(ino).unwrap_or_default();
+                let path = path.display();
+                return json!({"conflict": match in_use {
+                    InUse::Executed => format!("{path} is a running program"),
+                    InUse::Leased => format!("another process has a lease of {path}"),
+                }});
+            }
+        };
         let ticket = match transaction.commit_async() {
             Ok(ticket) => ticket,
             Err(Error::Conflict(conflict)) => {
@@ -364,6 +382,7 @@ impl Transactions {
             }
             Err(error) => return json!({"refused": error.to_string()}),
         };
+        drop(kept);
         base.forget(ticket.changed(), &adapter);
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {
