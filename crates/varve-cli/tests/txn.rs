@@ -691,6 +691,11 @@ fn a_user_has_transactions_on_a_mount_of_his() {
     ));
     assert_eq!(refused, "5\n");
     assert_eq!(shell(&format!("{as_mounter} ls {dir}")), "d\n");
+    // A server that is not root's finds files by their paths.
+    let locked = shell(&format!(
+        "cd /; {as_user} flock {dir}/d/x {program} txn run {dir} -- flock -n {dir}/d/x true || echo $?"
+    ));
+    assert_eq!(locked, "1\n");
     shell(&format!("{as_mounter} {program} umount {dir}"));
     varve(["fsck", "--data", &image]).expect(0, "clean");
 }

@@ -129,6 +129,8 @@ pub enum Contended {
     Size,
     /// Owner, permissions, flags or extended attributes.
     Attributes,
+    /// The time of the last access or modification.
+    Times,
     /// A name in the directory.
     Name(Vec<u8>),
     /// The directory's place in the tree, or its being empty.
@@ -143,6 +145,7 @@ impl std::fmt::Display for Conflict {
             Contended::Content(at) => write!(f, "the content of {ino} at byte {at}"),
             Contended::Size => write!(f, "the size of {ino}"),
             Contended::Attributes => write!(f, "the attributes of {ino}"),
+            Contended::Times => write!(f, "the times of {ino}"),
             Contended::Name(name) => {
                 write!(f, "the name {} in {ino}", String::from_utf8_lossy(name))
             }

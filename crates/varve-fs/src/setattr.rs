@@ -28,6 +28,7 @@ impl<L: Layout> FileSystem<L> {
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
         self.uses(&vnode, Part::Attributes, Access::Read)?;
+        self.uses(&vnode, Part::Times, Access::Read)?;
         self.uses(&vnode, Part::Size, Access::Read)?;
         let _outside = self.as_outsider(&[
             (&vnode, Part::Attributes, Access::Read),

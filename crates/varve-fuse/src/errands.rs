@@ -24,8 +24,8 @@ pub(crate) enum Errand {
 
 /// What is to be done in a moment.
 pub(crate) enum Wait {
-    /// Try a request again that found no room.
-    Room(Later),
+    /// Try a request again that found no room, or another lock in its way.
+    Again(Later),
     /// [`Errand::TellLate`].
     TellLate,
 }

@@ -6,6 +6,7 @@
 
 use crate::adapter::{Adapter, NoWindows};
 use crate::apart;
+use crate::outside::{self, InUse, Kept, Outside, Place};
 use crate::transport::{DevFuse, Transport, invalidate_entry, invalidate_pages};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT};
 use std::io;
@@ -52,6 +53,52 @@ impl<L: Layout> Kernel<L> {
     /// The one that is.
     pub fn no_windows(&self, files: &[InodeNo]) -> Result<NoWindows<'_, L>, InodeNo> {
         self.adapter.keep_windows_shut(files)
+    }
+
+    /// The mount's files, as other programs have them; nothing if another process
+    /// mounted it.
+    pub fn outside(&self) -> Option<Outside>
+    where
+        L: 'static,
+    {
+        let adapter = Arc::clone(&self.adapter);
+        let exists = move |ino, version| {
+            let known = adapter.file_system().getattr(ino);
+            known.is_ok_and(|attr| attr.version == version)
+        };
+        let mountpoint = self.mountpoint.clone()?;
+        Some(Outside::new(mountpoint, Box::new(exists)))
+    }
+
+    /// For a commit that changes the content of these files: none of them is in use in a
+    /// way that excludes writing, and none is executed while the answer is kept. `view`
+    /// is what the changes were made through.
+    ///
+    /// # Errors
+    /// The first that is in use, and how.
+    pub fn keep_from_execution<M: Layout>(
+        &self,
+        files: &[InodeNo],
+        view: &Adapter<M>,
+    ) -> Result<Option<Kept>, (InodeNo, InUse)> {
+        let Some(mountpoint) = &self.mountpoint else {
+            return Ok(None);
+        };
+        // A file that the kernel does not know is neither executed nor leased.
+        let known = files.iter().filter(|ino| self.drop_pages(**ino));
+        let place = |&ino: &InodeNo| {
+            let version = self.adapter.file_system().getattr(ino).ok()?.version;
+            Some(Place {
+                ino,
+                node: self.adapter.node_of(ino),
+                version,
+                path: view.path_of(ino),
+            })
+        };
+        match known.filter_map(place).collect::<Vec<Place>>() {
+            places if places.is_empty() => Ok(None),
+            places => outside::keep_from_execution(mountpoint, places).map(Some),
+        }
     }
 
     /// Has it write back what it holds of these files, and drop it. True if it

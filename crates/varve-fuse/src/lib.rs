@@ -12,6 +12,7 @@
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
 //! | [`Kernel`], [`handover`] | what the kernel of a mount is told of changes that came another way; descriptors for sessions of other namespaces |
+//! | [`Outside`] | files of a mount as other programs of the host have them: locks, running programs |
 //! | `session`, `pool`, `errands`, `unmounter` | a mount from beginning to end, the threads that serve it, and what those leave to others |
 //! | [`statistics`](query_statistics), [`question`](ask), [`exchange`](exchange()) | requests by kind, and what else the server can tell and do, over ioctls on the mount's root |
 //!
@@ -38,6 +39,7 @@ mod latency;
 mod mount;
 mod negotiate;
 mod options;
+mod outside;
 mod pool;
 mod protocol;
 mod question;
@@ -68,6 +70,7 @@ pub use mount::{
     remount, unmount,
 };
 pub use options::MountOptions;
+pub use outside::{InUse, Kept, Outside};
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;
 pub use session::Session;

@@ -13,10 +13,10 @@
 //! | `POSIX_ACL`, `DONT_MASK`, `SETXATTR_EXT` | only with `-o acl`: the kernel then asks for each file's access list, and we apply the umask or what a directory bequeaths |
 //! | `OVER_IO_URING` | where the host has it: requests come on the CPU that asks |
 //! | `ALLOW_IDMAP` | only with `-o idmap`: requests lose their user, see `adapter/asker.rs` |
+//! | `POSIX_LOCKS`, `FLOCK_LOCKS` | only for the view of a transaction, see `adapter/locks.rs`. Elsewhere the kernel keeps locks itself: they cost no request, and opens and closes need none |
 //! | `ABORT_ERROR` | an aborted connection is told apart from an unmounted one |
 //!
-//! Left out: `POSIX_LOCKS`, `FLOCK_LOCKS` (the kernel keeps locks, so that one
-//! that waits holds no thread of ours), `ATOMIC_O_TRUNC` (there is no OPEN to
+//! Left out: `ATOMIC_O_TRUNC` (there is no OPEN to
 //! carry it), `AUTO_INVAL_DATA` (as above).
 
 use crate::errno::Errno;
@@ -57,6 +57,8 @@ pub(crate) struct Wishes {
     pub(crate) ring: bool,
     /// The mount may be mounted elsewhere with other owners.
     pub(crate) idmap: bool,
+    /// Locks of files are asked for.
+    pub(crate) locks: bool,
 }
 
 /// What we ask for, where the kernel offers it.
@@ -86,6 +88,9 @@ fn wanted(wishes: Wishes) -> u64 {
     }
     if wishes.idmap {
         wanted |= cap::ALLOW_IDMAP;
+    }
+    if wishes.locks {
+        wanted |= cap::POSIX_LOCKS | cap::FLOCK_LOCKS;
     }
     if wishes.acl {
         wanted |= cap::POSIX_ACL | cap::DONT_MASK | cap::SETXATTR_EXT;
@@ -171,6 +176,7 @@ mod tests {
                 acl: false,
                 ring: false,
                 idmap: false,
+                locks: false,
             },
         )
     }

@@ -1,6 +1,8 @@
 //! What a mount may choose.
 
 use crate::calls::{IoctlHandler, StatisticsSource};
+use crate::outside::Outside;
+use std::sync::Arc;
 
 /// Choices made at mount.
 #[derive(Clone)]
@@ -80,6 +82,10 @@ pub struct MountOptions {
     /// Remember by which names files were found, and whether a held write failed
     /// ([`crate::Adapter::name_of`], [`crate::Adapter::lost`]). Default off.
     pub note_names: bool,
+    /// Locks of files are taken on these files as well, so that they exclude the rest of
+    /// the host. The kernel then sends a request for each open and each close. Default none: the kernel
+    /// keeps locks itself.
+    pub outside: Option<Arc<Outside>>,
     /// More to say in the statistics: a JSON object, merged into ours.
     pub statistics: Option<StatisticsSource>,
     /// Answers ioctls on the mount's root that this crate does not know.
@@ -113,6 +119,7 @@ impl Default for MountOptions {
             read_ahead_kib: 1024,
             held_bytes_max: 64 << 20,
             note_names: false,
+            outside: None,
             statistics: None,
             ioctl: None,
         }

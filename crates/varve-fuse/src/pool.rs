@@ -420,7 +420,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         become_io_flusher();
         let mut reply = Reply::new();
         keep_time(queue, |wait| {
-            let Wait::Room(later) = wait else {
+            let Wait::Again(later) = wait else {
                 return errands.run(Errand::TellLate);
             };
             let step = AssertUnwindSafe(|| self.step(&later, self.device, errands, &mut reply));
@@ -458,7 +458,7 @@ impl<'a, L: Layout> Pool<'a, L> {
 /// Gives what is left of a request to the thread that can wait for it.
 fn hand_over(later: Later, errands: &Errands) {
     match later.pause() {
-        Some(pause) => errands.wait(pause, Wait::Room(later)),
+        Some(pause) => errands.wait(pause, Wait::Again(later)),
         None => errands.run(Errand::Later(later)),
     }
 }

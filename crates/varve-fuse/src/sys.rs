@@ -8,7 +8,7 @@ use rustix::ioctl::{Updater, ioctl};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Fetches the statistics of the mount whose root `directory` is open on.
 pub(crate) fn statistics_ioctl(directory: impl AsFd) -> io::Result<Box<[u8; STATISTICS_BYTES]>> {
@@ -61,6 +61,55 @@ pub(crate) fn write_back(file: impl AsFd) -> io::Result<()> {
     match unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens a file of the mount that `root` is on by its node and generation, as the
+/// kernel's FUSE makes handles of them (`FILEID_INO64_GEN`). Needs CAP_DAC_READ_SEARCH.
+pub(crate) fn open_node(
+    root: impl AsFd,
+    node: u64,
+    generation: u32,
+    flags: rustix::fs::OFlags,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        words: [u32; 3],
+    }
+    let mut handle = Handle {
+        bytes: 12,
+        kind: 0x81,
+        words: [(node >> 32) as u32, node as u32, generation],
+    };
+    let root = root.as_fd().as_raw_fd();
+    let flags = flags.bits() as libc::c_int;
+    // SAFETY: the handle begins as `struct file_handle` does, its length says how many
+    // bytes follow, and it outlives the call, which keeps no reference to it.
+    let opened = unsafe { libc::open_by_handle_at(root, (&raw mut handle).cast(), flags) };
+    match opened {
+        0.. => {
+            // SAFETY: the call has just made it, and it has no other owner.
+            Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets (`F_OFD_SETLK`) or tests (`F_OFD_GETLK`) a lock of an open file description.
+/// The lock that is in the way takes the place of the one that is tested.
+pub(crate) fn lock_range(
+    file: impl AsFd,
+    command: libc::c_int,
+    lock: &mut libc::flock,
+) -> io::Result<()> {
+    debug_assert!([libc::F_OFD_SETLK, libc::F_OFD_GETLK].contains(&command));
+    // SAFETY: both commands take a pointer to a `struct flock`, which is initialised and
+    // outlives the call.
+    match unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut *lock) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

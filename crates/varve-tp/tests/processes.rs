@@ -365,6 +365,47 @@ fn a_holder_survives_what_is_no_request() {
     assert_eq!(get(&here, "a"), Some(1));
 }
 
+/// Whatever the modes of the socket and its directory say, another user's connections
+/// are closed, however many they are, and keep nobody from the environment.
+#[test]
+fn another_user_gets_no_session_and_takes_no_place() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be another user");
+        return;
+    }
+    // More than there are places.
+    const MANY: usize = 1500;
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    let socket = directory.path().join("socket");
+    for path in [directory.path(), &socket] {
+        let everybody = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(path, everybody).unwrap();
+    }
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = threads();
+    let crowd = std::thread::spawn(move || {
+        // The user of this thread only.
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+        for _ in 0..MANY {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            // It may be closed before the greeting has been sent.
+            let _ = stream.write_all(b"varvetp1");
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            assert!(answer.is_empty());
+        }
+    });
+    crowd.join().unwrap();
+    assert!(threads() <= before + 8, "{before}, then {}", threads());
+    put(&here, "a", 1);
+    let mut other = Other::start("told", directory.path());
+    assert_eq!(other.ask("get a"), "Some(1)");
+    other.kill();
+}
+
 /// Long values, ranges from either end, records, savepoints: the same through the
 /// socket and not.
 #[test]

@@ -31,6 +31,7 @@ mod output;
 mod prometheus;
 mod protect;
 mod prove;
+mod reception;
 mod replay;
 mod resize;
 mod resize_server;

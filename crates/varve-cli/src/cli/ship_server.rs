@@ -7,12 +7,12 @@
 //! before it; then a length of 0 and a line: `{"to": "...", "groups": 2, "bytes": 7}` or
 //! `{"refused": "..."}`.
 
+use super::reception;
 use super::txn_server::{hear, say};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use varve::admin::{Mark, ship};
@@ -22,6 +22,8 @@ use varve_lfs::Lfs;
 
 /// Most streams at a time: each has a thread of its own.
 const OPEN_MAX: usize = 8;
+/// Most connections at a time: some of them only hear that there are [`OPEN_MAX`].
+const CONNECTED_MAX: usize = 4 * OPEN_MAX;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of one piece.
@@ -78,45 +80,19 @@ impl Streams {
         if let Some(name) = &state.socket {
             return Ok(name.clone());
         }
-        let name = format!("varve-ship-{:032x}", rand::random::<u128>());
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let all = Arc::clone(self);
-        std::thread::Builder::new()
-            .name("varve-ship".into())
-            .spawn(move || all.listen(&listener))?;
+        let name = reception::listen("varve-ship", CONNECTED_MAX, move |connection, _| {
+            all.serve(connection)
+        })?;
         state.socket = Some(name.clone());
         Ok(name)
     }
 
-    fn listen(self: &Arc<Self>, listener: &UnixListener) {
-        for connection in listener.incoming() {
-            let Ok(connection) = connection else {
-                std::thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            let all = Arc::clone(self);
-            let started = std::thread::Builder::new()
-                .name("varve-ship".into())
-                .spawn(move || {
-                    if let Err(error) = all.serve(connection) {
-                        tracing::debug!(%error, "a stream's connection ended");
-                    }
-                });
-            if let Err(error) = started {
-                tracing::warn!(%error, "no thread for a stream");
-            }
-        }
-    }
-
     fn serve(&self, mut connection: UnixStream) -> io::Result<()> {
         connection.set_read_timeout(Some(PATIENCE))?;
-        let (user, _) = varve_fuse::handover::peer(&connection)?;
         let asked = hear(&mut BufReader::new(connection.try_clone()?))?;
         let Some(asked) = asked else { return Ok(()) };
         let refused = match asked["since"].as_str().unwrap_or_default().parse::<Mark>() {
-            _ if user != 0 && user != rustix::process::geteuid().as_raw() => {
-                "only root and whoever mounted it may ship it".into()
-            }
             Err(why) => why,
             Ok(since) => match self.enter() {
                 false => format!("{OPEN_MAX} streams are under way already"),

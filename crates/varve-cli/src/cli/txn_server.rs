@@ -20,23 +20,27 @@
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
 //! somebody else ended it.
 
+use super::reception::{self, Peer};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use varve_fs::{Error, FileSystem, Isolation, Transaction, TransactionOptions};
-use varve_fuse::{Adapter, Errno, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session};
+use varve_fuse::{
+    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session,
+};
 use varve_lfs::Lfs;
 
 /// Most transactions of other programs at a time: each has threads of its own.
 const OPEN_MAX: usize = 64;
+/// Most connections at a time: some of them only hear that there are [`OPEN_MAX`].
+const CONNECTED_MAX: usize = 2 * OPEN_MAX;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to be done with a view that was unmounted.
@@ -184,49 +188,17 @@ impl Transactions {
         if let Some(name) = &state.socket {
             return Ok(name.clone());
         }
-        let name = format!("varve-txn-{:032x}", rand::random::<u128>());
-        let address = SocketAddr::from_abstract_name(&name)?;
-        let listener = UnixListener::bind_addr(&address)?;
         let all = Arc::clone(self);
-        std::thread::Builder::new()
-            .name("varve-txn".into())
-            .spawn(move || all.listen(&listener))?;
+        let name = reception::listen("varve-txn", CONNECTED_MAX, move |connection, peer| {
+            all.serve(connection, peer)
+        })?;
         state.socket = Some(name.clone());
         Ok(name)
     }
 
-    fn listen(self: &Arc<Self>, listener: &UnixListener) {
-        for connection in listener.incoming() {
-            let connection = match connection {
-                Ok(connection) => connection,
-                Err(error) => {
-                    tracing::warn!(%error, "a transaction could not connect");
-                    std::thread::sleep(Duration::from_millis(100));
-                    continue;
-                }
-            };
-            let all = Arc::clone(self);
-            let started = std::thread::Builder::new()
-                .name("varve-txn".into())
-                .spawn(move || {
-                    if let Err(error) = all.serve(connection) {
-                        tracing::debug!(%error, "a transaction's connection ended");
-                    }
-                });
-            if let Err(error) = started {
-                tracing::warn!(%error, "no thread for a transaction");
-            }
-        }
-    }
-
     /// One connection, from beginning to end.
-    fn serve(self: &Arc<Self>, mut connection: UnixStream) -> io::Result<()> {
+    fn serve(&self, mut connection: UnixStream, peer: Peer) -> io::Result<()> {
         connection.set_read_timeout(Some(PATIENCE))?;
-        let (user, process) = varve_fuse::handover::peer(&connection)?;
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
-            let why = "only root and whoever mounted it may begin a transaction";
-            return say(&mut connection, &json!({ "refused": why }));
-        }
         let device = varve_fuse::handover::receive(&connection)?;
         let mut lines = BufReader::new(connection.try_clone()?);
         let (Some(device), Some(asked)) = (device, hear(&mut lines)?) else {
@@ -240,8 +212,8 @@ impl Transactions {
         let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
         let open = Arc::new(Open {
             tree: Arc::downgrade(view.transaction.tree()),
-            process,
-            user,
+            process: peer.process,
+            user: peer.user,
             isolation: text("isolation"),
             command: text("command").chars().take(40).collect(),
             held: asked["held"]
@@ -292,6 +264,7 @@ impl Transactions {
             atomic: false,
             statistics: None,
             ioctl: Some(no_answers()),
+            outside: base.outside().map(Arc::new),
             ..options.clone()
         };
         let tree = Arc::clone(transaction.tree());
@@ -333,7 +306,9 @@ impl Transactions {
         let asked = asked.as_ref().ok().and_then(Option::as_ref);
         let cause = match asked {
             Some(asked) if asked["commit"] == true => {
+                let adapter = Arc::clone(&view.adapter);
                 let answer = self.commit(view);
+                adapter.end_locks();
                 return say(connection, &answer);
             }
             Some(asked) => {
@@ -345,6 +320,7 @@ impl Transactions {
             None => "lost_client",
         };
         view.transaction.abort();
+        view.adapter.end_locks();
         self.count_abort(cause);
         let why = match cause {
             "operator" => "by `varve txn abort`",
@@ -375,7 +351,8 @@ impl Transactions {
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
-        let files = transaction.changed().files;
+        let changed = transaction.changed();
+        let files = changed.files;
         let _shut = match base.no_windows(&files) {
             Ok(shut) => shut,
             Err(ino) => {
@@ -385,6 +362,17 @@ impl Transactions {
             }
         };
         base.write_back(&files);
+        let kept = match base.keep_from_execution(&changed.content, &adapter) {
+            Ok(kept) => kept,
+            Err((ino, in_use)) => {
+                let path = adapter.path_of(ino).unwrap_or_default();
+                let path = path.display();
+                return json!({"conflict": match in_use {
+                    InUse::Executed => format!("{path} is a running program"),
+                    InUse::Leased => format!("another process has a lease of {path}"),
+                }});
+            }
+        };
         let ticket = match transaction.commit_async() {
             Ok(ticket) => ticket,
             Err(Error::Conflict(conflict)) => {
@@ -394,6 +382,7 @@ impl Transactions {
             }
             Err(error) => return json!({"refused": error.to_string()}),
         };
+        drop(kept);
         base.forget(ticket.changed(), &adapter);
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {

@@ -25,6 +25,8 @@ pub(crate) enum Part<'a> {
     End,
     /// Owner, rights, flags, extended attributes.
     Attributes,
+    /// When it was read and changed. What sets a time writes [`Part::Attributes`].
+    Times,
     /// Where a name leads, or that there is none.
     Name(&'a [u8]),
     /// All names.

@@ -19,6 +19,7 @@ pub(crate) struct FileReads {
     pub blocks: BTreeMap<u64, u64>,
     pub size: bool,
     pub attributes: bool,
+    pub times: bool,
     /// Names that were looked for, by their cookies.
     pub names: BTreeMap<u64, Vec<Box<[u8]>>>,
     /// All names.
@@ -64,6 +65,7 @@ impl Reads {
             blocks: BTreeMap::new(),
             size: false,
             attributes: false,
+            times: false,
             names: BTreeMap::new(),
             listed: false,
         });
@@ -74,6 +76,7 @@ impl Reads {
             }
             Part::Size => file.size = true,
             Part::Attributes => file.attributes = true,
+            Part::Times => file.times = true,
             Part::Name(name) => {
                 let key = store.key(vnode);
                 let names = file.names.entry(*directory::cookies(&key, name).start());

@@ -36,6 +36,11 @@ pub(crate) struct NameChange {
 }
 
 impl NameChange {
+    /// The name led nowhere and leads nowhere now.
+    pub fn is_undone(&self) -> bool {
+        self.before.is_none() && self.after.is_none()
+    }
+
     /// This change, and then the name leads to `after`.
     fn followed_by(&self, name: &[u8], after: Option<Found>) -> NameChange {
         let below = self.spelled_below.as_ref().unwrap_or(&self.name);
@@ -84,8 +89,10 @@ impl NameChanges {
     }
 
     /// A name leads to `after`; `before` is what the ground has of it, if it was not
-    /// changed already. One that led somewhere keeps its spelling. Answers its cookie
-    /// and what was known of it.
+    /// changed already. One that led somewhere keeps its spelling. One that was made and
+    /// removed again is kept, because it was used: a program that makes a file to lock
+    /// others out, as git does, conflicts with others that made the same file meanwhile.
+    /// Answers its cookie and what was known of it.
     ///
     /// # Errors
     /// `NoSpace` if so many names of this hash were changed that there is no cookie.
@@ -122,9 +129,7 @@ impl NameChanges {
                 }
             }
         };
-        if change.before.is_some() || change.after.is_some() {
-            self.by_cookie.insert(cookie, change);
-        }
+        self.by_cookie.insert(cookie, change);
         Ok((cookie, former))
     }
 

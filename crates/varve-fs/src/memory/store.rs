@@ -210,7 +210,7 @@ impl<L: Layout> Store<L> {
     }
 
     /// The first block at or after `from` that exists in the ground.
-    fn next_below(&self, vnode: &Vnode, from: u64) -> Result<Option<u64>> {
+    pub fn next_below(&self, vnode: &Vnode, from: u64) -> Result<Option<u64>> {
         match &vnode.ground {
             Ground::Vnode(below) => self.next_existing(below, &below.read(), from),
             Ground::Layout(view) => match self.layout.next_mapped(*view, vnode.ino, from) {

@@ -7,7 +7,7 @@ use crate::attributes::permission::{EXECUTE, WRITE};
 use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::isolation::{Access, Part};
+use crate::isolation::{Access, Kind, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::name_changes::Found;
 use crate::memory::vnode::{State, Vnode};
@@ -49,8 +49,8 @@ impl<L: Layout> FileSystem<L> {
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
     /// it. From the moment it is found, nobody can take its number away. To a
-    /// transaction the size is not promised, which [`Self::getattr`] is asked for: who
-    /// goes on to append must not keep others from it.
+    /// locking transaction the size is not promised, which [`Self::getattr`] is asked for:
+    /// who goes on to append must not keep others from it.
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -92,15 +92,19 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
     }
 
-    /// A transaction has seen its attributes, and without a hold its size.
+    /// A transaction has seen its attributes and its times, and without a hold its size.
+    /// With a hold it is a kernel that has seen them, and answers later questions itself.
+    /// A serializable transaction has seen the size of a file then, too; not that of a
+    /// directory, as each path goes through several.
     #[cold]
     fn use_found(&self, vnode: &Arc<Vnode>, holds: u64) -> Result<()> {
-        let used = self.uses(vnode, Part::Attributes, Access::Read);
-        let used = match holds {
-            0 => used.and_then(|()| self.uses(vnode, Part::Size, Access::Read)),
-            _ => used,
-        };
-        used.inspect_err(|_| {
+        let kind = self.below.as_ref().map(|below| &below.kind);
+        let compares = matches!(kind, Some(Kind::Serializable(_)));
+        let sees_size = holds == 0 || compares && vnode.kind != FileKind::Directory;
+        let parts = [Part::Attributes, Part::Times, Part::Size];
+        let seen = parts.into_iter().take(if sees_size { 3 } else { 2 });
+        let used = seen.map(|part| self.uses(vnode, part, Access::Read));
+        used.collect::<Result<()>>().inspect_err(|_| {
             vnode.refs.fetch_sub(holds, Relaxed);
         })
     }

@@ -13,6 +13,7 @@ mod file_flags;
 mod group_commit;
 mod harness;
 mod isolation;
+mod isolation_times;
 mod model;
 mod names;
 mod passages;

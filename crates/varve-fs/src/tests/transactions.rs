@@ -452,3 +452,88 @@ fn the_end_of_one_is_the_end_of_the_one_within_it() {
     assert!(matches!(inner.commit(), Err(Error::Aborted)));
     assert_eq!(fs.t_read(file), b"outere");
 }
+
+/// A file that keeps others out while it exists, as git has them.
+#[test]
+fn a_name_that_was_made_and_removed_again_conflicts_with_the_same_of_others() {
+    for in_nested in [false, true] {
+        for stays in [false, true] {
+            let fs = shared();
+            let txn = begin(&fs);
+            let child = in_nested.then(|| nested(&txn));
+            let inner = child.as_ref().unwrap_or(&txn);
+            inner.t_create(ROOT, "lock");
+            inner.t_file("mine", b"x");
+            inner.t_unlink("lock");
+            assert_eq!(inner.t_names(ROOT), ["mine"]);
+            if let Some(child) = child {
+                child.commit().unwrap();
+            }
+            fs.t_create(ROOT, "lock");
+            if !stays {
+                fs.t_unlink("lock");
+            }
+            let outcome = txn.commit();
+            if stays {
+                assert_eq!(conflict(outcome).of, Contended::Name(b"lock".to_vec()));
+                assert_eq!(fs.t_names(ROOT), ["lock"]);
+            } else {
+                outcome.unwrap();
+                assert_eq!(fs.t_names(ROOT), ["mine"]);
+            }
+            settled(&fs);
+        }
+    }
+}
+
+/// A removal is a change of all of a file: what others wrote into it, and may have been
+/// told is durable, does not go with it.
+#[test]
+fn a_file_that_others_wrote_is_not_removed() {
+    let write: [fn(&Fs, InodeNo); 3] = [
+        |fs, file| fs.t_write(file, 5000, b"theirs"),
+        |fs, file| fs.t_write(file, 9000, b"longer"),
+        |fs, file| fs.t_truncate(file, 100),
+    ];
+    let remove: [fn(&Txn); 2] = [
+        |txn| txn.t_unlink("file"),
+        |txn| {
+            txn.t_file("other", b"x");
+            txn.t_rename("other", "file").unwrap();
+        },
+    ];
+    for (write, want) in
+        write
+            .into_iter()
+            .zip([Contended::Content(4096), Contended::Size, Contended::Size])
+    {
+        for remove in remove {
+            let fs = shared();
+            let file = fs.t_file("file", &pattern(9000, 1));
+            let txn = begin(&fs);
+            // It has a share in it, as the last user of a log has that he removes.
+            txn.t_write(file, 0, b"mine");
+            remove(&txn);
+            write(&fs, file);
+            assert_eq!(conflict(txn.commit()).of, want);
+            assert_eq!(fs.t_names(ROOT), ["file"]);
+            settled(&fs);
+        }
+    }
+}
+
+/// One that nobody wrote goes, however it is stored by now, and however long it is.
+#[test]
+fn a_file_that_is_what_it_was_is_removed() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(9000, 1));
+    fs.t_truncate(file, 1 << 50);
+    let txn = begin(&fs);
+    txn.t_unlink("file");
+    fs.t_write(file, 4096, &pattern(9000, 1)[4096..8192]);
+    fs.drop_caches();
+    fs.sync().unwrap();
+    txn.commit().unwrap();
+    assert_eq!(fs.t_names(ROOT), Vec::<String>::new());
+    settled(&fs);
+}

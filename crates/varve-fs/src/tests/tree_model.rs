@@ -279,6 +279,15 @@ pub fn judge(
             }
         }
     }
+    // A file that goes with content that it did not have.
+    for (id, node) in &origin.nodes {
+        if node.kind == FileKind::Regular
+            && !mine.nodes.contains_key(id)
+            && let Some(now) = theirs.nodes.get(id)
+        {
+            must |= now.data != node.data && theirs.links(*id) <= origin.links(*id);
+        }
+    }
     if must {
         return Verdict {
             must,

@@ -6,7 +6,7 @@ use crate::directory;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Unwritten, Usage};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState, usage_of};
-use crate::types::InodeNo;
+use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,8 +29,13 @@ impl Changes {
         for vnode in &self.known {
             told.files.push(vnode.ino);
             let state = vnode.read();
+            let writes = || state.has_new_content() || !state.appending().is_empty();
+            if vnode.kind == FileKind::Regular && state.life == Life::Live && writes() {
+                told.content.push(vnode.ino);
+            }
             let names = state.private.as_ref().map(|private| &private.names);
-            for (_, change) in names.into_iter().flat_map(|names| names.iter()) {
+            let names = names.into_iter().flat_map(|names| names.iter());
+            for (_, change) in names.filter(|(_, change)| !change.is_undone()) {
                 told.names.push((vnode.ino, change.name.to_vec()));
             }
         }
@@ -161,7 +166,8 @@ fn name_blocks(state: &State) -> NameBlocks {
     let changes = state
         .private
         .iter()
-        .flat_map(|private| private.names.iter());
+        .flat_map(|private| private.names.iter())
+        .filter(|(_, change)| !change.is_undone());
     let (mut names, mut added, mut bytes) = (0, 0, 0);
     for (_, change) in changes {
         names += 1;

@@ -35,6 +35,8 @@ pub(super) struct Pair<'a> {
 pub struct Changed {
     /// Files and directories of which content or attributes are others.
     pub files: Vec<InodeNo>,
+    /// Of these, files of which the content is another, and that are still there.
+    pub content: Vec<InodeNo>,
     /// Names that lead elsewhere, and the directories they are in.
     pub names: Vec<(InodeNo, Vec<u8>)>,
 }

@@ -1,6 +1,7 @@
 //! Files of a private tree, made part of its target.
 
 use super::commit::Pair;
+use super::times;
 use super::validate::{clears, links_after};
 use crate::content::put::{Put, Tail};
 use crate::content::truncate::Survey;
@@ -318,22 +319,12 @@ fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
     }
 }
 
-/// What was set is set; times that were not set since are the later ones.
+/// What was set is set; for times see `times.rs`.
 fn merge_attributes(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
     theirs.mode = mine.mode;
     theirs.uid = mine.uid;
     theirs.gid = mine.gid;
     theirs.project = mine.project;
     theirs.flags = theirs.flags & flags::STORED | mine.flags & (!flags::STORED | flags::GUARDED);
-    let later = |origin: Timestamp, mine: Timestamp, theirs: &mut Timestamp| {
-        if mine != origin {
-            *theirs = match *theirs == origin {
-                true => mine,
-                false => mine.max(*theirs),
-            };
-        }
-    };
-    later(origin.atime, mine.atime, &mut theirs.atime);
-    later(origin.mtime, mine.mtime, &mut theirs.mtime);
-    later(origin.ctime, mine.ctime, &mut theirs.ctime);
+    times::merge(origin, mine, theirs);
 }

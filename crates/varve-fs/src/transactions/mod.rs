@@ -26,6 +26,7 @@ mod ground;
 mod merge;
 mod names;
 mod room;
+mod times;
 mod validate;
 
 use crate::error::Result;

@@ -57,6 +57,10 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let name = &change.name;
         match (change.before, change.after) {
+            // The tree that this one is part of remembers that it was used.
+            (None, None) if state.private.is_some() => {
+                self.overlay_name(vnode, state, name, None, now)
+            }
             (None, None) => Ok(()),
             (None, Some((ino, kind))) => self.add_name(vnode, state, name, ino, kind, now),
             (Some(_), None) => self.remove_name(vnode, state, name, now),

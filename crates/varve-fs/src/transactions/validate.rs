@@ -7,6 +7,7 @@
 use super::Below;
 use super::changes::Mine;
 use super::commit::Pair;
+use super::times;
 use crate::error::{Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
@@ -80,8 +81,14 @@ impl<L: Layout> FileSystem<L> {
         if !same_rights()? {
             return conflict(Contended::Attributes);
         }
+        if mine.life == Life::Live && times::are_contended(origin, &mine.inode, &theirs.inode) {
+            return conflict(Contended::Times);
+        }
         if is_directory {
             return self.validate_directory(below, pair);
+        }
+        if links == 0 && origin.nlink > 0 && below.snapshot.is_some() {
+            return self.validate_removal(pair);
         }
         if mine.life == Life::Freed || !mine.has_new_content() {
             return Ok(());
@@ -103,6 +110,27 @@ impl<L: Layout> FileSystem<L> {
             return conflict(Contended::Content(0));
         }
         match self.first_difference(pair)? {
+            Some(block) => conflict(Contended::Content(block << self.store.block_shift)),
+            None => Ok(()),
+        }
+    }
+
+    /// A file that loses its last name is what it was: its removal is a change of all of
+    /// it. If this is omitted, what another process wrote meanwhile, and may have synced,
+    /// is lost without a conflict.
+    fn validate_removal(&self, pair: &Pair<'_>) -> Result<()> {
+        let (origin, theirs) = (&pair.mine.state.origin().origin, &*pair.state);
+        let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
+        if pair.vnode.kind != FileKind::Regular {
+            return Ok(());
+        }
+        if origin.size != theirs.inode.size {
+            return conflict(Contended::Size);
+        }
+        if origin.inline != theirs.inode.inline {
+            return conflict(Contended::Content(0));
+        }
+        match self.difference_within(pair, 0, u64::MAX)? {
             Some(block) => conflict(Contended::Content(block << self.store.block_shift)),
             None => Ok(()),
         }
@@ -132,6 +160,9 @@ impl<L: Layout> FileSystem<L> {
         }
         if reads.listed && !self.same_names(below, pair)? {
             return conflict(Contended::Directory);
+        }
+        if reads.times && times::are_outdated(pair.vnode.kind, origin, &theirs.inode) {
+            return conflict(Contended::Times);
         }
         Ok(())
     }
@@ -256,6 +287,15 @@ impl<L: Layout> FileSystem<L> {
         let mut at = from;
         let to = to.min(end);
         while at < to {
+            if origin.size == theirs.inode.size {
+                // Holes of both are the same, and may be longer than can be walked.
+                let before = self.store.next_below(pair.mine.vnode, at)?;
+                let now = self.store.next_existing(pair.vnode, theirs, at)?;
+                match before.into_iter().chain(now).min() {
+                    Some(next) if next < to => at = next.max(at),
+                    _ => break,
+                }
+            }
             let chunk = CHUNK_BLOCKS.min(to - at);
             let before = self.store.mapped_below(pair.mine.vnode, at, chunk)?;
             let now = self.store.mapped_below(pair.vnode, at, chunk)?;

@@ -46,8 +46,10 @@ impl<L: Layout> FileSystem<L> {
             locking.table.release_all(locking.owner);
             return Err(error);
         }
-        if matches!(part, Part::Name(_) | Part::Names | Part::Place | Part::End)
-            || planted::is(Planted::StaleOverlay)
+        if matches!(
+            part,
+            Part::Name(_) | Part::Names | Part::Place | Part::End | Part::Times
+        ) || planted::is(Planted::StaleOverlay)
         {
             return Ok(());
         }

@@ -264,14 +264,22 @@ impl<L: Layout> Adapter<L> {
         };
         let flags = self.fs.may_open(inode_of(request), access)?;
         let through = flags.sync || self.is_dsync(asked.flags);
-        reply.put(&opened(access.write && through));
+        reply.put(&self.opened(access.write && through));
         Ok(())
     }
 
     /// What the open file of a new inode is like, opened with such flags.
     pub(super) fn opened_new(&self, ino: InodeNo, flags: u32) -> OpenOut {
         let sync = || self.asks_opens && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
-        opened(self.is_dsync(flags) || sync())
+        self.opened(self.is_dsync(flags) || sync())
+    }
+
+    /// An open file, with a handle of its own where its close is to be known.
+    fn opened(&self, through: bool) -> OpenOut {
+        OpenOut {
+            fh: self.locks.as_ref().map_or(0, |locks| locks.handle()),
+            ..opened(through)
+        }
     }
 
     fn is_dsync(&self, flags: u32) -> bool {

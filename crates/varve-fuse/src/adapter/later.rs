@@ -1,9 +1,10 @@
 //! What is answered later: what makes the kernel give up pages, and so wait for
-//! requests of its own, and what waits for room.
+//! requests of its own, and what waits for room or for a lock.
 
 use super::atomic::Act;
 use super::direct::Outdated;
 use super::file_flags::Setting;
+use super::locks::Held;
 use super::{Adapter, Outcome, Seek};
 use crate::errno::Errno;
 use crate::protocol::Opcode;
@@ -35,6 +36,8 @@ enum Work {
     Flags(Setting),
     /// An atomic write that begins or ends.
     Window(Act),
+    /// A lock that another one is in the way of.
+    Lock(Held),
     /// A direct write is done but for pages that it has outdated.
     DropPages {
         outdated: Outdated,
@@ -85,6 +88,14 @@ impl Later {
         }
     }
 
+    pub(super) fn lock(unique: u64, nodeid: u64, wanted: Held) -> Self {
+        Later {
+            unique,
+            nodeid,
+            work: Work::Lock(wanted),
+        }
+    }
+
     pub(super) fn drop_pages(unique: u64, nodeid: u64, outdated: Outdated, reply: &Reply) -> Self {
         let work = Work::DropPages {
             outdated,
@@ -122,7 +133,7 @@ impl Later {
 
     /// How long to wait before it is finished, if it is.
     pub fn pause(&self) -> Option<Duration> {
-        matches!(self.work, Work::Room { .. }).then_some(PAUSE)
+        matches!(self.work, Work::Room { .. } | Work::Lock(_)).then_some(PAUSE)
     }
 
     /// Makes the next attempt the last one: nobody can wait for it.
@@ -151,9 +162,11 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) | Work::Window(_) => {
-                Err(Errno(libc::EAGAIN))
-            }
+            Work::Seek(_)
+            | Work::Room { .. }
+            | Work::Flags(_)
+            | Work::Window(_)
+            | Work::Lock(_) => Err(Errno(libc::EAGAIN)),
         }
     }
 }
@@ -167,6 +180,7 @@ impl<L: Layout> Adapter<L> {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
             Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
             Work::Window(act) => self.finish_window(later.nodeid, act, transport, reply),
+            Work::Lock(wanted) => self.finish_lock(later.unique, later.nodeid, *wanted),
             Work::DropPages {
                 outdated,
                 answer,

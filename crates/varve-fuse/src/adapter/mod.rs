@@ -22,6 +22,7 @@ mod found;
 mod full;
 mod ioctls;
 mod later;
+mod locks;
 mod maintenance;
 mod names;
 mod removals;
@@ -89,6 +90,8 @@ pub struct Adapter<L: Layout> {
     late: told::Late,
     found: Option<found::Found>,
     windows: atomic::Windows<L>,
+    /// In the view of a transaction.
+    locks: Option<locks::Locks>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -102,7 +105,10 @@ impl<L: Layout> Adapter<L> {
     pub fn new(fs: Arc<FileSystem<L>>, options: &MountOptions) -> Self {
         let folds_case = fs.layout().geometry().case_fold;
         // What cannot be read will say so when somebody looks.
-        let asks_opens = options.ask_opens || options.dsync || fs.is_guarded().unwrap_or(true);
+        let asks_opens = options.ask_opens
+            || options.dsync
+            || options.outside.is_some()
+            || fs.is_guarded().unwrap_or(true);
         Adapter {
             fs,
             negotiated: OnceLock::new(),
@@ -111,6 +117,7 @@ impl<L: Layout> Adapter<L> {
                 acl: options.acl,
                 ring: options.uring,
                 idmap: options.idmap,
+                locks: options.outside.is_some(),
             },
             read_only: options.read_only,
             attr_valid_s: if options.write_back() {
@@ -129,6 +136,7 @@ impl<L: Layout> Adapter<L> {
             removals: Removals::new(),
             late: told::Late::default(),
             windows: atomic::Windows::new(options.atomic && options.write_back()),
+            locks: options.outside.as_ref().map(locks::Locks::new),
             found: options.note_names.then(found::Found::default),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
@@ -232,6 +240,14 @@ impl<L: Layout> Adapter<L> {
             Opcode::Lseek => return self.seek(request, reply),
             Opcode::Write => return self.write(request, reply),
             Opcode::Ioctl => return self.ioctl(request, reply),
+            Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => {
+                return self.lock(opcode, request, reply);
+            }
+            Opcode::Interrupt if self.locks.is_some() => {
+                self.interrupt(request)?;
+                return Ok(Outcome::Silent);
+            }
+            Opcode::Flush if self.locks.is_some() => self.end_process_locks(request)?,
             Opcode::Flush if self.hears_of_closes() => return Ok(self.closed(request)),
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
@@ -270,15 +286,13 @@ impl<L: Layout> Adapter<L> {
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
-            Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
-            // ENOSYS makes the kernel stop asking: a flush has nothing to do but to
-            // end atomic writes, interrupts are not acted on, the kernel keeps locks itself.
+            Opcode::Release => self.end_file_locks(request)?,
+            Opcode::Releasedir | Opcode::Destroy => {}
+            // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
+            // atomic writes and locks, interrupts concern nothing but locks.
             Opcode::Flush
             | Opcode::Interrupt
             | Opcode::Access
-            | Opcode::Getlk
-            | Opcode::Setlk
-            | Opcode::Setlkw
             | Opcode::Bmap
             | Opcode::Poll
             | Opcode::Setupmapping

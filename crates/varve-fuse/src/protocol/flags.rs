@@ -5,12 +5,14 @@
 /// `flags2`.
 pub(crate) mod capability {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
@@ -31,6 +33,8 @@ pub(crate) mod capability {
     /// Names for reports.
     pub(crate) const NAMES: &[(u64, &str)] = &[
         (ASYNC_READ, "async_read"),
+        (POSIX_LOCKS, "posix_locks"),
+        (FLOCK_LOCKS, "flock_locks"),
         (EXPORT_SUPPORT, "export_support"),
         (BIG_WRITES, "big_writes"),
         (DONT_MASK, "dont_mask"),

@@ -67,6 +67,17 @@ incoming! {
         fh: u64, offset: u64, size: u32, write_flags: u32,
         lock_owner: u64, flags: u32, padding: u32,
     }
+    /// `FLUSH`.
+    FlushIn, 24 { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
+    /// `RELEASE`.
+    ReleaseIn, 24 { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
+    /// `GETLK`, `SETLK` and `SETLKW`.
+    LockIn, 48 {
+        fh: u64, owner: u64, start: u64, end: u64, kind: u32, pid: u32,
+        lock_flags: u32, padding: u32,
+    }
+    /// `INTERRUPT`: the number of the request.
+    InterruptIn, 8 { unique: u64, }
     /// `FSYNC` and `FSYNCDIR`.
     FsyncIn, 16 { fh: u64, fsync_flags: u32, padding: u32, }
     /// `SETXATTR`, then name and value.

@@ -43,6 +43,8 @@ outgoing! {
     AttrOut, 104 { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: AttrBody, }
     /// `OPEN`, `OPENDIR`; follows the entry in `CREATE` and `TMPFILE`.
     OpenOut, 16 { fh: u64, open_flags: u32, padding: u32, }
+    /// `GETLK`.
+    LockOut, 24 { start: u64, end: u64, kind: u32, pid: u32, }
     /// `WRITE`, `COPY_FILE_RANGE`.
     WriteOut, 8 { size: u32, padding: u32, }
     /// `COPY_FILE_RANGE_64`.

@@ -164,7 +164,11 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
         reap(&mut guests);
         if accepts && happened[1] {
             match listener.accept() {
-                Ok((stream, _)) => guests.push(welcome(environment, stream)),
+                Ok((stream, _)) if is_permitted(&stream) => {
+                    guests.push(welcome(environment, stream));
+                }
+                // Nothing is read from it, and it has no thread.
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a connection was not accepted: {error}");
                     // It is still there: with no descriptor left, this would go on at once.
@@ -180,6 +184,14 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
     for (_, thread) in guests {
         let _ = thread.join();
     }
+}
+
+/// True for root and for the user of this process. The socket's mode says the same, but
+/// not before it has one, and the directory's owner may change it.
+fn is_permitted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 /// Forgets sessions that have ended.

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long somebody may take to say what he wants, or to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause after an accept that failed.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Commands in one transaction at a time.
 const INSIDE_MAX: usize = 256;
 
@@ -166,8 +168,15 @@ impl Holder {
         if !ready[1] {
             return Ok(None);
         }
-        let (connection, _) = self.listener.accept()?;
-        match self.serve(connection) {
+        let served = match self.listener.accept() {
+            Ok((connection, _)) => self.serve(connection),
+            Err(error) => {
+                // No descriptor is left: the next attempt is made after a pause.
+                std::thread::sleep(PAUSE);
+                Err(error)
+            }
+        };
+        match served {
             Ok(finish) => Ok(finish),
             Err(error) => {
                 tracing::debug!(%error, "somebody who asked went away");
