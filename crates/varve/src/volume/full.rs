@@ -144,3 +144,35 @@ fn as_many_files_are_made_as_were_removed() {
         assert_eq!(again, removed, "{layout:?}, of {made}");
     }
 }
+
+/// Asking the layout again costs a checkpoint and flushes.
+#[test]
+fn a_refusal_is_known_until_something_is_freed() {
+    for layout in LAYOUTS {
+        let (v, device) = volume(layout);
+        fill(&v);
+        let refuse = |times: u32| {
+            for n in 0..times {
+                let mode = Permissions::from_mode(0o600 + n % 8);
+                v.set_permissions("/65536/0", mode).unwrap();
+                assert_eq!(
+                    errno(v.create_dir(format!("/new{n}"))),
+                    ENOSPC,
+                    "{layout:?}"
+                );
+                assert_eq!(errno(v.write("/0/0", [1; 9000])), ENOSPC, "{layout:?}");
+            }
+        };
+        refuse(3);
+        let before = device.counters().snapshot();
+        refuse(300);
+        let after = device.counters().snapshot();
+        let (flushes, writes) = (after.flushes - before.flushes, after.writes - before.writes);
+        assert!(
+            flushes <= 4 && writes <= 40,
+            "{layout:?}: {flushes} flushes and {writes} writes for 600 refusals"
+        );
+        v.remove_file("/1048576/0").unwrap();
+        assert_eq!(errno(v.create_dir("/new")), 0, "{layout:?}");
+    }
+}
