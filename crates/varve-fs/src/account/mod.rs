@@ -1,10 +1,12 @@
 //! What is counted of room: what is there, promised, asked for and kept.
 
 pub(crate) mod crowd;
+pub(crate) mod held;
 pub(crate) mod prices;
 pub(crate) mod refusals;
 
 use crate::account::crowd::Crowd;
+use crate::account::held::HeldRemovals;
 use crate::account::refusals::Refusals;
 use crate::layout::Usage;
 use crate::locks::Ranked;
@@ -91,6 +93,7 @@ pub(crate) struct SpaceAccount {
     pub kept_bytes: AtomicU64,
     pub crowd: Crowd,
     pub refusals: Refusals,
+    pub held_removals: HeldRemovals,
 }
 
 impl SpaceAccount {

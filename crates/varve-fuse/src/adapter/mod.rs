@@ -42,7 +42,6 @@ use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
-use removals::Removals;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -85,7 +84,6 @@ pub struct Adapter<L: Layout> {
     down: AtomicBool,
     writers: full::Writers,
     direct: direct::DirectWrites,
-    removals: Removals,
     late: told::Late,
     found: Option<found::Found>,
     windows: atomic::Windows<L>,
@@ -126,7 +124,6 @@ impl<L: Layout> Adapter<L> {
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
-            removals: Removals::new(),
             late: told::Late::default(),
             windows: atomic::Windows::new(options.atomic && options.write_back()),
             found: options.note_names.then(found::Found::default),
@@ -181,7 +178,7 @@ impl<L: Layout> Adapter<L> {
         let opcode = request.opcode();
         self.counters.request(opcode);
         let begun = std::time::Instant::now();
-        request.patient_until = self.removals.patience();
+        request.patience = self.patience();
         let outcome = self.attempt(&request, reply);
         self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
@@ -195,10 +192,10 @@ impl<L: Layout> Adapter<L> {
             Err(errno) => errno,
         };
         self.take_back(reply);
-        if let Some(until) = request.patient_until
+        if let Some(patience) = request.patience
             && self.puts_off(request, errno)
         {
-            return Outcome::Later(Later::room(request, until));
+            return Outcome::Later(Later::room(request, patience));
         }
         self.note_lost(request, errno);
         // These are answers: the kernel asks in order to hear them.
