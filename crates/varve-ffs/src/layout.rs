@@ -8,6 +8,7 @@ use crate::store::{Newest, Sectors};
 use crate::tree::visit;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Block;
 use varve_format::crc32c;
 use varve_format::range::must_begin_within;
@@ -139,6 +140,11 @@ impl Layout for Ffs {
         }
         self.fits(&waiting, purpose)?;
         Ok(Admission::Granted)
+    }
+
+    fn gains(&self) -> u64 {
+        // What has been given up is free behind a checkpoint.
+        self.counts.checkpoints.load(Relaxed)
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {

@@ -29,6 +29,8 @@
 mod numbers;
 mod vnodes;
 
+pub(crate) use numbers::Number;
+
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::isolation::{self, Budget, Object, Open, Snapshots};

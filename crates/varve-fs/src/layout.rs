@@ -367,6 +367,13 @@ pub trait Layout: Send + Sync + 'static {
     /// `ReadOnly`, or what stopped the cleaner.
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission>;
 
+    /// A number that grows whenever the layout may admit more than before although
+    /// nothing was removed: it has cleaned, knows its sums better, or the volume has
+    /// grown. The default is for layouts of which [`Layout::admit`] does all of that.
+    fn gains(&self) -> u64 {
+        0
+    }
+
     /// True if clean space is so short that what waits should be appended
     /// before more is admitted: what it costs is then known, where
     /// [`Layout::admit`] must assume the worst.

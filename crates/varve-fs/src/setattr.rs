@@ -1,7 +1,7 @@
 //! Attributes: asking and setting.
 
-use crate::account::Coming;
 use crate::account::prices::REMOVAL_BYTES;
+use crate::account::{Coming, Operation};
 use crate::attr::{Attr, Caller, SetAttr, SetTime};
 use crate::attributes::file_flags::may_set;
 use crate::attributes::permission::{WRITE, permit_owner, without_set_id};
@@ -65,17 +65,7 @@ impl<L: Layout> FileSystem<L> {
         loop {
             let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
             let operation = if grows {
-                // The tail, and what leaves the inode.
-                let sectors = 2 * self.store.sectors_per_block();
-                self.begin(
-                    Usage {
-                        inodes: 0,
-                        blocks: 2,
-                        sectors,
-                    },
-                    self.store.block_bytes as u64,
-                    Purpose::Grow,
-                )?
+                self.begin_extension(&vnode, set.size.unwrap_or(0))?
             } else {
                 // A list that follows new permission bits.
                 let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
@@ -107,6 +97,29 @@ impl<L: Layout> FileSystem<L> {
             self.settle_file(&vnode)?;
             return Ok(attr);
         }
+    }
+
+    /// Admits that a file ends at `size`, beyond its present end. As for a write
+    /// ([`Self::begin_write`]), if there is no space for the worst, what it really takes
+    /// is asked for: the tail is a block already, and what is new is a hole, unless the
+    /// content leaves the inode.
+    fn begin_extension(&self, vnode: &Vnode, size: u64) -> Result<Operation<'_>> {
+        let growth = |blocks: u64| Usage {
+            inodes: 0,
+            blocks,
+            sectors: blocks * self.store.sectors_per_block(),
+        };
+        let bytes = self.store.block_bytes as u64;
+        let worst = growth(2);
+        match self.promise_at_once(worst, bytes, self.keeps(worst, Purpose::Grow)) {
+            Err(Error::NoSpace) => {}
+            other => return other.map(|operation| self.enter(operation)),
+        }
+        let leaves_inode = {
+            let state = vnode.read();
+            state.is_inline() && !self.stays_inline(&state, size)
+        };
+        self.begin(growth(leaves_inode.into()), bytes, Purpose::Grow)
     }
 
     fn permit_setattr(

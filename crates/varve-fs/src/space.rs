@@ -9,6 +9,7 @@ mod private;
 mod spill;
 
 use crate::account::crowd::Turn;
+use crate::account::refusals::{Moment, Refused};
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -31,6 +32,16 @@ struct Demand {
     keep: Usage,
     /// How often it has been asked for.
     tries: Cell<u64>,
+}
+
+impl Demand {
+    /// What is known of it once it is refused.
+    fn refused(&self) -> Refused {
+        Refused {
+            growth: sum(self.growth, self.keep),
+            coming: self.coming,
+        }
+    }
 }
 
 /// What an operation is told; nothing if it is to ask again alone.
@@ -95,18 +106,22 @@ impl<L: Layout> FileSystem<L> {
         if let Some(below) = &self.below {
             return self.promise_private(below, growth, coming.into(), purpose);
         }
-        self.prepare()?;
         let purpose = match purpose {
             Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
             other => other,
         };
-        self.ask_until_it_fits(&Demand {
+        let demand = Demand {
             growth,
             coming: coming.into(),
             purpose,
             keep,
             tries: Cell::new(0),
-        })
+        };
+        self.prepare(&demand)?;
+        match self.ask_until_it_fits(&demand) {
+            Err(Error::NoSpace) if purpose == Purpose::Grow => self.refuse(&demand),
+            answer => answer,
+        }
     }
 
     /// [`Self::promise_keeping`] of what makes the tree larger, if there is room
@@ -120,7 +135,6 @@ impl<L: Layout> FileSystem<L> {
         if let Some(below) = &self.below {
             return self.promise_private(below, growth, bytes.into(), Purpose::Grow);
         }
-        self.prepare()?;
         let demand = Demand {
             growth,
             coming: bytes.into(),
@@ -128,13 +142,17 @@ impl<L: Layout> FileSystem<L> {
             keep,
             tries: Cell::new(0),
         };
+        self.prepare(&demand)?;
         self.ask(&demand, None)?.ok_or(Error::NoSpace)
     }
 
     /// Before anything is asked for.
-    fn prepare(&self) -> Result<()> {
+    fn prepare(&self, demand: &Demand) -> Result<()> {
         assert_none();
         self.check_writable()?;
+        if !self.space.refusals.is_empty() && self.is_refused(demand) {
+            return Err(Error::NoSpace);
+        }
         if self.waits.bytes() > self.settings.stop_access_bytes {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
@@ -194,6 +212,43 @@ impl<L: Layout> FileSystem<L> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// True if as much was refused, and nothing has been freed since.
+    #[cold]
+    fn is_refused(&self, demand: &Demand) -> bool {
+        let refusals = &self.space.refusals;
+        demand.purpose == Purpose::Grow
+            && refusals.knows(self.moment(), &demand.refused())
+            && !self.must_reap()
+    }
+
+    /// What a refusal depends on.
+    fn moment(&self) -> Moment {
+        Moment {
+            freed: self.space.refusals.times_freed(),
+            gained: self.store.layout.gains(),
+        }
+    }
+
+    /// Refuses growth, after asking once more while nobody else is under way and
+    /// nothing waits: that answer is the same until something is freed.
+    fn refuse(&self, demand: &Demand) -> Result<Operation<'_>> {
+        let turn = self.space.crowd.turn();
+        if self.waits.bytes() > 0 {
+            self.append_all(Cause::WriteBack)?;
+        }
+        demand.tries.set(0);
+        let (seen, moment) = (self.space.crowd.look(), self.moment());
+        let answer = self.ask(demand, Some(&turn));
+        if let Ok(Some(operation)) = answer {
+            return Ok(operation);
+        }
+        let alone = self.space.crowd.was_alone(seen, demand.tries.get());
+        if alone && self.waits.bytes() == 0 && moment == self.moment() {
+            self.space.refusals.note(moment, demand.refused());
+        }
+        Err(answer.err().unwrap_or(Error::NoSpace))
     }
 
     /// Asks, and asks again when nothing waits in memory: that may be what would

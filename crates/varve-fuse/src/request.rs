@@ -5,15 +5,26 @@
 
 use crate::errno::Errno;
 use crate::protocol::{InHeader, Opcode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// How a request waits for files that were removed and that the kernel still holds:
+/// see `adapter/removals.rs`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// It waits no longer than this.
+    pub(crate) until: Instant,
+    /// The latest removal that it waits for.
+    pub(crate) removal: u64,
+    /// Until the next attempt.
+    pub(crate) pause: Duration,
+}
 
 /// A request's header and body.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
-    /// Until when it may be put off for want of room, if it may: see
-    /// `adapter/removals.rs`.
-    pub(crate) patient_until: Option<Instant>,
+    /// How it may be put off for want of space, if it may.
+    pub(crate) patience: Option<Patience>,
     whole: &'a [u8],
     body: &'a [u8],
 }
@@ -32,7 +43,7 @@ impl<'a> Request<'a> {
         let body = &body[..body.len() - extension_bytes];
         Ok(Request {
             header,
-            patient_until: None,
+            patience: None,
             whole: bytes,
             body,
         })

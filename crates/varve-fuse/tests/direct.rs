@@ -1,5 +1,6 @@
 //! Direct writes, asynchronous ones among them, beside the page cache.
 
+use crate::support::Mounted;
 use crate::support::aio::Aio;
 use crate::support::kernel::{Notified, ask};
 use crate::support::map::SharedMap;
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use varve_fs::MemoryLayout;
+use varve_fs::{MemoryLayout, MemoryOptions};
 use varve_fuse::{Adapter, Later, MountOptions, Outcome, Reply};
 
 const PAGE: u64 = 4096;
@@ -243,4 +244,41 @@ fn map_until(path: &Path, over: &AtomicBool) {
             std::hint::black_box(map.get(at));
         }
     }
+}
+
+/// Through the kernel, which splits a direct write and sends the parts at once.
+#[test]
+fn a_direct_write_into_too_little_space_is_refused_with_that_error() {
+    if !crate::support::can_mount() {
+        return;
+    }
+    let memory = MemoryOptions {
+        capacity_bytes: 8 << 20,
+        ..MemoryOptions::default()
+    };
+    let fs = crate::support::file_system(memory, Default::default());
+    let m = Mounted::serve(fs, MountOptions::default());
+    std::fs::write(m.path("direct"), b"").unwrap();
+    let file = open(&m.path("direct"), OFlags::DIRECT);
+    let filler = File::create(m.path("filler")).unwrap();
+    let (none, mut end) = (rustix::fs::FallocateFlags::empty(), 0);
+    for step in [1 << 20, 64 << 10, 4096] {
+        while rustix::fs::fallocate(&filler, none, end, step).is_ok() {
+            end += step;
+        }
+    }
+    let mut refused = 0;
+    for blocks in 0..40 {
+        filler.set_len(end - blocks * 8192).unwrap();
+        file.set_len(0).unwrap();
+        match file.write_at(&[7; 160 << 10], 0) {
+            Ok(written) => assert_eq!(written, 160 << 10, "{blocks} blocks"),
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{blocks} blocks");
+                assert_eq!(file.metadata().unwrap().len(), 0, "{blocks} blocks");
+                refused += 1;
+            }
+        }
+    }
+    assert!((10..40).contains(&refused), "{refused} of 40 refused");
 }

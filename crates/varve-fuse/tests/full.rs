@@ -37,6 +37,10 @@ impl Kernel {
     }
 
     fn speaking(minor: u32) -> (Self, u64) {
+        Self::with(minor, 1 << 30 | 1 << 16)
+    }
+
+    fn with(minor: u32, capabilities: u32) -> (Self, u64) {
         let fs = file_system();
         fs.keep_room(1 << 20);
         let mut kernel = Kernel {
@@ -44,7 +48,7 @@ impl Kernel {
             reply: Reply::new(),
             end: 0,
         };
-        let mut init = [7u32, minor, 131_072, 1 << 30 | 1 << 16]
+        let mut init = [7u32, minor, 131_072, capabilities]
             .map(u32::to_ne_bytes)
             .concat();
         init.extend([0; 48]);
@@ -80,6 +84,21 @@ impl Kernel {
         let answer = self.write_at(file, self.end);
         self.end += PIECE as u64;
         answer
+    }
+
+    /// A WRITE at the end of the file: how much of it was written.
+    fn wrote(&mut self, file: u64, flags: u32) -> Result<u32, Errno> {
+        let body = write(self.end, flags);
+        self.end += PIECE as u64;
+        let (mut outcome, mut reply) = ask(&self.adapter, 16, file, &body);
+        if let Outcome::Later(later) = &outcome {
+            outcome = self.adapter.finish(later, &Notified::default(), &mut reply);
+        }
+        match outcome {
+            Outcome::Reply => Ok(u32::from_ne_bytes(reply.body()[..4].try_into().unwrap())),
+            Outcome::Error(errno) => Err(errno),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Until the kept room is in use.
@@ -402,4 +421,67 @@ fn a_program_that_never_syncs_is_stopped_by_a_full_volume() {
     fs::remove_file(m.path("f")).unwrap();
     drop((file, reader));
     fs::write(m.path("g"), vec![6; 1 << 20]).unwrap();
+}
+
+/// What the kernel has forgotten is free already: who is refused then is refused at
+/// once, however recent the removal is.
+#[test]
+fn a_refusal_waits_only_for_files_that_the_kernel_still_holds() {
+    let (mut kernel, file) = Kernel::new();
+    let (other, small) = (kernel.create(b"g\0"), kernel.create(b"h\0"));
+    let late = kernel.create(b"i\0");
+    kernel.fill(file);
+    while kernel.grow(file).0.is_ok() {}
+    assert!(kernel.ask(10, 1, b"h\0").is_ok()); // UNLINK
+    let body = write(0, 0);
+    let later = put_off(ask(&kernel.adapter, 16, other, &body), Instant::now());
+    // What is removed later is not waited for.
+    assert!(kernel.ask(10, 1, b"i\0").is_ok());
+    kernel.adapter.file_system().release(InodeNo(small), 1);
+    let mut reply = Reply::new();
+    let adapter = &kernel.adapter;
+    let outcome = adapter.finish(&later, &Notified::default(), &mut reply);
+    assert!(
+        matches!(outcome, Outcome::Error(Errno::NO_SPACE)),
+        "{outcome:?}"
+    );
+    adapter.file_system().release(InodeNo(late), 1);
+    assert_eq!(kernel.ask(16, other, &body), Err(Errno::NO_SPACE));
+}
+
+/// To the first attempt after a removal the kernel has mostly said what it forgot.
+#[test]
+fn attempts_follow_each_other_more_and_more_slowly() {
+    let (kernel, other, _removed) = removed_but_not_forgotten();
+    let mut later = put_off(
+        ask(&kernel.adapter, 16, other, &held_write(0)),
+        Instant::now(),
+    );
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        pauses.push(later.pause().unwrap().as_millis());
+        let mut reply = Reply::new();
+        let outcome = kernel
+            .adapter
+            .finish(&later, &Notified::default(), &mut reply);
+        later = put_off((outcome, reply), Instant::now());
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+}
+
+/// The kernel makes EIO of a short answer to an asynchronous request, and sends all
+/// direct ones so.
+#[test]
+fn a_direct_write_is_answered_whole_or_refused() {
+    const ASYNC_DIO: u32 = 1 << 15;
+    for (asynchronous, flags) in [(true, 2), (true, 0), (false, 2)] {
+        let capabilities = 1 << 30 | 1 << 16 | if asynchronous { ASYNC_DIO } else { 0 };
+        let (mut kernel, file) = Kernel::with(45, capabilities);
+        let answers: Vec<_> = (0..200).map(|_| kernel.wrote(file, flags)).collect();
+        let is_short = |answer: &Result<u32, Errno>| answer.is_ok_and(|n| n < PIECE as u32);
+        let short = answers.iter().filter(|answer| is_short(answer)).count();
+        assert_eq!(answers.last(), Some(&Err(Errno::NO_SPACE)));
+        let may_be_short = !asynchronous || flags == 0;
+        assert_eq!(short > 0, may_be_short, "{asynchronous}, {flags}");
+    }
 }

@@ -7,12 +7,15 @@
 //! fresh numbers. Freed numbers join the list at its head, so the walk never
 //! meets a number twice.
 
+mod settled;
+
 use crate::base::Base;
 use crate::error::{Error, Result};
 use crate::format::Malformed;
 use crate::format::ifile::{ImapState, MAX_INO};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
+use settled::Settled;
 use std::collections::HashSet;
 use varve_fs::{InodeNo, Version};
 
@@ -20,9 +23,11 @@ use varve_fs::{InodeNo, Version};
 #[derive(Debug, Default)]
 pub struct InodeAllocator {
     returned: Vec<(u64, Version)>,
+    /// Those that no checkpoint has put on the list yet.
     freed: Vec<(u64, Version)>,
-    /// How many of these are as the list on the device has them.
-    settled: usize,
+    /// Those that are as the list on the device has them, from its head to where the
+    /// mount found it.
+    settled: Settled,
     /// Next number of the list as found at mount; 0 at its end.
     cursor: u64,
     left: u64,
@@ -84,17 +89,16 @@ impl InodeAllocator {
     }
 
     fn next_freed(&mut self) -> Option<(u64, Version)> {
-        let number = self.freed.pop();
-        self.settled = self.settled.min(self.freed.len());
-        number
+        self.freed.pop().or_else(|| self.settled.take())
     }
 
     /// A checkpoint is about to put what has been freed on the list, each at its
     /// head, the lowest first. In the same order they are given out again: whoever
     /// takes numbers from the head of a linked list changes no neighbour but one.
     pub fn settle(&mut self) {
-        self.freed[self.settled..].sort_unstable();
-        self.settled = self.freed.len();
+        let mut freed = std::mem::take(&mut self.freed);
+        freed.sort_unstable();
+        self.settled.put(freed);
     }
 
     fn next_listed(

@@ -184,6 +184,14 @@ impl Layout for Lfs {
         Ok(Admission::Granted)
     }
 
+    fn gains(&self) -> u64 {
+        let counters = &self.counters;
+        // Growing has more segments.
+        counters.checkpoints.load(Relaxed)
+            + counters.segments_emptied.load(Relaxed)
+            + u64::from(self.geometry.segment_count)
+    }
+
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
         self.is_short_of(waiting)
     }

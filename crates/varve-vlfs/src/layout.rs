@@ -7,6 +7,7 @@ use crate::prices::FILE_BYTES_MAX;
 use crate::walk::{Tree, attributes};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Block;
 use varve_format::index::Index;
 use varve_format::range::must_begin_within;
@@ -112,6 +113,11 @@ impl Layout for Vlfs {
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
         self.fits(total, waiting, purpose)?;
         Ok(Admission::Granted)
+    }
+
+    fn gains(&self) -> u64 {
+        // The compactor's moves, too, are a transaction's.
+        self.counts.transactions.load(Relaxed)
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {

@@ -1,9 +1,13 @@
 //! What is counted of room: what is there, promised, asked for and kept.
 
 pub(crate) mod crowd;
+pub(crate) mod held;
 pub(crate) mod prices;
+pub(crate) mod refusals;
 
 use crate::account::crowd::Crowd;
+use crate::account::held::HeldRemovals;
+use crate::account::refusals::Refusals;
 use crate::layout::Usage;
 use crate::locks::Ranked;
 use crate::memory::waits::Waits;
@@ -88,6 +92,8 @@ pub(crate) struct SpaceAccount {
     /// See `content/held.rs`.
     pub kept_bytes: AtomicU64,
     pub crowd: Crowd,
+    pub refusals: Refusals,
+    pub held_removals: HeldRemovals,
 }
 
 impl SpaceAccount {
@@ -112,9 +118,14 @@ impl SpaceAccount {
     /// One inode's share changed.
     #[inline]
     pub fn settle(&self, before: Usage, after: Usage) {
-        if before != after {
-            self.present.add(after);
-            self.present.subtract(before);
+        if before == after {
+            return;
+        }
+        self.present.add(after);
+        self.present.subtract(before);
+        // Whoever reads this later sees what is present without it.
+        if difference(before, after) != Usage::default() {
+            self.refusals.freed();
         }
     }
 }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// What became of a write that may go there in pieces.
+#[derive(Default)]
 pub(crate) struct Written {
     /// Bytes, from the first on.
     pub bytes: usize,
@@ -49,7 +50,8 @@ impl<L: Layout> FileSystem<L> {
     /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
     /// special files, `Stale`, `Damaged`, device errors.
     pub fn write(&self, caller: &Caller, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_via(caller, ino, offset, data, Via::Caller)
+        let written = self.write_via(caller, ino, offset, data, Via::Caller)?;
+        Ok(written.bytes)
     }
 
     /// [`Self::write`] to a file that was opened before
@@ -64,7 +66,24 @@ impl<L: Layout> FileSystem<L> {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.write_via(caller, ino, offset, data, Via::Opened)
+        let written = self.write_via(caller, ino, offset, data, Via::Opened)?;
+        Ok(written.bytes)
+    }
+
+    /// [`Self::write_opened`] that fails unless all of `data` was written, for callers
+    /// that cannot be told of a part. What was written before it failed stays.
+    ///
+    /// # Errors
+    /// As [`Self::write`], also for what stopped it when a part was there.
+    pub fn write_whole(
+        &self,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        let written = self.write_via(caller, ino, offset, data, Via::Opened)?;
+        written.stopped.map_or(Ok(()), Err)
     }
 
     fn write_via(
@@ -74,25 +93,27 @@ impl<L: Layout> FileSystem<L> {
         offset: u64,
         data: &[u8],
         via: Via,
-    ) -> Result<usize> {
+    ) -> Result<Written> {
         let vnode = self.vnode(ino)?;
-        let mut done = 0;
+        let mut all = Written::default();
         for chunk in data.chunks(CHUNK_BYTES) {
-            let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+            let at = offset.checked_add(all.bytes as u64);
+            let at = at.ok_or(Error::TooLarge)?;
             match self.write_or_over(&vnode, caller, at, chunk, via) {
                 Ok(written) => {
-                    done += written.bytes;
-                    if written.bytes < chunk.len() {
-                        break;
-                    }
+                    all.bytes += written.bytes;
+                    all.stopped = written.stopped;
                 }
-                Err(_) if done > 0 => break,
+                Err(error) if all.bytes > 0 => all.stopped = Some(error),
                 Err(error) => return Err(error),
+            }
+            if all.stopped.is_some() {
+                break;
             }
         }
         self.dirtied();
         self.settle_file(&vnode)?;
-        Ok(done)
+        Ok(all)
     }
 
     /// Writes all of `data` at the end of the file, at once, and returns where
@@ -142,11 +163,7 @@ impl<L: Layout> FileSystem<L> {
         via: Via,
     ) -> Result<Written> {
         let block_bytes = self.store.block_bytes;
-        let mut all = Written {
-            bytes: 0,
-            grew: false,
-            stopped: None,
-        };
+        let mut all = Written::default();
         let mut blocks = (data.len() / block_bytes / 2).max(1);
         while all.bytes < data.len() {
             let from = at + all.bytes as u64;

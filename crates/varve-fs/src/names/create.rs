@@ -3,9 +3,8 @@
 use crate::attr::{Attr, Caller};
 use crate::attributes::acl;
 use crate::attributes::file_flags::{inherited, may_rewrite, same_project};
-use crate::attributes::permission::EXECUTE;
 use crate::error::{Error, Result};
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, Number};
 use crate::inode::Inode;
 use crate::layout::{Layout, Usage};
 use crate::memory::vnode::{Dirty, State, Vnode, sectors_of};
@@ -35,13 +34,6 @@ struct New<'a> {
     pub nlink: u32,
     /// How often it is held from the start.
     pub holds: u64,
-}
-
-/// A number taken for a whiteout.
-#[derive(Clone, Copy)]
-pub(crate) struct Whiteout {
-    pub ino: InodeNo,
-    version: u32,
 }
 
 impl<L: Layout> FileSystem<L> {
@@ -172,10 +164,12 @@ impl<L: Layout> FileSystem<L> {
         new_name(name)?;
         let vnode = self.vnode(ino)?;
         if vnode.kind == FileKind::Directory {
-            return self.refuse_link(caller, parent, name);
+            return Err(self.refuse_link(caller, parent, name)?);
         }
         let _outside = self.outside_names(&[(parent, name)])?;
-        let (directory, operation) = self.begin_in(parent, Usage::default())?;
+        let begun = self.begin_in(parent, Usage::default());
+        let refused = |error| self.refused_in(error, caller, parent, Some(name));
+        let (directory, operation) = begun.map_err(refused)?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -201,27 +195,15 @@ impl<L: Layout> FileSystem<L> {
         Ok(attr)
     }
 
-    /// A directory gets no second name; but of a name that is taken, Linux
-    /// tells first.
-    fn refuse_link(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
-        let directory = self.vnode(parent)?;
-        directory.directory()?;
-        let state = directory.read_directory();
-        state.live()?;
-        self.permit(caller, &directory, &state, EXECUTE)?;
-        Err(match self.find(&directory, &state, name)? {
-            Some(_) => Error::Exists,
-            None => Error::NotPermitted,
-        })
-    }
-
     /// Makes a regular file without a name, held once on the caller's behalf:
     /// [`Self::release`] it, or [`Self::link`] it first.
     ///
     /// # Errors
     /// As [`Self::mknod`].
     pub fn tmpfile(&self, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
-        let (directory, _operation) = self.begin_in(parent, ONE_INODE)?;
+        let begun = self.begin_making(parent, ONE_INODE, FileKind::Regular);
+        let refused = |error| self.refused_in(error, caller, parent, None);
+        let (directory, number, _operation) = begun.map_err(refused)?;
         let above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
         let new = New {
@@ -233,26 +215,16 @@ impl<L: Layout> FileSystem<L> {
             holds: 1,
         };
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.allocate_inode(directory.ino, new.kind)?;
-        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
-        let inherited = self.inherited(acls, inode.mode);
-        let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let inode = self.new_inode(caller, &above.inode, &new, &number, acls.as_ref());
+        let inherited = self.inherited(acls, inode.mode)?;
+        number.keep();
         let vnode = self.enter_new(inode, &new, inherited);
         let attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         Ok(attr)
     }
 
-    /// The number of a whiteout that is not made yet: see [`Self::make_whiteout`].
-    ///
-    /// # Errors
-    /// `NoSpace`.
-    pub(crate) fn whiteout(&self, directory: InodeNo) -> Result<Whiteout> {
-        let (ino, version) = self.allocate_inode(directory, FileKind::CharDevice)?;
-        Ok(Whiteout { ino, version })
-    }
-
     /// Makes the inode of a whiteout whose name in `above` has been entered.
-    pub(crate) fn make_whiteout(&self, caller: &Caller, above: &Inode, whiteout: Whiteout) {
+    pub(crate) fn make_whiteout(&self, caller: &Caller, above: &Inode, number: Number<'_, L>) {
         let new = New {
             kind: FileKind::CharDevice,
             mode: 0,
@@ -261,8 +233,8 @@ impl<L: Layout> FileSystem<L> {
             nlink: 1,
             holds: 0,
         };
-        let Whiteout { ino, version } = whiteout;
-        let inode = self.new_inode(caller, above, &new, ino, version, None);
+        let inode = self.new_inode(caller, above, &new, &number, None);
+        number.keep();
         self.enter_new(inode, &new, Vec::new());
     }
 
@@ -274,7 +246,9 @@ impl<L: Layout> FileSystem<L> {
             sectors: sectors_of(new.target.len()),
         };
         let _outside = self.outside_names(&[(parent, name)])?;
-        let (directory, operation) = self.begin_in(parent, target)?;
+        let begun = self.begin_making(parent, target, new.kind);
+        let refused = |error| self.refused_in(error, caller, parent, Some(name));
+        let (directory, number, operation) = begun.map_err(refused)?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -282,13 +256,10 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::TooManyLinks);
         }
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.allocate_inode(directory.ino, new.kind)?;
-        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
-        let inherited = self.inherited(acls, inode.mode).and_then(|inherited| {
-            self.add_name(&directory, &mut above, name, ino, new.kind, now)?;
-            Ok(inherited)
-        });
-        let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let inode = self.new_inode(caller, &above.inode, &new, &number, acls.as_ref());
+        let inherited = self.inherited(acls, inode.mode)?;
+        self.add_name(&directory, &mut above, name, number.ino, new.kind, now)?;
+        number.keep();
         if new.kind == FileKind::Directory {
             above.inode.nlink += 1;
         }
@@ -318,8 +289,7 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         above: &Inode,
         new: &New<'_>,
-        ino: InodeNo,
-        version: u32,
+        number: &Number<'_, L>,
         acls: Option<&acl::Inherited>,
     ) -> Inode {
         let now = self.now();
@@ -351,7 +321,7 @@ impl<L: Layout> FileSystem<L> {
             } else {
                 InodeNo(0)
             },
-            ..Inode::new(ino, version, new.kind.mode_bits() | bits, now)
+            ..Inode::new(number.ino, number.version, new.kind.mode_bits() | bits, now)
         }
     }
 

@@ -6,7 +6,7 @@ use crate::attributes::file_flags::may_change;
 use crate::attributes::permission::{EXECUTE, WRITE};
 use crate::directory;
 use crate::error::{Error, Result};
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, Number};
 use crate::isolation::{Access, Kind, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::name_changes::Found;
@@ -150,6 +150,19 @@ impl<L: Layout> FileSystem<L> {
         directory.directory()?;
         let operation = self.begin(self.with_name(growth), NAME_BYTES, Purpose::Grow)?;
         Ok((directory, operation))
+    }
+
+    /// [`Self::begin_in`] of what makes an inode. Its number is taken before, while
+    /// those of removed files can still be had.
+    pub(crate) fn begin_making(
+        &self,
+        parent: InodeNo,
+        growth: Usage,
+        kind: FileKind,
+    ) -> Result<(Arc<Vnode>, Number<'_, L>, crate::account::Operation<'_>)> {
+        let number = self.take_number(parent, kind)?;
+        let (directory, operation) = self.begin_in(parent, growth)?;
+        Ok((directory, number, operation))
     }
 
     /// Begins an operation that only removes a name from `parent`.

@@ -8,6 +8,7 @@ pub(crate) mod lookup;
 mod overlaid;
 mod passages;
 mod readdir;
+mod refused;
 mod rename;
 mod rename_rules;
 mod unlink;

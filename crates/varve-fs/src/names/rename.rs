@@ -15,7 +15,7 @@ use crate::attr::{Caller, Rename};
 use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
 use crate::error::{Error, Result};
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, Number};
 use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Lock, Ranked};
@@ -37,6 +37,9 @@ struct Parents<'a> {
     from_state: WriteState<'a>,
     to_state: Option<WriteState<'a>>,
 }
+
+/// What a rename begins with.
+type Begun<'a, L> = (Operation<'a>, bool, Option<Number<'a, L>>);
 
 impl Parents<'_> {
     fn to_state(&self) -> &State {
@@ -73,7 +76,11 @@ impl<L: Layout> FileSystem<L> {
         to.directory()?;
         let _outside = self.outside_names(&[(parent, name), (new_parent, new_name)])?;
         self.write_back_source(&from, name, &to, new_name)?;
-        let (operation, makes_name) = self.begin_rename(flags)?;
+        let begun = self.begin_rename(parent, flags);
+        let refused = |error| {
+            self.refused_rename(error, caller, (parent, name), (new_parent, new_name), flags)
+        };
+        let (operation, has_space, whiteout) = begun.map_err(refused)?;
         let across = from.ino != to.ino;
         let mutex =
             across.then(|| Ranked::take(self.level.rank(Lock::Rename), || self.rename.lock()));
@@ -86,19 +93,19 @@ impl<L: Layout> FileSystem<L> {
         let mut parents = lock_parents(&from, &to, above.as_ref());
         self.may_enter(caller, parents.from, &parents.from_state)?;
         self.may_enter(caller, parents.to, parents.to_state())?;
-        let mut names = Names {
+        let names = Names {
             old: name,
             new: new_name,
             source: self
                 .find(&from, &parents.from_state, name)?
                 .ok_or(Error::NotFound)?,
             target: self.find(&to, parents.to_state(), new_name)?,
-            whiteout: None,
+            has_space,
+            whiteout: whiteout.as_ref().map(|number| number.ino),
         };
         match names.target {
             Some(_) if flags.no_replace => return Err(Error::Exists),
             None if flags.exchange => return Err(Error::NotFound),
-            None if !makes_name => return Err(Error::NoSpace),
             _ => {}
         }
         if let Some(above) = &above {
@@ -119,14 +126,11 @@ impl<L: Layout> FileSystem<L> {
         }
         if flags.exchange {
             self.exchange(caller, &mut parents, &names, now)?;
-        } else if flags.whiteout {
-            let whiteout = self.whiteout(from.ino)?;
-            names.whiteout = Some(whiteout);
-            self.move_name(caller, &mut parents, &names, now)
-                .inspect_err(|_| self.store.layout.forget_inode(whiteout.ino))?;
-            self.make_whiteout(caller, &parents.from_state.inode, whiteout);
         } else {
             self.move_name(caller, &mut parents, &names, now)?;
+        }
+        if let Some(number) = whiteout {
+            self.make_whiteout(caller, &parents.from_state.inode, number);
         }
         count(&self.store.counters.renames, 1);
         drop(parents);
@@ -137,8 +141,13 @@ impl<L: Layout> FileSystem<L> {
         self.settle_names(&to)
     }
 
-    /// The operation, and whether there is room for a new name.
-    fn begin_rename(&self, flags: Rename) -> Result<(Operation<'_>, bool)> {
+    /// The operation, whether there is space for a new name, and the number of the
+    /// whiteout.
+    fn begin_rename(&self, parent: InodeNo, flags: Rename) -> Result<Begun<'_, L>> {
+        let whiteout = match flags.whiteout {
+            true => Some(self.take_number(parent, FileKind::CharDevice)?),
+            false => None,
+        };
         let growth = self.with_name(Usage {
             inodes: u64::from(flags.whiteout),
             ..Usage::default()
@@ -152,9 +161,9 @@ impl<L: Layout> FileSystem<L> {
             Err(Error::NoSpace) if !flags.whiteout => {
                 let none = Usage::default();
                 let operation = self.begin(none, REPLACEMENT_BYTES, Purpose::Shrink)?;
-                Ok((operation, false))
+                Ok((operation, false, whiteout))
             }
-            begun => Ok((begun?, true)),
+            begun => Ok((begun?, true, whiteout)),
         }
     }
 
@@ -249,6 +258,9 @@ impl<L: Layout> FileSystem<L> {
         } else if is_directory && across && parents.to_state().inode.nlink >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
+        if names.target.is_none() && !names.has_space {
+            return Err(Error::NoSpace);
+        }
         if is_directory {
             source.turn();
         }
@@ -303,7 +315,7 @@ impl<L: Layout> FileSystem<L> {
         let both = entered.and_then(|()| match names.whiteout {
             None => self.remove_name(&from, &mut parents.from_state, names.old, now),
             Some(whiteout) => {
-                let device = (whiteout.ino, FileKind::CharDevice);
+                let device = (whiteout, FileKind::CharDevice);
                 self.replace_name(&from, &mut parents.from_state, names.old, device, now)
             }
         });

@@ -3,7 +3,6 @@
 use crate::attr::Rename;
 use crate::error::{Error, Result};
 use crate::memory::name_changes::Found;
-use crate::names::create::Whiteout;
 use crate::types::InodeNo;
 
 /// The two names of a rename and what they lead to.
@@ -12,8 +11,10 @@ pub(super) struct Names<'a> {
     pub new: &'a [u8],
     pub source: Found,
     pub target: Option<Found>,
+    /// There is space for a name more.
+    pub has_space: bool,
     /// What takes the old name.
-    pub whiteout: Option<Whiteout>,
+    pub whiteout: Option<InodeNo>,
 }
 
 /// Refuses names and flags that make no sense together.

@@ -234,8 +234,24 @@ impl<L: Layout> FileSystem<L> {
         if state.inode.nlink == 0 && vnode.refs.load(SeqCst) == 0 {
             self.end(vnode, state);
         } else {
+            if state.inode.nlink == 0 {
+                let now_ns = self.clock.monotonic_ns();
+                self.space.held_removals.removed(vnode.ino, now_ns);
+            }
             self.join(vnode, state);
         }
+    }
+
+    /// The latest of the files that lost their last name within the last second and
+    /// are held: once they are released, there is more space.
+    pub fn latest_held_removal(&self) -> Option<u64> {
+        self.space.held_removals.latest(self.clock.monotonic_ns())
+    }
+
+    /// True if such a file is still held, this one or one that was removed before.
+    pub fn awaits_release(&self, removal: u64) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        self.space.held_removals.are_held(removal, now_ns)
     }
 
     /// A file without names that nobody holds: freed now, or, if it is large,
@@ -308,6 +324,7 @@ impl<L: Layout> FileSystem<L> {
         }
         drop(state);
         drop(operation);
+        self.space.held_removals.freed(vnode.ino);
         self.dirtied();
     }
 }

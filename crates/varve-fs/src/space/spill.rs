@@ -41,7 +41,7 @@ impl<L: Layout> FileSystem<L> {
         if !self.spill()? || has_room() {
             return Ok(());
         }
-        for tree in self.root_of(below).private_trees() {
+        for tree in self.mounted().private_trees() {
             if has_room() {
                 break;
             }
@@ -50,15 +50,6 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         Ok(())
-    }
-
-    /// The mounted tree.
-    fn root_of<'a>(&'a self, below: &'a Below<L>) -> &'a FileSystem<L> {
-        let mut root = &*below.target;
-        while let Some(below) = &root.below {
-            root = &below.target;
-        }
-        root
     }
 
     /// All trees that stand on this one, and on those.
@@ -150,16 +141,15 @@ impl<L: Layout> FileSystem<L> {
             bytes,
             sectors,
         } = batch;
-        let Some(below) = self.below.as_ref().filter(|_| !items.is_empty()) else {
+        if items.is_empty() {
             return Ok(true);
-        };
+        }
         let growth = Usage {
             inodes: 0,
             blocks: blocks.len() as u64,
             sectors,
         };
-        let root = self.root_of(below);
-        let operation = root.promise(growth, bytes, Purpose::Grow)?;
+        let operation = self.mounted().promise(growth, bytes, Purpose::Grow)?;
         let number = match self.store.layout.spill(items) {
             Ok(number) => number,
             Err(Error::NotSupported) => return Ok(false),

@@ -24,9 +24,9 @@ impl<L: Layout> Adapter<L> {
         let asked: GetattrIn = request.arguments().take()?;
         let ino = inode_of(request);
         if asked.getattr_flags & GETATTR_FH != 0
-            && let Some(until) = self.tell_writer(ino, request.patient_until)?
+            && let Some(patience) = self.tell_writer(ino, request.patience)?
         {
-            return Ok(Outcome::Later(Later::room(request, until)));
+            return Ok(Outcome::Later(Later::room(request, patience)));
         }
         self.direct.note_asked(ino);
         let attr = self.fs.getattr(ino)?;

@@ -3,6 +3,7 @@
 use super::atomic::Content;
 use super::{Adapter, Done, Outcome, convert, inode_of};
 use crate::errno::Errno;
+use crate::protocol::capability;
 use crate::protocol::{
     CopyFileRangeIn, CopyFileRangeOut, FSYNC_DATA_ONLY, FallocateIn, FsyncIn, MAX_PAYLOAD_BYTES,
     Opcode, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER, WriteIn,
@@ -10,7 +11,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{HeldTimes, InodeNo, Layout};
+use varve_fs::{Caller, FileSystem, HeldTimes, InodeNo, Layout};
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -53,7 +54,7 @@ impl<L: Layout> Adapter<L> {
                 self.write_held(&caller, ino, write.offset, data, (request, reply))?;
                 Ok(data.len())
             }
-            Content::Mounted => Ok(self.fs.write_opened(&caller, ino, write.offset, data)?),
+            Content::Mounted => self.put(&self.fs, &caller, (ino, write.offset), data, direct),
             Content::Window(tree, lost) if held => {
                 let offset = write.offset;
                 let written = tree.write_held(&caller, ino, offset, data, HeldTimes::HandedOver);
@@ -64,7 +65,7 @@ impl<L: Layout> Adapter<L> {
                 }
                 Ok(data.len())
             }
-            Content::Window(tree, _) => Ok(tree.write_opened(&caller, ino, write.offset, data)?),
+            Content::Window(tree, _) => self.put(tree, &caller, (ino, write.offset), data, direct),
             Content::Discarded => Ok::<_, Errno>(data.len()),
         })?;
         self.counters.written(written);
@@ -81,6 +82,24 @@ impl<L: Layout> Adapter<L> {
             self.after_direct_write(unique, nodeid, range, reply)
         });
         Ok(later.flatten().map_or(Outcome::Reply, Outcome::Later))
+    }
+
+    /// Writes what a program waits for. A short answer to a direct request that the
+    /// kernel sent asynchronously, as all that it splits, reaches the program as EIO;
+    /// so a part counts as refused, and the kernel cuts off by what the file grew.
+    fn put(
+        &self,
+        tree: &FileSystem<L>,
+        caller: &Caller,
+        (ino, offset): (InodeNo, u64),
+        data: &[u8],
+        direct: bool,
+    ) -> Result<usize, Errno> {
+        if direct && self.has(capability::ASYNC_DIO) {
+            tree.write_whole(caller, ino, offset, data)?;
+            return Ok(data.len());
+        }
+        Ok(tree.write_opened(caller, ino, offset, data)?)
     }
 
     /// What a write to a file opened with such flags promises: the kernel sends no FSYNC

@@ -35,11 +35,10 @@
 use super::{Adapter, Done};
 use crate::errno::Errno;
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::{Patience, Request};
 use crate::transport::{Transport, invalidate_attributes};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::time::Instant;
 use varve_fs::{Caller, Error, HeldTimes, InodeNo, Layout};
 
 /// Seconds for which attributes may be trusted under write-back: a century.
@@ -91,7 +90,7 @@ impl<L: Layout> Adapter<L> {
             Ok(held) if !held.used_kept_room => return Ok(()),
             Ok(_) => None,
             // There may be room in a moment: then nobody need be told.
-            Err(error) if request.patient_until.is_some() && error.errno() == libc::ENOSPC => {
+            Err(error) if request.patience.is_some() && error.errno() == libc::ENOSPC => {
                 return Err(Errno::NO_SPACE);
             }
             // Removed in the meantime: nobody misses it.
@@ -110,16 +109,16 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
-    /// What a write(2) that is under way is to be told about earlier ones. Until
-    /// when it is to wait, if that depends on room that may be there in a moment.
+    /// What a write(2) that is under way is to be told about earlier ones. How it is to
+    /// wait, if that depends on space that may be there in a moment.
     ///
     /// # Errors
     /// What is to be told.
     pub(super) fn tell_writer(
         &self,
         ino: InodeNo,
-        patient_until: Option<Instant>,
-    ) -> Result<Option<Instant>, Errno> {
+        patience: Option<Patience>,
+    ) -> Result<Option<Patience>, Errno> {
         if self.write_back() {
             self.tell_of_flags(ino)?;
         }
@@ -136,11 +135,11 @@ impl<L: Layout> Adapter<L> {
             untold.remove(&ino);
             return Ok(None);
         }
-        if patient_until.is_none() {
+        if patience.is_none() {
             untold.remove(&ino);
             return Err(Errno::NO_SPACE);
         }
-        Ok(patient_until)
+        Ok(patience)
     }
 
     /// Has the kernel forget the attributes of `nodeid`: it asks when they are

@@ -9,14 +9,14 @@ use super::{Adapter, Outcome, Seek};
 use crate::errno::Errno;
 use crate::protocol::Opcode;
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::{Patience, Request};
 use crate::transport::Transport;
 use std::fmt;
 use std::time::{Duration, Instant};
 use varve_fs::Layout;
 
-/// Between two attempts of a request that waits for room.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Time between two attempts of a request that waits for a lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The rest of a request, to be done on a thread that others can do without.
 #[derive(Debug)]
@@ -44,13 +44,12 @@ enum Work {
         answer: Vec<u8>,
         answered: bool,
     },
-    /// Refused for want of room, which may come back: all of the request, and
-    /// until when it is tried again. A page's inode may be on its way out of the
-    /// kernel, and is then not held.
+    /// Refused for want of space, which may come back: all of the request, and how it
+    /// waits. A page's inode may be on its way out of the kernel, and is then not held.
     Room {
         request: Whole,
         is_held: bool,
-        until: Instant,
+        patience: Patience,
     },
 }
 
@@ -109,12 +108,12 @@ impl Later {
         }
     }
 
-    /// A request to be tried again until `until`.
-    pub(super) fn room(request: &Request<'_>, until: Instant) -> Self {
+    /// A request to be tried again.
+    pub(super) fn room(request: &Request<'_>, patience: Patience) -> Self {
         let work = Work::Room {
             request: Whole(request.bytes().to_vec()),
             is_held: request.opcode() != Some(Opcode::Write),
-            until,
+            patience,
         };
         Later {
             unique: request.header.unique,
@@ -133,13 +132,17 @@ impl Later {
 
     /// How long to wait before it is finished, if it is.
     pub fn pause(&self) -> Option<Duration> {
-        matches!(self.work, Work::Room { .. } | Work::Lock(_)).then_some(PAUSE)
+        match &self.work {
+            Work::Room { patience, .. } => Some(patience.pause),
+            Work::Lock(_) => Some(LOCK_PAUSE),
+            _ => None,
+        }
     }
 
     /// Makes the next attempt the last one: nobody can wait for it.
     pub(crate) fn hurry(&mut self) {
-        if let Work::Room { until, .. } = &mut self.work {
-            *until = Instant::now();
+        if let Work::Room { patience, .. } = &mut self.work {
+            patience.until = Instant::now();
         }
     }
 
@@ -193,7 +196,9 @@ impl<L: Layout> Adapter<L> {
                 reply.put_bytes(answer);
                 Outcome::Reply
             }
-            Work::Room { request, until, .. } => self.try_again(&request.0, *until, reply),
+            Work::Room {
+                request, patience, ..
+            } => self.try_again(&request.0, *patience, reply),
         }
     }
 }

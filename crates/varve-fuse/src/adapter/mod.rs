@@ -43,7 +43,6 @@ use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
-use removals::Removals;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -86,7 +85,6 @@ pub struct Adapter<L: Layout> {
     down: AtomicBool,
     writers: full::Writers,
     direct: direct::DirectWrites,
-    removals: Removals,
     late: told::Late,
     found: Option<found::Found>,
     windows: atomic::Windows<L>,
@@ -133,7 +131,6 @@ impl<L: Layout> Adapter<L> {
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
-            removals: Removals::new(),
             late: told::Late::default(),
             windows: atomic::Windows::new(options.atomic && options.write_back()),
             locks: options.outside.as_ref().map(locks::Locks::new),
@@ -189,7 +186,7 @@ impl<L: Layout> Adapter<L> {
         let opcode = request.opcode();
         self.counters.request(opcode);
         let begun = std::time::Instant::now();
-        request.patient_until = self.removals.patience();
+        request.patience = self.patience();
         let outcome = self.attempt(&request, reply);
         self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
@@ -203,10 +200,10 @@ impl<L: Layout> Adapter<L> {
             Err(errno) => errno,
         };
         self.take_back(reply);
-        if let Some(until) = request.patient_until
+        if let Some(patience) = request.patience
             && self.puts_off(request, errno)
         {
-            return Outcome::Later(Later::room(request, until));
+            return Outcome::Later(Later::room(request, patience));
         }
         self.note_lost(request, errno);
         // These are answers: the kernel asks in order to hear them.

@@ -196,7 +196,6 @@ impl<L: Layout> Adapter<L> {
         let name = request.arguments().name()?;
         self.fs
             .unlink(&self.caller(request), inode_of(request), name)?;
-        self.removals.note();
         Ok(())
     }
 
@@ -204,7 +203,6 @@ impl<L: Layout> Adapter<L> {
         let name = request.arguments().name()?;
         self.fs
             .rmdir(&self.caller(request), inode_of(request), name)?;
-        self.removals.note();
         Ok(())
     }
 
@@ -229,7 +227,6 @@ impl<L: Layout> Adapter<L> {
         let (caller, parent) = (self.caller(request), inode_of(request));
         let new_parent: InodeNo = convert::inode(new_parent);
         self.fs.rename(&caller, parent, old, new_parent, new, how)?;
-        self.removals.note();
         Ok(())
     }
 

@@ -1,64 +1,42 @@
-//! Room that is about to come back.
+//! Space that is about to be free.
 //!
-//! A removed file goes when the kernel forgets it, which it says a moment after
-//! the removal was answered and by another way than the next request comes.
-//! Who removes a file of a full volume and writes another at once must not find
-//! it still full: with a removal that recent, a request that is refused for want
-//! of room is tried again a little later, and answered then. A thread that
-//! serves requests does not wait for that: it puts the request off
+//! A removed file is freed when the kernel forgets it, which it says a moment after
+//! the removal was answered and by another path than the next request comes. Who
+//! removes a file of a full volume and writes another at once must not find it still
+//! full: as long as the kernel holds a file that was removed just before, a request
+//! that is refused for want of space is tried again a little later, and answered then.
+//! A thread that serves requests does not wait for that: it puts the request off
 //! (`Later::room`), and only a thread that others can do without is patient.
 //!
 //! A request that may yet be put off must leave nothing behind when it is
-//! refused: [`Request::patient_until`] says that it may.
+//! refused: [`Request::patience`] says that it may.
 
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
 use crate::protocol::Opcode;
 use crate::reply::Reply;
-use crate::request::Request;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::request::{Patience, Request};
 use std::time::{Duration, Instant};
 use varve_fs::Layout;
 
-/// A removal is recent for so long.
-const RECENT: Duration = Duration::from_secs(1);
 /// After so long a volume is full in earnest.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// When something was last removed.
-pub(super) struct Removals {
-    began: Instant,
-    /// Milliseconds from `began` to the end of the last one's time, or 0.
-    recent_until_ms: AtomicU64,
-}
-
-impl Removals {
-    pub(super) fn new() -> Self {
-        Removals {
-            began: Instant::now(),
-            recent_until_ms: AtomicU64::new(0),
-        }
-    }
-
-    /// A name was removed.
-    pub(super) fn note(&self) {
-        let until = self.began.elapsed() + RECENT;
-        let until_ms = until.as_millis() as u64;
-        self.recent_until_ms.store(until_ms, Relaxed);
-    }
-
-    /// True if room may be about to come back.
-    fn are_recent(&self) -> bool {
-        self.began.elapsed() < Duration::from_millis(self.recent_until_ms.load(Relaxed))
-    }
-
-    /// Until when a request that begins now may be put off.
-    pub(super) fn patience(&self) -> Option<Instant> {
-        self.are_recent().then(|| Instant::now() + PATIENCE)
-    }
-}
+const WAITS_MAX: Duration = Duration::from_millis(500);
+/// Before the second attempt; mostly the kernel has forgotten by then.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Between two attempts later on.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 impl<L: Layout> Adapter<L> {
+    /// For how long a request that begins now may be put off.
+    pub(super) fn patience(&self) -> Option<Patience> {
+        let removal = self.fs.latest_held_removal()?;
+        Some(Patience {
+            until: Instant::now() + WAITS_MAX,
+            removal,
+            pause: FIRST_PAUSE,
+        })
+    }
+
     /// True if a request that was refused so is to be put off. Questions repeat
     /// what became of others, and put themselves off.
     pub(super) fn puts_off(&self, request: &Request<'_>, errno: Errno) -> bool {
@@ -66,27 +44,22 @@ impl<L: Layout> Adapter<L> {
         errno == Errno::NO_SPACE && !asks
     }
 
-    /// Tries a request again that was put off: `request` is all of it.
-    pub(super) fn try_again(&self, request: &[u8], until: Instant, reply: &mut Reply) -> Outcome {
+    /// Tries a request again that was put off: `request` is all of it. What the kernel
+    /// has forgotten before that is free.
+    pub(super) fn try_again(
+        &self,
+        request: &[u8],
+        patience: Patience,
+        reply: &mut Reply,
+    ) -> Outcome {
         let Ok(mut request) = Request::parse(request) else {
             return Outcome::Error(Errno::INVALID); // it was parsed before
         };
-        let goes_on = Instant::now() < until && self.removals.are_recent();
-        request.patient_until = goes_on.then_some(until);
+        let goes_on = Instant::now() < patience.until && self.fs.awaits_release(patience.removal);
+        request.patience = goes_on.then_some(Patience {
+            pause: (2 * patience.pause).min(PAUSE_MAX),
+            ..patience
+        });
         self.attempt(&request, reply)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_after_a_removal_is_there_anything_to_wait_for() {
-        let removals = Removals::new();
-        assert!(removals.patience().is_none());
-        removals.note();
-        let until = removals.patience().expect("a removal is recent");
-        assert!(until > Instant::now() && until <= Instant::now() + PATIENCE);
     }
 }

@@ -19,6 +19,8 @@ mod open;
 mod walk;
 
 #[cfg(test)]
+mod full;
+#[cfg(test)]
 mod handles;
 #[cfg(test)]
 mod races;

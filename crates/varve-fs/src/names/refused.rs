@@ -1,0 +1,89 @@
+//! What a change of names is refused with where there is no space for it, or where it
+//! is refused in any case.
+//!
+//! Space is asked for before a directory is locked. But a name that is taken, or
+//! missing, and a directory that may not be changed are told first, as other file
+//! systems look at those first: a program that makes directories unless they exist
+//! works on a full volume.
+
+use crate::attr::{Caller, Rename};
+use crate::attributes::permission::EXECUTE;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::memory::name_changes::Found;
+use crate::types::InodeNo;
+
+impl<L: Layout> FileSystem<L> {
+    /// What making `name` in a directory fails with, if asking for its space failed
+    /// with `error`. A file without a name needs no name.
+    pub(crate) fn refused_in(
+        &self,
+        error: Error,
+        caller: &Caller,
+        parent: InodeNo,
+        name: Option<&[u8]>,
+    ) -> Error {
+        if !matches!(error, Error::NoSpace) {
+            return error;
+        }
+        let may_make = || {
+            if let Some(name) = name
+                && self.found_in(caller, parent, name)?.is_some()
+            {
+                return Err(Error::Exists);
+            }
+            let directory = self.vnode(parent)?;
+            self.may_enter(caller, &directory, &directory.read_directory())
+        };
+        may_make().err().unwrap_or(error)
+    }
+
+    /// The same of a rename.
+    pub(crate) fn refused_rename(
+        &self,
+        error: Error,
+        caller: &Caller,
+        (parent, name): (InodeNo, &[u8]),
+        (new_parent, new_name): (InodeNo, &[u8]),
+        flags: Rename,
+    ) -> Error {
+        if !matches!(error, Error::NoSpace) {
+            return error;
+        }
+        let may_rename = || {
+            if self.found_in(caller, parent, name)?.is_none() {
+                return Err(Error::NotFound);
+            }
+            match self.found_in(caller, new_parent, new_name)? {
+                Some(_) if flags.no_replace => Err(Error::Exists),
+                _ => Ok(()),
+            }
+        };
+        may_rename().err().unwrap_or(error)
+    }
+
+    /// A directory gets no second name; but of a name that is taken, Linux
+    /// tells first.
+    pub(crate) fn refuse_link(
+        &self,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Error> {
+        Ok(match self.found_in(caller, parent, name)? {
+            Some(_) => Error::Exists,
+            None => Error::NotPermitted,
+        })
+    }
+
+    /// What a name in a directory leads to, for a caller that is going to be refused.
+    fn found_in(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Option<Found>> {
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let state = directory.read_directory();
+        state.live()?;
+        self.permit(caller, &directory, &state, EXECUTE)?;
+        self.find(&directory, &state, name)
+    }
+}
