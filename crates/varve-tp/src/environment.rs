@@ -417,6 +417,8 @@ fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
     let engine = engine(options, storage, &first)?;
     engine.pool.adopt_nothing(options.placement);
     engine.pool.clear()?;
+    // Files of a creation that was interrupted.
+    engine.log.harden()?;
     engine.log.begin(start, 1);
     recovery::first_pages(&engine)?;
     engine.pool.write_before(u64::MAX)?;
