@@ -1,7 +1,7 @@
 //! Files of the log that are deleted, cut off or overwritten: what was committed is there,
 //! or the environment is not opened.
 
-use crate::common::{Model, Random, TABLE, change, content, small};
+use crate::common::{Model, Random, change, content, small};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_tp::storage::MemoryStorage;
