@@ -110,7 +110,10 @@ impl Options {
         if (self.read_only || !self.create) && !directory.is_dir() {
             return Err(nothing_here());
         }
-        let storage = HostStorage::new(directory);
+        let storage = match self.read_only {
+            true => HostStorage::read_only(directory),
+            false => HostStorage::new(directory),
+        };
         let shown = || directory.display().to_string();
         let storage = storage.map_err(|source| failed(&shown(), "open", 0, source))?;
         self.open_storage(Arc::new(storage))
