@@ -233,6 +233,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Write => return self.write(request, reply),
             Opcode::Ioctl => return self.ioctl(request, reply),
             Opcode::Flush if self.hears_of_closes() => return Ok(self.closed(request)),
+            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(inode_of(request))?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -271,8 +272,8 @@ impl<L: Layout> Adapter<L> {
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
             Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
-            // ENOSYS makes the kernel stop asking: a flush has nothing to do but to
-            // end atomic writes, interrupts are not acted on, the kernel keeps locks itself.
+            // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
+            // atomic writes and to tell of lost ones, interrupts are not acted on, the kernel keeps locks itself.
             Opcode::Flush
             | Opcode::Interrupt
             | Opcode::Access
