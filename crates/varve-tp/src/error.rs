@@ -199,8 +199,10 @@ impl Error {
 
     /// Damage of the log at an LSN, by which commits behind it may be lost.
     pub(crate) fn log_lost(lsn: u64, what: impl std::fmt::Display) -> Self {
-        let next = "records from this LSN on may be lost; put the file back, or restore a backup \
-                    and the archive of the log (varve tp restore)";
+        let next = format!(
+            "records from LSN {lsn} on may be lost; put the file back, or restore a backup and \
+             the archive of the log (varve tp restore)"
+        );
         Error::damaged("wal", lsn, format!("{what}; {next}"))
     }
 
