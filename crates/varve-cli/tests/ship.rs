@@ -124,6 +124,52 @@ fn what_cannot_follow_is_told_why() {
     varve(["replay", &copy, "--from", &s.text("none")]).expect(1, "cannot read");
 }
 
+/// Writes so many files, each in a group of its own.
+fn write(image: &str, files: u32) {
+    let volume = varve::Volume::open(image).unwrap();
+    for number in 0..files {
+        volume
+            .write(format!("{image}{number}").replace('/', "_"), "words")
+            .unwrap();
+        volume.sync().unwrap();
+    }
+    volume.close().unwrap();
+}
+
+#[test]
+fn a_copy_that_was_written_to_is_refused_wherever_it_stands() {
+    let s = Scratch::new();
+    let image = s.volume("image", "32M");
+    let [base, stream] = ["base", "stream"].map(|name| s.text(name));
+    fs::copy(&image, &base).unwrap();
+    write(&image, 3);
+    let since = position(&base);
+    varve(["ship", &image, "--since", &since, "--to", &stream]).expect(0, "");
+    let followed = s.text("followed");
+    fs::copy(&base, &followed).unwrap();
+    varve(["replay", &followed, "--from", &stream]).expect(0, "3 groups");
+    let copy = s.text("copy");
+    for (from, files) in [(&base, 1), (&base, 30), (&followed, 1), (&followed, 30)] {
+        fs::copy(from, &copy).unwrap();
+        write(&copy, files);
+        let before = fs::read(&copy).unwrap();
+        let answer = varve(["replay", &copy, "--from", &stream]);
+        answer.expect(1, "written to");
+        assert!(
+            fs::read(&copy).unwrap() == before,
+            "{from}, {files}: it was changed"
+        );
+    }
+    // What is later than the stream and of the same history has nothing to do.
+    write(&image, 5);
+    fs::copy(&image, &copy).unwrap();
+    varve(["replay", &copy, "--from", &stream]).expect(0, "behind the end of the stream");
+    let (later, now) = (s.text("later"), position(&followed));
+    varve(["ship", &image, "--since", &now, "--to", &later]).expect(0, "");
+    varve(["replay", &followed, "--from", &later]).expect(0, "groups");
+    varve(["replay", &followed, "--from", &stream]).expect(0, "behind the end of the stream");
+}
+
 /// `varve ship --follow | varve replay`, in a group of processes of its own.
 fn following(mount: &Mount, copy: &str) -> (Child, Child) {
     let since = position(copy);

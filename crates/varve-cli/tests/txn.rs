@@ -585,6 +585,47 @@ fn who_is_left_behind_does_not_hold_up_the_commit() {
     mount.finish();
 }
 
+/// A writer that does not write again hears of it when it closes the file.
+#[test]
+fn a_transaction_too_large_is_told_as_no_memory() {
+    if no_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let image = scratch.volume("image", "64M");
+    let mount = Mount::with_options(scratch, image, "cache=4M");
+    // Python has the numbers of errors. What the last write left in the kernel's cache is
+    // written by fsync or close.
+    let script = "python3 - \"$PWD\" <<'END'
+import errno, os, sys
+told = set()
+def call(what, *arguments):
+    try:
+        return what(*arguments)
+    except OSError as error:
+        told.add((what.__name__, errno.errorcode[error.errno]))
+for number in range(60):
+    file = call(os.open, f'f{number}', os.O_CREAT | os.O_WRONLY)
+    if file is None:
+        break
+    call(os.write, file, b'x' * 1000000)
+    if number % 2:
+        call(os.fsync, file)
+    call(os.close, file)
+print(sorted(told))
+END";
+    let answer = run(&mount, &[], script);
+    let told = answer.out.trim();
+    assert!(
+        !told.contains("EIO") && told.contains("('close', 'ENOMEM')"),
+        "{answer:#?}"
+    );
+    assert!(told.contains("('fsync', 'ENOMEM')"), "{answer:#?}");
+    answer.expect(125, "nothing was changed");
+    assert_eq!(names(&mount), [""; 0]);
+    mount.finish();
+}
+
 #[test]
 fn a_write_that_was_lost_is_not_committed_without() {
     if no_fuse() {

@@ -110,7 +110,10 @@ impl Options {
         if (self.read_only || !self.create) && !directory.is_dir() {
             return Err(nothing_here());
         }
-        let storage = HostStorage::new(directory);
+        let storage = match self.read_only {
+            true => HostStorage::read_only(directory),
+            false => HostStorage::new(directory),
+        };
         let shown = || directory.display().to_string();
         let storage = storage.map_err(|source| failed(&shown(), "open", 0, source))?;
         self.open_storage(Arc::new(storage))
@@ -417,6 +420,8 @@ fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
     let engine = engine(options, storage, &first)?;
     engine.pool.adopt_nothing(options.placement);
     engine.pool.clear()?;
+    // Files of a creation that was interrupted.
+    engine.log.harden()?;
     engine.log.begin(start, 1);
     recovery::first_pages(&engine)?;
     engine.pool.write_before(u64::MAX)?;

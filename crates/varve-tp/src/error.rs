@@ -132,8 +132,12 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
-    /// Another process has the environment open.
-    #[error("another process has the environment open")]
+    /// Another process has the environment open and does not share it, or shares it and is
+    /// stopped.
+    #[error(
+        "another process has the environment open, and does not share it or does not answer: \
+         end it, or let it go on"
+    )]
     InUse,
     /// A copy cannot go on without a part of its original's log.
     #[error("{file}: missing; the log from {from} to {to} is needed first")]
@@ -146,8 +150,10 @@ pub enum Error {
         to: u64,
     },
     /// The process that held the environment is gone, and with it this transaction. The
-    /// next one opens the environment again.
-    #[error("the process that held the environment is gone; {}", fate(.committing))]
+    /// next one opens the environment again. Or it has not answered for five seconds: it is
+    /// stopped. Then the transaction ends as soon as it goes on, and the next one gets
+    /// [`Error::InUse`].
+    #[error("the process that held the environment is gone or stopped; {}", fate(.committing))]
     HolderDied {
         /// It went while it was asked to commit: it may have.
         committing: bool,
@@ -189,6 +195,15 @@ impl Error {
                 | Error::WriteConflict
                 | Error::SnapshotTooOld { .. }
         )
+    }
+
+    /// Damage of the log at an LSN, by which commits behind it may be lost.
+    pub(crate) fn log_lost(lsn: u64, what: impl std::fmt::Display) -> Self {
+        let next = format!(
+            "records from LSN {lsn} on may be lost; put the file back, or restore a backup and \
+             the archive of the log (varve tp restore)"
+        );
+        Error::damaged("wal", lsn, format!("{what}; {next}"))
     }
 
     pub(crate) fn damaged(file: &str, offset: u64, what: impl Into<String>) -> Self {

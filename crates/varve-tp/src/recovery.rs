@@ -160,7 +160,7 @@ fn analyse(
     })?;
     if end.end < found.begin {
         let what = "the log ends before the checkpoint began";
-        return Err(Error::damaged("wal", end.end.0, what));
+        return Err(Error::log_lost(end.end.0, what));
     }
     report.log_bytes = end.end.0 - scan_start(engine, found).0;
     Ok(Analysis {

@@ -199,7 +199,14 @@ fn an_archive_of_another_state_is_refused() {
         files.insert(format!("log-{}", u64::MAX), one);
         let lying = MemoryStorage::with_files(files);
         let mut standby = Standby::open(&small(), copy).unwrap();
-        standby.apply_archive(&lying, Until::End).unwrap();
+        let before = standby.position();
+        let refused = standby.apply_archive(&lying, Until::End).unwrap_err();
+        let named = matches!(&refused, Error::Damaged { file, .. } if file.ends_with("615"));
+        assert!(named, "{refused}");
+        assert!(
+            standby.position() > before,
+            "what comes before it is applied"
+        );
         let refused = open(late, lying).unwrap_err();
         assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
     });

@@ -11,6 +11,7 @@ mod images;
 mod indices;
 mod isolation;
 mod large;
+mod lost_log;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;

@@ -254,6 +254,53 @@ fn another_takes_over_when_the_holder_is_killed() {
     assert_eq!(other.ask("get a"), "Some(1)");
 }
 
+/// Stopped, it holds the lock of the environment and is asked in vain.
+#[test]
+fn a_stopped_holder_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut holder = Other::start("told", directory.path());
+    let signal = |signal| {
+        let process = holder.process.id().cast_signed();
+        let process = rustix::process::Pid::from_raw(process).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
+    };
+    let here = options().share(directory.path()).unwrap();
+    put(&here, "a", 1);
+    let transaction = here.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert("a", 2).unwrap();
+    // One that is free, and would be asked next.
+    drop(here.begin_read().unwrap());
+    signal(rustix::process::Signal::STOP);
+    assert!(!is_shared(directory.path()));
+    let error = options().share(directory.path()).unwrap_err();
+    assert!(matches!(error, Error::InUse), "{error}");
+    let error = table.get("a").unwrap_err();
+    assert!(error.to_string().contains("gone or stopped"), "{error}");
+    drop(transaction);
+    let error = here.begin_write().unwrap_err();
+    assert!(matches!(error, Error::InUse), "{error}");
+    signal(rustix::process::Signal::CONT);
+    assert_eq!(get(&here, "a"), Some(1));
+    assert_eq!(holder.ask("get a"), "Some(1)");
+}
+
+/// Longer than a holder may be silent: it is not, while somebody waits.
+#[test]
+fn who_waits_long_for_a_lock_is_told_that_the_holder_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    put(&here, "a", 1);
+    let mut other = Other::start("told", directory.path());
+    let transaction = here.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert("a", 2).unwrap();
+    other.tell("get a");
+    std::thread::sleep(Duration::from_millis(5_500));
+    transaction.commit().unwrap();
+    assert_eq!(other.hear(), "Some(2)");
+}
+
 #[test]
 fn a_deadlock_of_two_processes_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -345,7 +392,7 @@ fn a_holder_survives_what_is_no_request() {
         answer
     };
     assert!(send(b"GET / HTTP/1.1").is_empty());
-    let hello = b"varvetp1".to_vec();
+    let hello = b"varvetp2".to_vec();
     for frame in [
         &[0xff, 0xff, 0xff, 0xff][..],
         &[0, 0, 0, 0],
@@ -359,7 +406,7 @@ fn a_holder_survives_what_is_no_request() {
         &[12, 0, 0, 0, 1, 1, 3, 0, 7, 0, 0, 0, 0, 0, 0, 0],
     ] {
         let answer = send(&[&hello[..], frame].concat());
-        assert!(answer.starts_with(b"varvetp1"), "{frame:?}");
+        assert!(answer.starts_with(b"varvetp2"), "{frame:?}");
     }
     put(&here, "a", 1);
     assert_eq!(get(&here, "a"), Some(1));

@@ -317,6 +317,22 @@ fn looking_makes_no_directory() {
     }
 }
 
+#[test]
+fn several_look_at_once_and_nobody_writes_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let writing = small().open(directory.path()).unwrap();
+    let mut looking = small();
+    looking.read_only(true);
+    let refused = looking.open(directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::InUse), "{refused}");
+    drop(writing);
+    let both = [(); 2].map(|()| looking.open(directory.path()).unwrap());
+    let refused = small().open(directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::InUse), "{refused}");
+    drop(both);
+    small().open(directory.path()).unwrap();
+}
+
 /// Where all frames were dirty, each was written and passed by in turn, until "all
 /// frames are pinned".
 #[test]

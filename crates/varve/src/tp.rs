@@ -32,6 +32,7 @@ use varve_tp::storage::{Storage, StoredFile};
 pub struct VolumeStorage {
     volume: Volume,
     directory: PathBuf,
+    read_only: bool,
 }
 
 impl VolumeStorage {
@@ -42,10 +43,25 @@ impl VolumeStorage {
     pub fn new(volume: &Volume, directory: impl AsRef<Path>) -> Result<Self, Error> {
         volume.create_dir_all(&directory)?;
         volume.sync()?;
-        Ok(VolumeStorage {
+        Ok(Self::of(volume, directory.as_ref(), false))
+    }
+
+    /// The same, to be read with `Options::read_only`: nothing is made, and the volume may
+    /// be open for reading only.
+    ///
+    /// # Errors
+    /// If the directory is not there.
+    pub fn read_only(volume: &Volume, directory: impl AsRef<Path>) -> Result<Self, Error> {
+        volume.read_dir(&directory)?;
+        Ok(Self::of(volume, directory.as_ref(), true))
+    }
+
+    fn of(volume: &Volume, directory: &Path, read_only: bool) -> Self {
+        VolumeStorage {
             volume: volume.clone(),
-            directory: directory.as_ref().to_owned(),
-        })
+            directory: directory.to_owned(),
+            read_only,
+        }
     }
 }
 
@@ -53,7 +69,7 @@ impl Storage for VolumeStorage {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
         let path = self.directory.join(name);
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
+        options.read(true).write(!self.read_only);
         match options.open(&self.volume, &path) {
             Ok(file) => Ok(Arc::new(VolumeFile(file))),
             Err(error) => {

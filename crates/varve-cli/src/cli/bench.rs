@@ -203,7 +203,7 @@ impl BenchCommand {
         };
         raise_file_limit();
         let root = format!("{}/", directory.display());
-        let print = |line: &str| output::line(line);
+        let print = |text: &str| output::lines(text);
         bench::run(&target, &root, workload, &self.settings(), head, &print)
     }
 
@@ -220,13 +220,13 @@ impl BenchCommand {
                 .io(self.io)
                 .open(image)?,
         };
-        let print = |line: &str| output::line(line);
+        let print = |text: &str| output::lines(text);
         let done = bench::run(&target, "/", workload, &self.settings(), head, &print);
         if self.statistics
             && let Some(fs) = admin::tree(&target.volume).log()
         {
             let text = super::stats::describe(&Statistics::of(fs));
-            eprintln!("{text}");
+            output::notes(text);
         }
         target.volume.close()?;
         Ok(done)
@@ -261,7 +261,7 @@ impl BenchCommand {
             text.push_str(&read);
         }
         let table = ratio_table(&text, self.baseline.as_deref()).map_err(Failure::with(1))?;
-        output::line(table.trim());
+        output::lines(table.trim());
         Ok(0)
     }
 }

@@ -124,7 +124,7 @@ impl Dump {
         let counted = volume.utilisation().map_err(|error| self.failed(error))?;
         match self.json {
             true => output::json(&json!(counted)),
-            false => output::line(histogram::text(&counted)),
+            false => output::lines(histogram::text(&counted)),
         }
         if let Some(path) = &self.picture {
             let drawn = histogram::picture(&counted).draw(path);
@@ -140,14 +140,14 @@ impl Dump {
     fn one(&self, view: &(impl Display + serde::Serialize)) {
         match self.json {
             true => output::json(&json!(view)),
-            false => output::line(view),
+            false => output::lines(view),
         }
     }
 
     fn list(&self, views: &[impl Display + serde::Serialize]) {
         match self.json {
             true => output::json(&json!(views)),
-            false => views.iter().for_each(output::line),
+            false => views.iter().for_each(output::lines),
         }
     }
 
@@ -159,7 +159,7 @@ impl Dump {
             value["owner"] = owner.map_or(Value::Null, |owner| json!(owner));
             return output::json(&value);
         }
-        output::line(view);
+        output::lines(view);
         for copy in copies {
             output::line(format_args!("copy:       {copy}"));
         }

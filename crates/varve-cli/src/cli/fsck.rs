@@ -165,7 +165,7 @@ impl Fsck {
         match self.json {
             true => output::json(&json!(report)),
             false => {
-                output::line(report);
+                output::lines(report);
                 self.verdict(verdict);
             }
         }

@@ -55,6 +55,7 @@ mod vld;
 mod vlfs;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// A log-structured file system.
@@ -96,14 +97,16 @@ enum Command {
 
 /// Runs the command that the arguments ask for.
 pub fn main() -> ExitCode {
-    let (command, arguments) = match helpers::parse(std::env::args_os().collect()) {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let (command, arguments) = match helpers::parse(given.clone()) {
         Ok(parsed) => parsed,
         Err((error, usage)) => {
+            if error.use_stderr() {
+                refuse(error, given);
+                return ExitCode::from(usage);
+            }
             let _ = error.print();
-            return match error.use_stderr() {
-                true => ExitCode::from(usage),
-                false => ExitCode::SUCCESS,
-            };
+            return ExitCode::SUCCESS;
         }
     };
     // What `prove` attacks complains, as it should.
@@ -141,6 +144,15 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
     }
+}
+
+/// Says what is wrong with the arguments, which it repeats: escaped.
+fn refuse(error: clap::Error, given: Vec<OsString>) {
+    let shown = given
+        .into_iter()
+        .map(|argument| output::argument(&argument));
+    let error = helpers::parse(shown.collect()).map_or_else(|(error, _)| error, |_| error);
+    output::notes(error.render().to_string().trim_end());
 }
 
 /// How an image is read and written.

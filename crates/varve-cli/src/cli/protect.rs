@@ -1,7 +1,7 @@
 //! `varve protect`: the attribute that has those who are in no transaction wait for
 //! the locks of transactions.
 
-use super::output::{Failure, Outcome};
+use super::output::{self, Failure, Outcome};
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -56,7 +56,7 @@ impl Protect {
                 true => "protected",
                 false => "unprotected",
             };
-            println!("{shown} {}", path.display());
+            output::line(format_args!("{shown} {}", path.display()));
             return Ok(());
         }
         let mut new = flags;

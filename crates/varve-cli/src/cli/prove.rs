@@ -59,7 +59,7 @@ impl Prove {
         };
         let seed = self.seed.unwrap_or_else(seed_from_clock);
         // First of all, so that whatever happens can be repeated.
-        eprintln!("seed {seed}");
+        output::note(format_args!("seed {seed}"));
         let share = self.minutes / rows.len() as u32;
         let extent = self.round.map_or(Extent::Time(share), Extent::Round);
         let mut report = Report {
@@ -80,7 +80,7 @@ impl Prove {
             spinner.finish();
             let done = done.expect("only rows that can be run are chosen");
             if !self.json {
-                output::line(&done);
+                output::lines(&done);
             }
             report.rows.push(done);
         }
@@ -109,7 +109,7 @@ fn list(as_json: bool) {
     for row in &ROWS {
         let only = if row.round.is_none() { "only " } else { "" };
         let (name, about, command) = (row.name, row.about, row.command);
-        output::line(format_args!(
+        output::lines(format_args!(
             "{name:<14} {about}\n{:<14} {only}as a test: {command}",
             ""
         ));

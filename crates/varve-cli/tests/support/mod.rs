@@ -61,6 +61,28 @@ pub fn varve<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Answer 
     Answer::from(command.output().unwrap())
 }
 
+/// All commands of the program, with their groups' names before them: what its help lists.
+pub fn commands() -> Vec<String> {
+    fn below(above: &[&str], found: &mut Vec<String>) {
+        let help = varve([above, &["--help"]].concat()).expect(0, "Usage:").out;
+        let listed = help.lines().skip_while(|line| *line != "Commands:");
+        let listed = listed.skip(1).take_while(|line| !line.is_empty());
+        let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        let names: Vec<&str> = names
+            .filter(|name| !name.is_empty() && *name != "help")
+            .collect();
+        if names.is_empty() {
+            found.push(above.join(" "));
+        }
+        for name in names {
+            below(&[above, &[name]].concat(), found);
+        }
+    }
+    let mut found = Vec::new();
+    below(&[], &mut found);
+    found
+}
+
 /// Unmounts `dir`. Other tests of this process start programs, which hold copies
 /// of all its open files from fork to exec, also of those that were closed
 /// meanwhile: so a busy mount is asked again.

@@ -117,6 +117,7 @@ impl<L: Layout> Adapter<L> {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
         let ino = inode_of(request);
+        self.has_lost_nothing(ino)?;
         Ok(self.in_tree(ino, |tree| tree.fsync(ino, data_only))?)
     }
 

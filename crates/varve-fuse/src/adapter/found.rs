@@ -5,7 +5,7 @@
 //! [`crate::Kernel`]. Noted is what this view's kernel knows, and, for as long as the
 //! view is served, what was changed, with all directories above it.
 
-use super::{Adapter, convert, inode_of};
+use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{CopyFileRangeIn, Opcode, WRITE_CACHE};
 use crate::request::Request;
@@ -25,8 +25,15 @@ struct Name {
 #[derive(Default)]
 pub(super) struct Found {
     names: Mutex<HashMap<InodeNo, Name>>,
-    /// Why a write that the kernel had accepted was refused.
-    lost: Mutex<Option<Errno>>,
+    lost: Mutex<Lost>,
+}
+
+/// Writes that the kernel had accepted and that were refused.
+#[derive(Default)]
+struct Lost {
+    first: Option<Errno>,
+    /// Those that the kernel was told are done, by file: see [`Adapter::loses`].
+    untold: HashMap<InodeNo, Errno>,
 }
 
 impl Found {
@@ -45,6 +52,8 @@ impl Found {
         if names.get(&ino).is_some_and(|name| !name.is_kept) {
             names.remove(&ino);
         }
+        drop(names);
+        self.lost.lock().untold.remove(&ino);
     }
 
     /// It is going to be changed.
@@ -86,14 +95,38 @@ impl<L: Layout> Adapter<L> {
         let held = super::told::write_flags(request) & WRITE_CACHE != 0;
         // Removed in the meantime: nobody misses it.
         if held && errno.0 != Error::Stale.errno() {
-            found.lost.lock().get_or_insert(errno);
+            found.lost.lock().first.get_or_insert(errno);
+        }
+    }
+
+    /// Takes note of a write out of the kernel's cache that the transaction has no memory
+    /// for, so that the WRITE is answered as done. If the kernel had the error of that, a
+    /// close would get EIO: of such errors it keeps ENOSPC alone. So FLUSH and FSYNC have
+    /// it. False for another error, and where nothing is noted.
+    pub(super) fn loses(&self, ino: InodeNo, error: &Error) -> bool {
+        let (Some(found), Error::TransactionTooLarge) = (&self.found, error) else {
+            return false;
+        };
+        let errno = Errno(error.errno());
+        let mut lost = found.lost.lock();
+        lost.first.get_or_insert(errno);
+        lost.untold.insert(ino, errno);
+        true
+    }
+
+    /// Who closes or syncs a file is told what was lost of it.
+    pub(super) fn has_lost_nothing(&self, ino: InodeNo) -> Done {
+        let found = self.found.as_ref();
+        match found.and_then(|found| found.lost.lock().untold.get(&ino).copied()) {
+            Some(errno) => Err(errno),
+            None => Ok(()),
         }
     }
 
     /// Why a write that the kernel had accepted is lost, if one is. Noted with
     /// [`crate::MountOptions::note_names`].
     pub fn lost(&self) -> Option<Errno> {
-        *self.found.as_ref()?.lost.lock()
+        self.found.as_ref()?.lost.lock().first
     }
 
     /// By which name, in which directory, a file was found first. Noted with

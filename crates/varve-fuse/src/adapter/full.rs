@@ -30,7 +30,8 @@
 //!
 //! A stat in between makes the attributes valid again, and the next write is
 //! not told: a program that stats its file between any two writes is stopped
-//! by luck only. Nothing is silent even so: close and fsync have the error.
+//! by luck only. Nothing is silent even so: close and fsync have the error (in a
+//! transaction that is too large from us, `found.rs`).
 
 use super::{Adapter, Done};
 use crate::errno::Errno;
@@ -105,6 +106,7 @@ impl<L: Layout> Adapter<L> {
         match held {
             // Refused for the writer, lost for whoever waits in fsync.
             Err(Error::ReadOnly(_)) => Err(Errno(libc::EIO)),
+            Err(error) if self.loses(ino, &error) => Ok(()),
             held => Ok(held.map(|_| ())?),
         }
     }

@@ -244,8 +244,12 @@ impl<L: Layout> Adapter<L> {
                 self.interrupt(request)?;
                 return Ok(Outcome::Silent);
             }
-            Opcode::Flush if self.locks.is_some() => self.end_process_locks(request)?,
+            Opcode::Flush if self.locks.is_some() => {
+                self.end_process_locks(request)?;
+                self.has_lost_nothing(inode_of(request))?;
+            }
             Opcode::Flush if self.hears_of_closes() => return Ok(self.closed(request)),
+            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(inode_of(request))?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -286,7 +290,8 @@ impl<L: Layout> Adapter<L> {
             Opcode::Release => self.end_file_locks(request)?,
             Opcode::Releasedir | Opcode::Destroy => {}
             // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
-            // atomic writes and locks, interrupts concern nothing but locks.
+            // atomic writes and locks and to report lost writes, interrupts concern
+            // nothing but locks.
             Opcode::Flush
             | Opcode::Interrupt
             | Opcode::Access

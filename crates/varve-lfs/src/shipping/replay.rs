@@ -53,6 +53,8 @@ pub struct Replay {
     lfs: Option<Lfs>,
     /// The copy's mark has been found in the stream.
     met: bool,
+    /// The copy's mark is one of the original's, as something was replayed onto it.
+    follows: bool,
     done: Replayed,
     /// The end of the last group in the stream.
     boundary: Mark,
@@ -121,6 +123,7 @@ impl Replay {
             measures,
             lfs: None,
             met: false,
+            follows: lfs.is_copy(),
             done: Replayed {
                 from: copy,
                 to: copy,
@@ -261,10 +264,41 @@ impl Replay {
     }
 
     fn end(&mut self) -> Result<()> {
-        self.done.ahead = !self.met;
-        match self.met && self.boundary != self.done.to {
-            true => self.write_boundary(),
-            false => Ok(()),
+        if !self.met {
+            self.came_by_the_end()?;
+            self.done.ahead = true;
+        } else if self.boundary != self.done.to {
+            self.write_boundary()?;
+        }
+        Ok(())
+    }
+
+    /// The stream ends before the copy's mark: an error unless the copy once stood at that
+    /// end. Of a base its own log tells; one that was written to has another group there.
+    fn came_by_the_end(&self) -> Result<()> {
+        if self.follows {
+            return Ok(());
+        }
+        let looks = MountOptions {
+            read_only: true,
+            ..self.options.clone()
+        };
+        let lfs = Lfs::mount(Arc::clone(&self.device), Arc::clone(&self.clock), looks)?;
+        let (copy, end) = (self.done.from, self.boundary);
+        match lfs.ship(end) {
+            Ok(_) => Ok(()),
+            Err(ShipError::OtherHistory { why, .. }) => Err(ShipError::OtherHistory {
+                mark: copy,
+                why: format!(
+                    "the stream ends at {end}, where this volume never stood ({why}): it was \
+                     written to"
+                ),
+            }),
+            Err(ShipError::LogGone { .. }) => Err(ShipError::Unfit(format!(
+                "the stream ends at {end}, before {copy}, where this volume stands, and its log \
+                 does not reach back to there: ship with --since {copy}"
+            ))),
+            Err(error) => Err(error),
         }
     }
 

@@ -69,14 +69,7 @@ impl Archiver {
             let bytes = read(&*archive, &name)?;
             let piece = Piece::parse(&name, &bytes)?;
             is_of(&name, &piece, id)?;
-            let begins = last.checked_mul(segment) == Some(piece.from);
-            if !begins || u64::from(piece.segment_bytes) != segment {
-                return Err(Error::damaged(
-                    &name,
-                    0,
-                    "it is not the segment of its name",
-                ));
-            }
+            is_segment(&name, &piece, *last, segment)?;
             next = last + 1;
             if next > log.shape.segment_of(log.end().0) {
                 let what = "the archive goes beyond the log; give that one of its own";
@@ -145,6 +138,21 @@ impl Archiver {
             self.hold.advance(Lsn(*next * log.shape.segment));
         }
         Ok(copied)
+    }
+}
+
+/// An error if a file of an archive does not hold the segment of its name.
+pub(crate) fn is_segment(name: &str, piece: &Piece<'_>, segment: u64, bytes: u64) -> Result<()> {
+    if u64::from(piece.segment_bytes) != bytes {
+        return Err(Error::damaged(name, 0, "its segments are of another size"));
+    }
+    match segment.checked_mul(bytes) == Some(piece.from) {
+        true => Ok(()),
+        false => {
+            let held = self::name(piece.from / bytes);
+            let what = format!("it is not the segment of its name, but what belongs into {held}");
+            Err(Error::damaged(name, 0, what))
+        }
     }
 }
 

@@ -5,5 +5,5 @@ mod archiver;
 pub(crate) mod identity;
 mod piece;
 
-pub(crate) use archiver::{Archiver, is_of, name, read, segments};
+pub(crate) use archiver::{Archiver, is_of, is_segment, name, read, segments};
 pub(crate) use piece::{Piece, Position, look as look_at_piece, walk};

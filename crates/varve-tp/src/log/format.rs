@@ -91,10 +91,14 @@ impl BatchHeader {
     /// The header that these bytes begin with, if they begin with one that is whole
     /// and lies where it says.
     pub fn parse(bytes: &[u8], lsn: u64) -> Option<Self> {
+        Self::parse_anywhere(bytes).filter(|header| header.lsn.get() == lsn)
+    }
+
+    /// The same, wherever it says that it lies.
+    pub fn parse_anywhere(bytes: &[u8]) -> Option<Self> {
         let (header, _) = BatchHeader::read_from_prefix(bytes).ok()?;
         let right = header.magic == BATCH_MAGIC
             && header.sealed().header_crc == header.header_crc
-            && header.lsn.get() == lsn
             && u64::from(header.length.get()) >= BATCH_HEADER;
         right.then_some(header)
     }

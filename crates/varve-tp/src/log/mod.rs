@@ -4,6 +4,8 @@
 //! - A record's LSN is its position in the stream; records are appended under one
 //!   mutex, so LSNs grow in the order of the changes that they describe.
 //! - A batch is written once, into units of its own, and never across a segment's end.
+//! - A segment is synced before much is written of the next, whether or not a commit waits
+//!   for it: so batches there say that it was durable, and its loss is noticed.
 //! - `durable` moves only when the sync of everything before it has returned.
 //! - After a failed write or sync nothing is appended any more.
 //!
@@ -14,6 +16,7 @@ mod append;
 mod flush;
 pub mod format;
 mod keep;
+mod lost;
 mod read;
 mod scan;
 mod segments;
@@ -82,6 +85,13 @@ impl LogShape {
     /// writer asks before it opens a batch, and the reader before it looks for one.
     pub(crate) fn batch_fits(&self, at: u64, bytes: u64) -> bool {
         self.offset(at) + self.padded(bytes) <= self.segment
+    }
+
+    /// True if the batch behind one that ends at `at` may be in the next segment: this one
+    /// may have no room for it.
+    fn may_go_on_in_next(&self, at: u64) -> bool {
+        let longest = (BATCH_HEADER + self.max_record).max(self.batch as u64);
+        self.offset(at) == 0 || !self.batch_fits(at, longest)
     }
 }
 
@@ -180,9 +190,11 @@ impl Log {
         self.segments.begin(self.shape.segment_of(at.0));
     }
 
-    /// Everything that was found is durable when this returns: if it was a process that
-    /// died, and not the machine, some of it may be in the host's memory only.
+    /// Everything that was found is durable when this returns, and its files are whole: if
+    /// it was a process that died, and not the machine, some of it may be in the host's
+    /// memory only. Called when the end of the log is known, before anything is written.
     pub(crate) fn harden(&self) -> Result<()> {
+        self.segments.make_whole()?;
         self.segments.harden()
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A batch counts if it lies where it says, follows the one before it, and has the
 //! right checksums; behind the place where this life began it has to be of this life,
-//! too. The first that does not is the end, unless a later one of this life knew that
-//! the log was durable beyond that place: then it is damage.
+//! too. The first that does not is the end, unless a later one of this life, in any file,
+//! knew that the log was durable beyond that place, or a file is lost that may have held
+//! what followed: then it is damage.
 
 use super::format::{BATCH_HEADER, BatchHeader};
 use super::{Log, Lsn, Record};
@@ -104,8 +105,8 @@ impl Scan<'_> {
             }
         }
         if place < self.life_begins {
-            let what = "a batch is damaged that was read before";
-            return Err(Error::damaged("wal", place, what));
+            let what = "a batch is damaged or missing that was read before";
+            return Err(Error::log_lost(place, what));
         }
         if !self.copy {
             self.look_beyond(place)?;
@@ -145,31 +146,18 @@ impl Scan<'_> {
         Ok(right.then_some(bytes))
     }
 
-    /// Looks through the rest of this segment and the next for a batch which knew that
-    /// the log is durable beyond `end`.
+    /// An error if something shows that the log went on behind `end`.
     fn look_beyond(&self, end: u64) -> Result<()> {
-        let shape = &self.log.shape;
-        let here = shape.segment_of(end);
-        for segment in [here, here + 1] {
-            let mut all = vec![0; shape.segment as usize];
-            if !self.log.segments.read(segment * shape.segment, &mut all)? {
-                continue;
-            }
-            let units = all.chunks_exact(shape.unit as usize).enumerate();
-            for (number, unit) in units {
-                let at = segment * shape.segment + number as u64 * shape.unit;
-                let Some(header) = BatchHeader::parse(unit, at) else {
-                    continue;
-                };
-                let later = at >= end && header.life.get() == self.life;
-                if later && header.durable.get() > end {
-                    let what = format!(
-                        "the log ends here, but was durable up to {}",
-                        header.durable
-                    );
-                    return Err(Error::damaged("wal", end, what));
-                }
-            }
+        let segments = &self.log.segments;
+        if let Some(durable) = segments.durable_beyond(end, self.life)? {
+            let lost = segments.lacking(|_| true);
+            let lost = lost.map_or(String::new(), |lost| format!("; {lost}"));
+            let what = format!("the log ends here, but was durable up to LSN {durable}{lost}");
+            return Err(Error::log_lost(end, what));
+        }
+        if let Some(lost) = segments.lacking(|lacking| lacking.may_hold(end, &self.log.shape)) {
+            let what = format!("the log ends here, and may have gone on: {lost}");
+            return Err(Error::log_lost(end, what));
         }
         Ok(())
     }

@@ -2,32 +2,40 @@
 //!
 //! A segment of the stream lies in any file; the first batch in it says which segment
 //! it is. What a file held before has other LSNs and is never taken for the log.
+//!
+//! Files are numbered without a gap and made one at a time, by writing zeros. So of the
+//! files that a crash leaves, only the last may be shorter than a segment, and that one
+//! holds zeros. Any other that is short or missing was lost (`lost.rs`).
 
 use super::LogShape;
-use super::format::{BATCH_HEADER, BatchHeader};
+use super::format::BatchHeader;
+use super::lost::{Found, Lacking};
 use crate::error::{Error, Result};
 use crate::storage::{Named, Storage};
 use std::collections::BTreeMap;
+use std::io::ErrorKind::UnexpectedEof;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 #[derive(Debug, Default)]
-struct State {
-    files: Vec<Named>,
+pub(super) struct State {
+    pub files: BTreeMap<usize, Named>,
     /// Segments of the stream, and the files that they lie in.
-    used: BTreeMap<u64, usize>,
+    pub used: BTreeMap<u64, usize>,
     free: Vec<usize>,
     /// Files written since they were synced.
     unsynced: Vec<usize>,
+    /// Files that were found short or missing, until they are made whole.
+    pub lacking: Vec<Lacking>,
 }
 
 #[derive(Debug)]
 pub(super) struct Segments {
     storage: Arc<dyn Storage>,
-    shape: LogShape,
-    state: Mutex<State>,
-    /// One grows the log at a time.
+    pub shape: LogShape,
+    pub state: Mutex<State>,
+    /// Held while a file is made. Before the state's.
     growing: Mutex<()>,
     room_until: AtomicU64,
 }
@@ -38,19 +46,16 @@ pub(crate) fn name(number: usize) -> String {
 }
 
 impl Segments {
-    /// The files there are, and what they begin with.
+    /// The files there are, and what they begin with. Nothing is changed.
     pub(super) fn open(storage: Arc<dyn Storage>, shape: LogShape) -> Result<Self> {
-        let mut state = State::default();
+        let Found { files, lacking } = Found::look(&*storage, shape)?;
+        let mut state = State {
+            lacking,
+            ..State::default()
+        };
         let mut lives = BTreeMap::<u64, u32>::new();
-        while let Some(file) = Named::find(&*storage, &name(state.files.len()))? {
-            let number = state.files.len();
-            if file.size()? < shape.segment {
-                // Its making was interrupted.
-                fill(&file, shape)?;
-            }
-            let mut start = [0; BATCH_HEADER as usize];
-            file.read_at(0, &mut start)?;
-            state.files.push(file);
+        for (number, file, start) in files {
+            state.files.insert(number, file);
             let Some((segment, life)) = first_segment(&start, shape) else {
                 state.free.push(number);
                 continue;
@@ -96,46 +101,73 @@ impl Segments {
         self.room_until.load(SeqCst)
     }
 
-    /// Gives a segment a file, if it has none.
+    /// Gives a segment a file, if it has none: a free one or, where what was promised does
+    /// not suffice, a new one whatever the limit is.
     pub(super) fn provide(&self, segment: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.used.contains_key(&segment) {
+        if self.assign(segment) {
             return Ok(());
         }
-        let number = match state.free.pop() {
-            Some(number) => number,
-            None => self.make(&mut state)?,
+        let _growing = self.growing.lock();
+        while !self.assign(segment) {
+            self.make()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a segment a free file. False if there is none.
+    fn assign(&self, segment: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.used.contains_key(&segment) {
+            return true;
+        }
+        let Some(number) = state.free.pop() else {
+            return false;
         };
         state.used.insert(segment, number);
         self.measure(&state);
-        Ok(())
+        true
     }
 
     /// One file more, for `bytes` that are needed.
     pub(super) fn add(&self, bytes: u64) -> Result<()> {
         let _growing = self.growing.lock();
-        let number = self.state.lock().files.len();
-        if number >= self.shape.max_segments {
+        if self.state.lock().files.len() >= self.shape.max_segments {
             return Err(Error::LogFull { needed: bytes });
         }
+        self.make()
+    }
+
+    /// Makes a file, which is free then. The caller holds `growing`.
+    fn make(&self) -> Result<()> {
+        let last = self
+            .state
+            .lock()
+            .files
+            .last_key_value()
+            .map(|(last, _)| *last);
+        let number = last.map_or(0, |last| last + 1);
         let file = Named::open(&*self.storage, &name(number), true)?;
-        fill(&file, self.shape)?;
+        fill(&file, 0, self.shape)?;
         let mut state = self.state.lock();
-        if state.files.len() == number {
-            state.files.push(file);
-            state.free.push(number);
-            self.measure(&state);
-        }
+        state.files.insert(number, file);
+        state.free.push(number);
+        self.measure(&state);
         Ok(())
     }
 
-    /// What was promised did not suffice: a file more, whatever the limit is.
-    fn make(&self, state: &mut State) -> Result<usize> {
-        let number = state.files.len();
-        let file = Named::open(&*self.storage, &name(number), true)?;
-        fill(&file, self.shape)?;
-        state.files.push(file);
-        Ok(number)
+    /// Makes files whole that are short or missing: the end of the log has shown that
+    /// nothing of it was in them.
+    pub(super) fn make_whole(&self) -> Result<()> {
+        let lacking = std::mem::take(&mut self.state.lock().lacking);
+        for lacking in lacking {
+            let file = Named::open(&*self.storage, &name(lacking.number), true)?;
+            fill(&file, lacking.content(), self.shape)?;
+            let mut state = self.state.lock();
+            if state.files.insert(lacking.number, file).is_none() {
+                state.free.push(lacking.number);
+            }
+        }
+        Ok(())
     }
 
     /// A free file, where that is allowed.
@@ -168,7 +200,7 @@ impl Segments {
     fn file(&self, segment: u64) -> Option<(Named, usize)> {
         let state = self.state.lock();
         let number = *state.used.get(&segment)?;
-        Some((state.files[number].clone(), number))
+        Some((state.files[&number].clone(), number))
     }
 
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -188,7 +220,7 @@ impl Segments {
         let files: Vec<Named> = {
             let state = self.state.lock();
             let used = state.used.values();
-            used.map(|number| state.files[*number].clone()).collect()
+            used.map(|number| state.files[number].clone()).collect()
         };
         files.iter().try_for_each(Named::sync)
     }
@@ -200,13 +232,13 @@ impl Segments {
             let unsynced = std::mem::take(&mut state.unsynced);
             unsynced
                 .iter()
-                .map(|number| state.files[*number].clone())
+                .map(|number| state.files[number].clone())
                 .collect()
         };
         files.iter().try_for_each(Named::sync)
     }
 
-    /// Reads from one segment. False if the log has no such segment.
+    /// Reads from one segment. False if the log does not have these bytes.
     pub(super) fn read(&self, at: u64, buffer: &mut [u8]) -> Result<bool> {
         let Some((file, _)) = self.file(self.shape.segment_of(at)) else {
             return Ok(false);
@@ -215,17 +247,20 @@ impl Segments {
         if offset + buffer.len() as u64 > self.shape.segment {
             return Ok(false);
         }
-        file.read_at(offset, buffer)?;
-        Ok(true)
+        match file.read_at(offset, buffer) {
+            Ok(()) => Ok(true),
+            // A file that was cut off.
+            Err(Error::Io { source, .. }) if source.kind() == UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
 /// Preallocated blocks that were never written would have to be marked as written by
 /// the file system at each first sync; so they are written once. Synced in pieces: who
 /// commits meanwhile waits for one of them, not for all.
-fn fill(file: &Named, shape: LogShape) -> Result<()> {
+fn fill(file: &Named, mut at: u64, shape: LogShape) -> Result<()> {
     let zeros = vec![0; (1 << 20).min(shape.segment as usize)];
-    let mut at = 0;
     while at < shape.segment {
         let now = (shape.segment - at).min(zeros.len() as u64);
         file.write_at(at, &zeros[..now as usize])?;
@@ -236,9 +271,9 @@ fn fill(file: &Named, shape: LogShape) -> Result<()> {
 }
 
 /// The segment that a file begins with, and the life in which that was written.
-fn first_segment(start: &[u8], shape: LogShape) -> Option<(u64, u32)> {
-    let lsn = u64::from_le_bytes(start[16..24].try_into().expect("8 bytes"));
-    let header = BatchHeader::parse(start, lsn)?;
+pub(super) fn first_segment(start: &[u8], shape: LogShape) -> Option<(u64, u32)> {
+    let header = BatchHeader::parse_anywhere(start)?;
+    let lsn = header.lsn.get();
     (lsn % shape.segment == 0).then_some((lsn / shape.segment, header.life.get()))
 }
 

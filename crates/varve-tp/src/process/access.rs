@@ -52,6 +52,7 @@ impl<'s> SharedTransaction<'s> {
         };
         if let Err(Error::HolderDied { .. }) = sent {
             *route = None;
+            self.environment.forget_idle();
         }
         sent
     }

@@ -1,14 +1,21 @@
 //! A connection to the holder.
 
 use super::holder::{SOCKET, with_short_path};
-use super::wire::{self, Answer, HELLO, Request};
+use super::wire::{self, Answer, HELLO, Request, STILL_HERE};
 use crate::error::{Error, Result};
 use foldhash::HashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
+/// How long a holder may be silent to a client that connects.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may be silent in a transaction, which is lost then.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Bytes of a frame's memory that is kept.
 const KEPT: usize = 1 << 20;
 
@@ -25,15 +32,25 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and waits until the holder has opened the environment.
+    /// Connects, and waits until the holder has opened the environment, however long that
+    /// takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the holder is silent for two seconds: it is stopped. And what the
+    /// host says.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
-        let mut stream = with_short_path(directory, SOCKET, |path| UnixStream::connect(path))?;
+        let mut stream = with_short_path(directory, SOCKET, connected)?;
         stream.write_all(HELLO)?;
         let mut hello = [0; HELLO.len()];
-        stream.read_exact(&mut hello)?;
+        while hello[..4] == STILL_HERE {
+            stream.read_exact(&mut hello[..4])?;
+        }
+        stream.read_exact(&mut hello[4..])?;
         if hello != *HELLO {
             return Err(io::ErrorKind::InvalidData.into());
         }
+        set_socket_timeout(&stream, Timeout::Recv, Some(SILENCE))?;
+        set_socket_timeout(&stream, Timeout::Send, Some(SILENCE))?;
         Ok(Connection {
             stream: BufReader::new(stream),
             frame: vec![0; 4],
@@ -87,7 +104,14 @@ impl Connection {
 
     fn exchange(&mut self, committing: bool) -> Result<Answer> {
         let sent = wire::send(self.stream.get_ref(), &mut self.frame);
-        let received = sent.and_then(|()| wire::receive(&mut self.stream, &mut self.frame));
+        let received = sent.and_then(|()| {
+            loop {
+                let there = wire::receive(&mut self.stream, &mut self.frame)?;
+                if !there || !self.frame.is_empty() {
+                    return Ok(there);
+                }
+            }
+        });
         let answer = match received {
             Ok(true) => wire::decode(&self.frame),
             Ok(false) | Err(_) => None,
@@ -97,6 +121,19 @@ impl Connection {
         self.frame.shrink_to(KEPT);
         answer.unwrap_or(Err(Error::HolderDied { committing }))
     }
+}
+
+/// A socket that is connected to a path. Also connecting waits for `PATIENCE` at most, where
+/// the holder has not accepted so many that no more may queue.
+fn connected(path: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    for timeout in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
+    }
+    connect(&socket, &address)?;
+    Ok(UnixStream::from(socket))
 }
 
 #[cfg(test)]

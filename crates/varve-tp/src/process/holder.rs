@@ -3,21 +3,24 @@
 //! A thread for each connection does its requests, one after another. One thread more
 //! accepts connections and watches for those whose other end is gone: what such a
 //! session waits for it waits for no longer, so that it can be aborted at once, whatever
-//! it was doing.
+//! it was doing. The same thread tells those who wait for an answer, or for the restart,
+//! that the process is alive.
 
 use super::session::Session;
-use super::wire::{self, HELLO, Request};
+use super::wire::{self, BEAT, HELLO, Request, STILL_HERE};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::storage::{self, HostStorage, Storage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, send};
 use std::io::{self, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use varve_device::sync::thread::{self, JoinHandle};
@@ -29,6 +32,8 @@ pub(super) const SOCKET: &str = "socket";
 const MOST: usize = 1024;
 /// Bytes of an answer's memory that a session keeps.
 const KEPT: usize = 1 << 20;
+/// How long ended sessions may wait to be forgotten.
+const SOON: Duration = Duration::from_millis(20);
 
 /// A holder. Dropping it ends all sessions; open transactions are aborted.
 #[derive(Debug)]
@@ -43,6 +48,8 @@ pub(super) struct Holder {
 struct Guest {
     stream: UnixStream,
     owner: Mutex<Option<OwnerId>>,
+    /// True while a request is done, whose answer is awaited. Locked while bytes are sent.
+    awaited: Mutex<bool>,
     gone: AtomicBool,
     ended: AtomicBool,
 }
@@ -80,10 +87,16 @@ impl Holder {
         crate::environment::lock(&storage)?;
         // They may connect now, and wait until the restart is done.
         let listener = listen(directory).map_err(|e| failed(directory, "listen", e))?;
-        let environment = options.open_storage(Arc::new(storage) as Arc<dyn Storage>)?;
-        let (wake, woken) = UnixStream::pair().map_err(|e| failed(directory, "pair", e))?;
+        let pair = || UnixStream::pair().map_err(|e| failed(directory, "pair", e));
+        let (opened, opening) = pair()?;
+        let waiting = thread::spawn(move || (keep_waiting(&listener, &opening), listener));
+        let environment = options.open_storage(Arc::new(storage) as Arc<dyn Storage>);
+        drop(opened);
+        let (early, listener) = waiting.join().expect("it does not panic");
+        let environment = environment?;
+        let (wake, woken) = pair()?;
         let watched = environment.clone();
-        let watcher = thread::spawn(move || watch(&watched, &listener, &woken));
+        let watcher = thread::spawn(move || watch(&watched, &listener, &woken, early));
         Ok(Holder {
             environment,
             wake,
@@ -116,9 +129,53 @@ fn listen(directory: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream) {
-    let mut guests: Vec<(Arc<Guest>, JoinHandle<()>)> = Vec::new();
-    let mut refused = false;
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: 0,
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// Tells a client that waits that this process is alive. Where it has not read for so long
+/// that nothing more fits, it needs not be told.
+fn beat(stream: &UnixStream) {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let _ = send(stream, &STILL_HERE, flags);
+}
+
+/// Accepts those who connect while the environment is being opened, until the other end of
+/// `opening` is closed.
+fn keep_waiting(listener: &UnixListener, opening: &UnixStream) -> Vec<UnixStream> {
+    let mut early = Vec::new();
+    loop {
+        let mut polled = vec![PollFd::new(opening, PollFlags::RDHUP)];
+        if early.len() < MOST {
+            polled.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let happened = poll(&mut polled, Some(&timespec(BEAT)));
+        let opened = !polled[0].revents().is_empty();
+        let accepts = polled.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        if opened || happened.is_err_and(|error| error != rustix::io::Errno::INTR) {
+            return early;
+        }
+        match accepts.then(|| listener.accept()) {
+            Some(Ok((stream, _))) => early.push(stream),
+            // With no descriptor left this would go on at once.
+            Some(Err(_)) => thread::sleep(SOON),
+            None => early.iter().for_each(beat),
+        }
+    }
+}
+
+fn watch(
+    environment: &Environment,
+    listener: &UnixListener,
+    woken: &UnixStream,
+    early: Vec<UnixStream>,
+) {
+    let early = early.into_iter();
+    let mut guests: Vec<_> = early.map(|stream| welcome(environment, stream)).collect();
+    let (mut refused, mut told) = (false, Instant::now());
     loop {
         let accepts = guests.len() < MOST && !refused;
         let mut polled = vec![PollFd::new(woken, PollFlags::IN)];
@@ -138,13 +195,12 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
                 .map(|guest| PollFd::new(&guest.stream, PollFlags::RDHUP)),
         );
         // Who is gone is done with soon.
-        let soon = Timespec {
-            tv_sec: 0,
-            tv_nsec: 20_000_000,
+        let timeout = match watched.len() < guests.len() || refused {
+            true => Some(timespec(SOON)),
+            false => (!guests.is_empty()).then(|| timespec(BEAT)),
         };
-        let timeout = (watched.len() < guests.len() || refused).then_some(&soon);
         refused = false;
-        match poll(&mut polled, timeout) {
+        match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
                 tracing::error!("sessions are no longer watched: {error}");
@@ -162,6 +218,10 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
             }
         }
         reap(&mut guests);
+        if told.elapsed() >= BEAT {
+            guests.iter().for_each(|(guest, _)| guest.beat());
+            told = Instant::now();
+        }
         if accepts && happened[1] {
             match listener.accept() {
                 Ok((stream, _)) if is_permitted(&stream) => {
@@ -209,6 +269,7 @@ fn welcome(environment: &Environment, stream: UnixStream) -> (Arc<Guest>, JoinHa
     let guest = Arc::new(Guest {
         stream,
         owner: Mutex::new(None),
+        awaited: Mutex::new(false),
         gone: AtomicBool::new(false),
         ended: AtomicBool::new(false),
     });
@@ -241,6 +302,14 @@ impl Guest {
         }
     }
 
+    /// Tells a client that waits for an answer that this process is alive. One that an
+    /// answer is being sent to sees that.
+    fn beat(&self) {
+        if self.awaited.try_lock().is_some_and(|awaited| *awaited) {
+            beat(&self.stream);
+        }
+    }
+
     /// Requests, until the other end is gone.
     fn serve(&self, environment: &Environment) -> io::Result<()> {
         let mut from = BufReader::with_capacity(64 << 10, &self.stream);
@@ -253,6 +322,7 @@ impl Guest {
         let mut session = Session::new(environment);
         let (mut frame, mut answer) = (Vec::new(), Vec::new());
         while wire::receive(&mut from, &mut frame)? {
+            *self.awaited.lock() = true;
             let mut rest = &frame[..];
             let mut result = Err(Error::Holder("a frame without requests".into()));
             while !rest.is_empty() {
@@ -277,12 +347,42 @@ impl Guest {
             if answer.len() as u64 > u64::from(wire::LONGEST_FRAME) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            wire::send(&self.stream, &mut answer)?;
+            {
+                let mut awaited = self.awaited.lock();
+                wire::send(&self.stream, &mut answer)?;
+                *awaited = false;
+            }
             for bytes in [&mut frame, &mut answer] {
                 bytes.clear();
                 bytes.shrink_to(KEPT);
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::client::{Connection, PATIENCE};
+
+    #[test]
+    fn a_long_restart_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let listener = listen(path).unwrap();
+        let (opened, opening) = UnixStream::pair().unwrap();
+        let waiting = thread::spawn(move || (keep_waiting(&listener, &opening), listener));
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| Connection::open(path).map(|_| ()));
+            std::thread::sleep(PATIENCE + 2 * BEAT);
+            assert!(!client.is_finished(), "it waits");
+            drop(opened);
+            let (early, _) = waiting.join().unwrap();
+            for mut stream in early {
+                stream.write_all(HELLO).unwrap();
+            }
+            client.join().unwrap().unwrap();
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! An environment that several processes have open.
 
 use super::access::SharedTransaction;
-use super::client::Connection;
+use super::client::{Connection, PATIENCE};
 use super::holder::Holder;
 use super::session::Session;
 use super::wire::{Answer, Request};
@@ -15,9 +15,6 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use varve_device::sync::{Mutex, thread};
 
-/// How long the lock may be held by one who does not answer: from taking it to binding the
-/// socket it is a moment, and one who does not share never does.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Connections that are kept for later.
 const IDLE: usize = 64;
 
@@ -40,7 +37,7 @@ pub struct SharedEnvironment {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// True if a process that shares the environment in a directory holds it now.
+/// True if a process that shares the environment in a directory holds it now, and answers.
 pub fn is_shared(directory: impl AsRef<Path>) -> bool {
     Connection::open(directory.as_ref()).is_ok()
 }
@@ -75,7 +72,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::InUse`] if it is open and not shared.
+    /// As [`open`](Self::open); [`Error::InUse`] if it is open and not shared, or if the
+    /// process that holds it is stopped.
     pub fn share(&self, directory: impl AsRef<Path>) -> Result<SharedEnvironment> {
         self.check()?;
         let environment = SharedEnvironment {
@@ -139,6 +137,8 @@ impl SharedEnvironment {
 
     /// The way to the environment now.
     fn route(&self) -> Result<Route<'_>> {
+        // From taking the lock to binding the socket it is a moment. One who does not share
+        // never answers, and one who is stopped does not.
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(holder) = self.holder.get() {
@@ -171,6 +171,11 @@ impl SharedEnvironment {
                 }
             }
         }
+    }
+
+    /// The holder of these is gone, or stopped.
+    pub(super) fn forget_idle(&self) {
+        self.idle.lock().clear();
     }
 
     pub(super) fn give_back(&self, route: Route<'_>) {

@@ -4,6 +4,9 @@
 //! more requests, done in order until one fails; of the holder, one answer, to the last
 //! request or to the one that failed. A request is its kind (1) and its fields; numbers
 //! are little-endian, byte strings begin with their length (4).
+//!
+//! While a client waits, for its greeting or for an answer, the holder sends it four zeros,
+//! an empty frame, four times a second. So silence means that the holder is stopped.
 
 mod answer;
 mod fields;
@@ -15,12 +18,18 @@ pub(super) use answer::{Answer, decode, encode};
 use fields::{Fields, bound, bytes};
 use std::io::{self, Read, Write};
 use std::ops::Bound;
+use std::time::Duration;
 
 /// Longest frame: a key and a value of 1 GiB each, and what is around them.
 pub(super) const LONGEST_FRAME: u32 = (2 << 30) + (1 << 20);
 
-/// Said first by both sides.
-pub(super) const HELLO: &[u8; 8] = b"varvetp1";
+/// Said first by both sides. `varvetp1` sent no empty frames.
+pub(super) const HELLO: &[u8; 8] = b"varvetp2";
+
+/// What the holder sends to a client that waits: an empty frame.
+pub(super) const STILL_HERE: [u8; 4] = [0; 4];
+/// How often it does.
+pub(super) const BEAT: Duration = Duration::from_millis(250);
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -276,6 +276,9 @@ impl Standby {
             }
             let name = archive::name(segment);
             let piece = archive::read(from, &name)?;
+            let parsed = Piece::parse(&name, &piece)?;
+            archive::is_of(&name, &parsed, self.identity.id)?;
+            archive::is_segment(&name, &parsed, segment, shape.segment)?;
             let applied = self
                 .apply(&name, &piece, until)
                 .map_err(|error| match error {

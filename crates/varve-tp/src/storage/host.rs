@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct HostStorage {
     directory: PathBuf,
+    read_only: bool,
     lock: OnceLock<File>,
 }
 
@@ -26,10 +27,27 @@ impl HostStorage {
     /// What the host says.
     pub fn new(directory: impl AsRef<Path>) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
-        Ok(HostStorage {
-            directory: directory.as_ref().to_owned(),
+        Ok(Self::of(directory.as_ref(), false))
+    }
+
+    /// The same, to be read: below an [`OverlayStorage`](super::OverlayStorage). Nothing is
+    /// made, and files need not be writable. Several may read at a time, while nobody writes.
+    ///
+    /// # Errors
+    /// If it is no directory.
+    pub fn read_only(directory: impl AsRef<Path>) -> io::Result<Self> {
+        match std::fs::metadata(&directory)?.is_dir() {
+            true => Ok(Self::of(directory.as_ref(), true)),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn of(directory: &Path, read_only: bool) -> Self {
+        HostStorage {
+            directory: directory.to_owned(),
+            read_only,
             lock: OnceLock::new(),
-        })
+        }
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -41,7 +59,7 @@ impl Storage for HostStorage {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
         let path = self.directory.join(name);
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
+        options.read(true).write(!self.read_only);
         match options.open(&path) {
             Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
                 let file = options.create(true).open(&path)?;
@@ -67,10 +85,25 @@ impl Storage for HostStorage {
         if self.lock.get().is_some() {
             return Ok(());
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        let file = options.open(self.directory.join("lock"))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let path = self.directory.join("lock");
+        let file = match self.read_only {
+            true => {
+                let file = match File::open(path) {
+                    // Nobody has ever opened it there, or it is a copy without.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                    file => file?,
+                };
+                flock(&file, FlockOperation::NonBlockingLockShared)?;
+                file
+            }
+            false => {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(false);
+                let file = options.open(path)?;
+                flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+                file
+            }
+        };
         let _ = self.lock.set(file);
         Ok(())
     }

@@ -45,7 +45,8 @@ pub trait Storage: Send + Sync + Debug {
     /// `NotFound`, and what the medium says.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Keeps every other process out until the storage is dropped. Who has it may ask again.
+    /// Keeps every other process out until the storage is dropped; of one that only reads,
+    /// every process that writes. Who has it may ask again.
     ///
     /// # Errors
     /// `WouldBlock` if another has it.

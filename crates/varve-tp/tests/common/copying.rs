@@ -185,6 +185,14 @@ pub fn misfits_are_named(seed: u64) {
         matches!(&error, Error::LogMissing { file, .. } if file == name),
         "{error}"
     );
+    let next = names[names.len() - 2];
+    let mut swapped = files.clone();
+    swapped.insert(name.clone(), files[next].clone());
+    swapped.insert(next.clone(), files[name].clone());
+    let error = refused(swapped);
+    let named =
+        matches!(&error, Error::Damaged { file, what, .. } if file == name && what.contains(next));
+    assert!(named, "{error}");
     // The next one, though the rest of this one is not there yet.
     let mut early = standby(&copy).unwrap();
     let from = |name: &String| u64::from_le_bytes(files[name][32..40].try_into().unwrap());

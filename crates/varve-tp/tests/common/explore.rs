@@ -306,9 +306,33 @@ fn draw(random: &mut Random, crashes: &CrashImages, effort: Effort, number: u64)
     }
 }
 
+/// Deletes a file of the log, but the last one, which a crash may have kept from being
+/// made: nothing is missing then, or the environment is not opened.
+fn without_one(random: &mut Random, image: &Files, state: &State) -> Result<(), String> {
+    let mut logs: Vec<&String> = image
+        .keys()
+        .filter(|name| name.starts_with("wal-"))
+        .collect();
+    logs.sort_by_key(|name| (name.len(), *name));
+    logs.pop();
+    if logs.is_empty() {
+        return Ok(());
+    }
+    let name = logs[random.below(logs.len() as u64) as usize];
+    let mut image = image.clone();
+    image.remove(name);
+    match opened(&image) {
+        Ok(found) if found == *state => Ok(()),
+        Ok(_) => Err(format!("without {name}: commits are missing")),
+        Err(what) if what.contains("varve tp restore") => Ok(()),
+        Err(what) => Err(format!("without {name}: {what}")),
+    }
+}
+
 /// Explores one workload. Answers how many images were looked at.
 pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
     let mut random = Random::new(seed);
+    let mut thief = Random::new(!seed);
     let (mut crashes, history) = work(&mut random, Files::new(), effort, None)?;
     let mut opened = Opened::default();
     let mut looked = 0;
@@ -326,6 +350,9 @@ pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
             let place = |what: String| format!("seed {seed}, point {point}, draw {number}: {what}");
             let state = opened.check(&image, &history, mark).map_err(place)?;
             looked += 1;
+            if thief.one_in(20) {
+                without_one(&mut thief, &image, &history.states[state]).map_err(place)?;
+            }
             if random.one_in(effort.nested) {
                 let state = history.states[state].clone();
                 looked += again(&mut random, image, state, effort).map_err(place)?;

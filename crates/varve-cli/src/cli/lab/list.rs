@@ -43,14 +43,14 @@ impl List {
         for claim in &claims {
             if paper != Some(claim.paper) {
                 let between = if paper.is_some() { "\n" } else { "" };
-                output::line(format_args!("{between}{}", claim.paper.heading()));
+                output::lines(format_args!("{between}{}", claim.paper.heading()));
                 paper = Some(claim.paper);
             }
             output::line(format_args!("  {:<4} {}", claim.id, text(claim)));
         }
         let built = claims::all().filter(|claim| claim.experiment().is_some());
         let (built, all) = (built.count(), claims::all().count());
-        output::line(format_args!("\n{built} of {all} are built"));
+        output::lines(format_args!("\n{built} of {all} are built"));
         0
     }
 }

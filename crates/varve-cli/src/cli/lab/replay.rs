@@ -83,10 +83,10 @@ impl Replay {
             output::json(&json!({ "findings": findings, "advice": advice }));
             return Ok(0);
         }
-        output::line(about(&findings));
+        output::lines(about(&findings));
         table(&findings);
         for sentence in advice {
-            output::line(format_args!("\n{sentence}"));
+            output::lines(format_args!("\n{sentence}"));
         }
         Ok(0)
     }
@@ -120,7 +120,7 @@ fn table(findings: &Findings) {
     for finding in &findings.systems {
         if utilisation != Some(finding.utilisation) {
             utilisation = Some(finding.utilisation);
-            output::line(format_args!(
+            output::lines(format_args!(
                 "\n{:>3.0} % full              blocks written  cleaned  disk: s a GB     NVMe-like: s a GB",
                 100.0 * finding.utilisation
             ));
@@ -128,7 +128,7 @@ fn table(findings: &Findings) {
                 "                        data   in all  at       write    read    write    read",
             );
         }
-        output::line(row(findings, finding));
+        output::lines(row(findings, finding));
     }
 }
 

@@ -108,7 +108,7 @@ impl Run {
                 "verdicts": outcome.verdicts,
             }));
         } else {
-            outcome.verdicts.iter().for_each(output::line);
+            outcome.verdicts.iter().for_each(output::lines);
             if experiment.needs_traces && !traces {
                 output::line("without traces: on drawn workloads alone");
             }
@@ -147,7 +147,9 @@ impl Run {
             if let Some(id) = now.ended.filter(|_| !terminal) {
                 let (done, points) = (now.done, now.points);
                 let left = minutes(now.left);
-                eprintln!("{id} is done; {done} of {points} points, {left} left");
+                output::note(format_args!(
+                    "{id} is done; {done} of {points} points, {left} left"
+                ));
             }
         };
         let ended = experiment::run_all(&all, context, self.shard, jobs, &self.out, &shown);
@@ -157,7 +159,7 @@ impl Run {
         } else {
             ended
                 .iter()
-                .for_each(|ended| output::line(told(ended, context.decides())));
+                .for_each(|ended| output::lines(told(ended, context.decides())));
             let slowest = slowest(&ended);
             if !slowest.is_empty() {
                 output::line(format_args!("the longest: {slowest}"));

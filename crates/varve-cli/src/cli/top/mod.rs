@@ -78,7 +78,7 @@ impl Top {
         if self.once || !terminal {
             std::thread::sleep(interval);
             let rates = Rates::between(&first, &Sample::take(&self.directory)?);
-            output::line(plain(&view, &rates).map_err(Failure::with(1))?);
+            output::lines(plain(&view, &rates).map_err(Failure::with(1))?);
             return Ok(0);
         }
         let stopped = Arc::new(AtomicBool::new(false));

@@ -27,7 +27,7 @@ impl Verify {
     pub fn run(self) -> Outcome {
         let (storage, _volume) = self
             .place
-            .storage(false)
+            .to_be_read()
             .map_err(|failure| failure.coded(FAILED))?;
         let mut options = Options::new();
         options.background(false).read_only(true);

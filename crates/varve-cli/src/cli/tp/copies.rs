@@ -101,6 +101,21 @@ impl Following {
         self.place.failed(what)
     }
 
+    /// Why the archive was not applied: a file of it is named with its directory.
+    fn not_applied(&self, error: Error) -> Failure {
+        let (Error::Damaged { file, .. }
+        | Error::Incompatible { file, .. }
+        | Error::LogMissing { file, .. }
+        | Error::Io { file, .. }) = &error
+        else {
+            return self.failed(error);
+        };
+        match file.starts_with("log-") {
+            true => Failure::new(1, format_args!("{}/{error}", self.archive.display())),
+            false => self.failed(error),
+        }
+    }
+
     fn tell(&self, applied: &Applied) {
         match self.json {
             true => output::json(&json!({
@@ -137,7 +152,7 @@ impl Follow {
         let (mut standby, volume, archive) = copy.open()?;
         loop {
             let applied = standby.apply_archive(&archive, Until::End);
-            let applied = applied.map_err(|error| copy.failed(error))?;
+            let applied = applied.map_err(|error| copy.not_applied(error))?;
             standby.checkpoint().map_err(|error| copy.failed(error))?;
             if applied.records > 0 || self.every.is_none() {
                 copy.tell(&applied);
@@ -176,7 +191,7 @@ impl Restore {
         let (mut standby, volume, archive) = copy.open()?;
         let until = self.until.unwrap_or_default();
         let applied = standby.apply_archive(&archive, until);
-        let applied = applied.map_err(|error| copy.failed(error))?;
+        let applied = applied.map_err(|error| copy.not_applied(error))?;
         let reached = match until {
             Until::End => true,
             Until::Lsn(lsn) => applied.stopped || applied.position == lsn,

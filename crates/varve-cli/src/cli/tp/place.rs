@@ -5,11 +5,12 @@ use crate::cli::size;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve::{Volume, VolumeStorage};
+use varve::{Volume, VolumeOptions, VolumeStorage};
 use varve_tp::storage::{HostStorage, Storage};
 use varve_tp::{Environment, Options, Placement, TornPages};
 
 const FAILED: u8 = 1;
+const NO_DIRECTORY: &str = "there is no such directory";
 
 // A directory, of the host or of a volume. (What is documented here would take the place
 // of what the commands say.)
@@ -104,19 +105,36 @@ impl Place {
         Failure::new(FAILED, format_args!("{}: {what}", self.shown()))
     }
 
+    /// Its files, to be read: nothing is made or changed.
+    pub fn to_be_read(&self) -> Result<(Arc<dyn Storage>, Option<Volume>), Failure> {
+        let Some(image) = &self.volume else {
+            if !self.directory.is_dir() {
+                return Err(self.failed(NO_DIRECTORY));
+            }
+            let storage = HostStorage::read_only(&self.directory);
+            let storage = storage.map_err(|error| self.failed(error))?;
+            return Ok((Arc::new(storage), None));
+        };
+        let volume = VolumeOptions::new().read_only(true).open(image)?;
+        if !volume.exists(&self.directory)? {
+            return Err(self.failed(NO_DIRECTORY));
+        }
+        let storage = VolumeStorage::read_only(&volume, &self.directory)?;
+        Ok((Arc::new(storage), Some(volume)))
+    }
+
     /// Its files. The directory is made only if `make` is set.
     pub fn storage(&self, make: bool) -> Result<(Arc<dyn Storage>, Option<Volume>), Failure> {
-        let missing = || self.failed("there is no such directory");
         let Some(image) = &self.volume else {
             if !make && !self.directory.is_dir() {
-                return Err(missing());
+                return Err(self.failed(NO_DIRECTORY));
             }
             let storage = HostStorage::new(&self.directory).map_err(|error| self.failed(error))?;
             return Ok((Arc::new(storage), None));
         };
         let volume = Volume::open(image)?;
         if !make && !volume.exists(&self.directory)? {
-            return Err(missing());
+            return Err(self.failed(NO_DIRECTORY));
         }
         let storage = VolumeStorage::new(&volume, &self.directory)?;
         Ok((Arc::new(storage), Some(volume)))
@@ -146,9 +164,12 @@ impl Place {
         })
     }
 
-    /// Opens it to be read; nothing is changed.
+    /// Opens it to be read: what a crash has left is brought in order in memory.
     pub fn read(&self) -> Result<Opened, Failure> {
-        self.open(false, Options::new().background(false).read_only(true))
+        let (storage, volume) = self.to_be_read()?;
+        let mut options = Options::new();
+        options.background(false).read_only(true);
+        self.open_in(storage, volume, &mut options)
     }
 }
 

@@ -119,7 +119,7 @@ impl Serve {
         };
         let tell = counters.clone();
         let watch =
-            signals::watch(server.stopper(), move || eprintln!("{}", tell())).map_err(failed)?;
+            signals::watch(server.stopper(), move || output::note(tell())).map_err(failed)?;
         let keeper = self.keep(&opened, &export).map_err(failed)?;
         self.announce(&opened, &server);
         let served = server.run().map_err(failed);

@@ -107,9 +107,10 @@ impl fmt::Display for VolumeView {
         writeln!(
             f,
             "device:     {}, {} bytes",
-            self.device, self.device_bytes
+            self.device.escape_debug(),
+            self.device_bytes
         )?;
-        writeln!(f, "volume:     {} \"{}\"", self.uuid, self.label)?;
+        writeln!(f, "volume:     {} {:?}", self.uuid, self.label)?;
         if !self.uuid.replace('-', "").starts_with(&self.tag) {
             writeln!(f, "tag:        {} (its first UUID began so)", self.tag)?;
         }
