@@ -16,6 +16,7 @@ mod isolation;
 mod model;
 mod names;
 mod passages;
+mod small_groups;
 mod space;
 mod stress;
 mod transactions;

@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 96] = [
+pub const METRICS: [Metric; 97] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -145,6 +145,11 @@ pub const METRICS: [Metric; 96] = [
         "tree.group_inodes",
         "tree_group_inodes_total",
         "Inode images in groups.",
+    ),
+    counter(
+        "tree.small_groups",
+        "tree_small_groups_total",
+        "Groups kept small because small files were made durable at the same time.",
     ),
     counter(
         "tree.commits",
