@@ -196,6 +196,13 @@ pub trait Device: Send + Sync + fmt::Debug {
         })
     }
 
+    /// True if the first write to a hole makes later flushes slow, because the host then
+    /// allocates or converts blocks of a file, and if [`Device::extent`] tells holes. The
+    /// default is false.
+    fn fills_holes_slowly(&self) -> bool {
+        false
+    }
+
     /// Takes notice of the bytes that the medium has now, or gives it so many where
     /// it can have them: what is new reads as zeros, what is cut off is gone. What a
     /// medium has beyond that is left alone if it cannot be cut. Answers how many the

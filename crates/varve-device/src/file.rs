@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, SeekFrom, seek};
+use rustix::fs::{FallocateFlags, FileType, SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
 
 use crate::counters::DeviceCounters;
@@ -337,6 +337,12 @@ impl Device for FileDevice {
             Err(_) => None,
         };
         Ok(found.unwrap_or(unknown))
+    }
+
+    /// An image file does; a block device has no map that the host keeps.
+    fn fills_holes_slowly(&self) -> bool {
+        let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        self.io != IoMode::Sync && !self.is_read_only() && fstat(&self.fd).is_ok_and(is_file)
     }
 
     /// An image file gets the size, sparse; a block device has the one it has.

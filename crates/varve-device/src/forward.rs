@@ -49,6 +49,10 @@ macro_rules! forward {
                 (**self).extent(offset, length)
             }
 
+            fn fills_holes_slowly(&self) -> bool {
+                (**self).fills_holes_slowly()
+            }
+
             fn set_size(&self, size: Option<u64>) -> Result<u64> {
                 (**self).set_size(size)
             }

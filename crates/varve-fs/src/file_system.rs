@@ -41,6 +41,7 @@ use crate::memory::listings::Listings;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
 use crate::memory::read_ahead::ReadAhead;
+use crate::memory::small_syncs::SmallSyncs;
 use crate::memory::store::Store;
 use crate::memory::vnode_table::VnodeTable;
 use crate::memory::waits::Waits;
@@ -89,6 +90,8 @@ pub struct FileSystem<L: Layout> {
     pub(crate) write_back_until: AtomicU64,
     /// The epoch has become large, and nobody was told yet.
     pub(crate) seal_due: AtomicBool,
+
+    pub(crate) small_syncs: SmallSyncs,
 
     pub(crate) captures_started: AtomicU64,
     pub(crate) captures_finished: AtomicU64,
@@ -161,6 +164,7 @@ impl<L: Layout> FileSystem<L> {
             waker: RwLock::new(None),
             write_back_until: AtomicU64::new(NOT_WOKEN),
             seal_due: AtomicBool::new(false),
+            small_syncs: SmallSyncs::default(),
             captures_started: AtomicU64::new(0),
             captures_finished: AtomicU64::new(0),
             appended: AtomicU64::new(0),

@@ -56,6 +56,9 @@ counters! {
     group_bytes,
     /// Inode images in those groups.
     group_inodes,
+    /// Groups of these that were kept small because small files were made durable at the
+    /// same time.
+    small_groups,
     /// Commits asked of the layout.
     commits,
     /// fsyncs that found their data captured by somebody else's group.

@@ -227,7 +227,10 @@ impl Layout for Lfs {
             return Ok(());
         }
         let _under_way = self.control.way.begin();
-        Ok(self.commit_through(position.0)?)
+        self.commit_through(position.0)?;
+        self.ahead
+            .committed(self.counters.user_log_bytes.load(Relaxed));
+        Ok(())
     }
 
     fn checkpoint(&self) -> Result<()> {

@@ -4,6 +4,7 @@
 
 use crate::allowance::Allowance;
 use crate::committed::{Committed, Lookup};
+use crate::control::ahead::Ahead;
 use crate::control::fragments::Fragments;
 use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
@@ -141,6 +142,7 @@ pub struct Lfs {
     pub(crate) loose_numbers: AtomicU64,
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
+    pub(crate) ahead: Ahead,
     pub(crate) allowance: Allowance,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,

@@ -10,6 +10,7 @@
 
 mod absorb;
 mod admission;
+mod ahead;
 mod allowance;
 mod apply;
 mod base;

@@ -4,6 +4,7 @@ mod heads;
 
 use crate::allowance::Allowance;
 use crate::control::Control;
+use crate::control::ahead::Ahead;
 use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
@@ -212,6 +213,7 @@ impl Lfs {
                 },
             ),
             output,
+            ahead: Ahead::new(&*device),
             allowance: Allowance::default(),
             finding_holes: AtomicBool::new(false),
             fragments: Mutex::default(),

@@ -84,6 +84,8 @@ macro_rules! counters {
 counters! {
     /// Segments given back ahead of checkpoints, among `segments_emptied`.
     segments_vacated,
+    /// Bytes of zeros written to holes of the device ahead of the log.
+    ahead_bytes,
     /// Bytes that users' partial segments took in the log, whole.
     user_log_bytes,
     /// Requests that read the device.
@@ -196,7 +198,7 @@ counters! {
 impl Statistics {
     /// Bytes written to the device by cause. Once nothing is on its way they
     /// add up to `bytes_written`.
-    pub fn written_by_cause(&self) -> [(&'static str, u64); 11] {
+    pub fn written_by_cause(&self) -> [(&'static str, u64); 12] {
         [
             ("data", self.data_bytes),
             ("inodes", self.inode_bytes),
@@ -209,6 +211,7 @@ impl Statistics {
             ("padding", self.padding_bytes),
             ("cleaner", self.cleaner_bytes),
             ("coalescing", self.coalesced_bytes),
+            ("ahead", self.ahead_bytes),
         ]
     }
 

@@ -126,8 +126,9 @@ fn bytes_by_cause_are_what_the_device_counted() {
     }
     let s = v.adds_up();
     for (cause, bytes) in s.written_by_cause() {
-        // Nothing is short of room here.
-        assert!(bytes > 0 || cause == "maps", "nothing for {cause}");
+        // Nothing is short of room here, and the device has no holes to fill.
+        let none = ["maps", "ahead"].contains(&cause);
+        assert!(bytes > 0 || none, "nothing for {cause}");
     }
     assert!(s.write_cost() > 1.0 && s.write_amplification() > 1.0);
     assert!(s.cleaner_log_bytes >= s.cleaner_bytes);

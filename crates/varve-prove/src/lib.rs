@@ -69,6 +69,7 @@ pub mod room;
 pub mod rows;
 pub mod runner;
 pub mod shipped;
+pub mod slow_holes;
 pub mod space;
 pub mod spilled;
 pub mod strangers;

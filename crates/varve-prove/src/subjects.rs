@@ -3,6 +3,7 @@
 use crate::between;
 use crate::mounted::{Claimed, Extras, Handle, Mounted, Subject};
 use crate::runner::new_clock;
+use crate::slow_holes::SlowHoles;
 use crate::strangers::switch_policy;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
@@ -128,6 +129,9 @@ pub struct Log {
     /// Bytes of the volume at first. Whoever is told to clean by another policy lets
     /// it grow instead, until it has the whole device.
     pub grows_from: Option<u64>,
+    /// The device fills holes slowly, and whoever is told to put files in order writes
+    /// ahead of the log instead.
+    pub writes_ahead: bool,
 }
 
 impl Default for Log {
@@ -150,6 +154,7 @@ impl Default for Log {
             changing_heads: false,
             cleans_by_policy: false,
             grows_from: None,
+            writes_ahead: false,
         }
     }
 }
@@ -273,6 +278,10 @@ impl Log {
         if self.changing_heads {
             mount.heads = 1 + (seed % u64::from(mount.heads.max(1))) as u32;
         }
+        let device = match self.writes_ahead {
+            true => Arc::new(SlowHoles::new(device)),
+            false => device,
+        };
         let layout = match self.flush_between {
             true => between::mount(device, Arc::clone(&clock), mount)?,
             false => Arc::new(Lfs::mount(device, Arc::clone(&clock), mount)?),
@@ -312,7 +321,10 @@ impl Log {
                 true => clean_by_policy,
                 false => clean,
             },
-            coalesce,
+            coalesce: match self.writes_ahead {
+                true => |system| system.layout().write_ahead().map(drop).map_err(Into::into),
+                false => coalesce,
+            },
             claim,
             stranger: |system, stranger| stranger.step(system.layout()),
             switch_policy: match self.grows_from {

@@ -133,6 +133,15 @@ impl Variant {
         variant
     }
 
+    /// Holes are filled ahead of the log, and made again where segments become clean.
+    pub fn writing_ahead(seed: u64) -> Self {
+        let mut variant = Variant::under_cleaning(seed);
+        variant.subject.writes_ahead = true;
+        variant.subject.mount.discard = true;
+        variant.plan.profile.kinds.extend([Kind::Coalesce; 20]);
+        variant
+    }
+
     /// Larger blocks, inodes and segments.
     pub fn with_other_measures(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);

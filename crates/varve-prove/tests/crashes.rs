@@ -96,6 +96,13 @@ fn the_log_with_claims() {
 }
 
 #[test]
+fn the_log_writing_ahead() {
+    let seed = announce_seed("the_log_writing_ahead", 1);
+    let counts = explore_variant(&Variant::writing_ahead(seed), scaled(5));
+    assert!(counts.states > 200);
+}
+
+#[test]
 fn the_log_with_strangers() {
     let seed = announce_seed("the_log_with_strangers", 1);
     let counts = explore_variant(&Variant::with_strangers(seed), scaled(4));

@@ -1,11 +1,12 @@
 //! An environment: a log, pages, and the tables in them.
 
+mod known;
 mod names;
 
 use crate::archive::Archiver;
 use crate::archive::identity::{self, Id, Identity};
 use crate::buffer::Pool;
-use crate::catalog::{self, Entry};
+use crate::catalog;
 use crate::checkpoint::format::{FIRST_VERSION, VERSION};
 use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
@@ -18,13 +19,14 @@ use crate::storage::{HostStorage, Named, OverlayStorage, Storage, failed};
 use crate::transaction::{self, Transaction};
 use crate::versions::Versions;
 use foldhash::HashMap;
+use known::{Known, Tables};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::HostClock;
 use varve_device::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use varve_device::sync::{Condvar, Mutex, RwLock, thread};
+use varve_device::sync::{Condvar, Mutex, thread};
 use varve_locks::LockTable;
 
 /// A transactional record store.
@@ -49,7 +51,7 @@ pub(crate) struct Shared {
     pub archiver: Option<Archiver>,
     pub options: Options,
     /// Tables that are committed, and since which commit.
-    tables: RwLock<HashMap<String, (Entry, Lsn)>>,
+    known: Known,
     next_table: AtomicU32,
     /// Tables and those of their indices in the catalog whose functions are not known.
     unknown_indices: Vec<(String, String)>,
@@ -173,7 +175,7 @@ impl Environment {
         drop(kept);
         engine.read_only = options.read_only;
         let entries = catalog::entries(&engine)?.into_iter();
-        let tables: HashMap<String, (Entry, Lsn)> = entries
+        let tables: Tables = entries
             .map(|(name, entry)| (name, (entry, Lsn::NONE)))
             .collect();
         let last = tables.values().map(|(entry, _)| entry.id.table).max();
@@ -188,7 +190,7 @@ impl Environment {
             archiver,
             next_table: AtomicU32::new(next_table),
             unknown_indices: names::unknown_indices(&options, &tables),
-            tables: RwLock::new(tables),
+            known: Known::new(tables),
             numbers: Mutex::default(),
             report,
             stop: Mutex::new(false),
@@ -275,7 +277,7 @@ impl Environment {
 
     /// Names of all tables.
     pub fn tables(&self) -> Vec<String> {
-        let tables = self.0.shared.tables.read();
+        let tables = self.0.shared.known.all();
         let mut names: Vec<String> = tables.keys().cloned().collect();
         names.sort();
         names

@@ -266,6 +266,7 @@ fn tree(t: &FsStatistics) -> Value {
         "group_blocks": t.group_blocks,
         "group_bytes": t.group_bytes,
         "group_inodes": t.group_inodes,
+        "small_groups": t.small_groups,
         "commits": t.commits,
         "shared_captures": t.shared_captures,
         "stalls": t.stalls,

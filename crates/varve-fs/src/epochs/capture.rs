@@ -73,6 +73,8 @@ struct Capture<'a, L: Layout> {
     payload: u64,
     /// What the payload counts for against a group's size.
     charge: u64,
+    /// Against this size, where it takes data in the queue's order, or a part of a file.
+    most: u64,
     blocks: u64,
     images: u64,
     /// The lengths of the attributes in it.
@@ -155,6 +157,7 @@ impl<L: Layout> FileSystem<L> {
             usage: writer.usage,
             payload: 0,
             charge: 0,
+            most: self.group_bytes(),
             blocks: 0,
             images: 0,
             xattrs: Vec::new(),
@@ -167,6 +170,7 @@ impl<L: Layout> FileSystem<L> {
         let members = capture.epoch(take);
         capture.queue(take);
         drop(gate);
+        self.has_captured(take, capture.charge, capture.most);
         let Capture {
             mut items,
             usage,

@@ -61,6 +61,7 @@ impl<L: Layout> FileSystem<L> {
             if vnode.read().captured > before {
                 self.check_failed()?;
                 count(&self.store.counters.shared_captures, 1);
+                self.has_shared();
                 self.queues()
                     .wanted
                     .retain(|wanted| !Arc::ptr_eq(wanted, &vnode));
@@ -110,15 +111,15 @@ impl<L: Layout> FileSystem<L> {
     /// Writes back most of a file with very much dirty data, so that the group
     /// that carries the rest stays small.
     pub(crate) fn shrink_to_group(&self, vnode: &Arc<Vnode>) -> Result<()> {
-        let group_bytes = self.store.geometry.group_bytes;
         if self.below.is_some() {
             return Ok(());
         }
         let mut bytes = (vnode.read().dirty.len() * self.store.block_bytes) as u64;
-        while bytes > group_bytes && !self.settings.strict_order {
+        while bytes > self.group_bytes() && !self.settings.strict_order {
             let mut writer = self.writer();
+            let part = self.group_bytes();
             self.capture(&mut writer, Take::Part(vnode), Cause::Sync)?;
-            bytes = bytes.saturating_sub(group_bytes);
+            bytes = bytes.saturating_sub(part);
         }
         Ok(())
     }

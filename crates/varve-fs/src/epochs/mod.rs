@@ -4,4 +4,5 @@ pub(crate) mod capture;
 mod charge;
 mod commit;
 mod epoch;
+pub(crate) mod small;
 mod write_back;

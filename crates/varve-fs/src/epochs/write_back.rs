@@ -177,7 +177,7 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn groups_waiting(&self) -> u64 {
         let waiting = self.waits.now();
         let charge = waiting.blocks * self.store.least_charge();
-        waiting.bytes.max(charge) / self.store.geometry.group_bytes + 2
+        waiting.bytes.max(charge) / self.group_bytes() + 2
     }
 
     /// # Errors

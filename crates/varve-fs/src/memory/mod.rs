@@ -14,6 +14,7 @@ pub(crate) mod passages;
 pub(crate) mod private;
 pub(crate) mod queues;
 pub(crate) mod read_ahead;
+pub(crate) mod small_syncs;
 pub(crate) mod spilled;
 pub(crate) mod store;
 pub(crate) mod vnode;

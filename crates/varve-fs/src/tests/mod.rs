@@ -17,6 +17,7 @@ mod isolation_times;
 mod model;
 mod names;
 mod passages;
+mod small_groups;
 mod space;
 mod stress;
 mod transactions;

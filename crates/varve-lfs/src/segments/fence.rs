@@ -43,6 +43,15 @@ impl SegmentTable {
         before.or_else(|| self.clean.iter().next()).copied()
     }
 
+    /// The clean segments that come next after `after`, in the order in which the log
+    /// takes them, up to so many.
+    pub fn upcoming(&self, after: u32, count: usize) -> Vec<u32> {
+        let end = self.fence.map_or(u32::MAX, |fence| fence.end);
+        let after = after.min(end);
+        let (behind, before) = (self.clean.range(after..end), self.clean.range(..after));
+        behind.chain(before).take(count).copied().collect()
+    }
+
     /// The volume has so many segments from now on. Those that are new are not
     /// opened before they are released.
     pub fn lengthen(&mut self, count: u32) -> Vec<u32> {

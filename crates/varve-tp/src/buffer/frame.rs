@@ -1,9 +1,10 @@
 //! A frame, and pages held for reading and writing.
 
-use super::CLEAN;
+use super::{CLEAN, Pool};
 use crate::log::Lsn;
 use crate::page::{Page, PageMut};
 use std::ops::Deref;
+use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use varve_device::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -13,7 +14,9 @@ const MOST_USES: u8 = 3;
 /// What a frame holds.
 #[derive(Debug)]
 pub(super) struct Content {
-    pub bytes: Box<[u8]>,
+    /// Tables of pages that are near (`near.rs`) may refer to them, too: they are changed
+    /// only if none does, or in a copy.
+    pub bytes: Arc<[u8]>,
     /// False while it is read, and if that failed.
     pub loaded: bool,
 }
@@ -22,6 +25,8 @@ pub(super) struct Content {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Frame {
+    /// Which of the pool's frames this is.
+    pub number: u32,
     pub pins: AtomicU32,
     pub page: AtomicU32,
     /// LSN of the first change since it was clean; [`CLEAN`].
@@ -29,6 +34,8 @@ pub(super) struct Frame {
     /// The same of what is being written.
     pub writing: AtomicU64,
     pub uses: AtomicU8,
+    /// Changes whenever the write latch is taken, and when the page leaves (`near.rs`).
+    pub edition: AtomicU64,
     pub latch: RwLock<Content>,
     /// Who writes it out.
     pub writer: Mutex<()>,
@@ -38,15 +45,17 @@ pub(super) struct Frame {
 pub(super) const NO_PAGE: u32 = u32::MAX;
 
 impl Frame {
-    pub(super) fn new(_page_bytes: usize) -> Self {
+    pub(super) fn new(number: u32) -> Self {
         Frame {
+            number,
             pins: AtomicU32::new(0),
             page: AtomicU32::new(NO_PAGE),
             first: AtomicU64::new(CLEAN),
             writing: AtomicU64::new(CLEAN),
             uses: AtomicU8::new(0),
+            edition: AtomicU64::new(0),
             latch: RwLock::new(Content {
-                bytes: Box::default(),
+                bytes: Arc::default(),
                 loaded: false,
             }),
             writer: Mutex::new(()),
@@ -63,6 +72,25 @@ impl Frame {
         if uses < MOST_USES {
             self.uses.store(uses + 1, Relaxed);
         }
+    }
+
+    /// True if its page has been used again and again lately.
+    pub(super) fn is_hot(&self) -> bool {
+        self.uses.load(Relaxed) == MOST_USES
+    }
+
+    /// Its content, to be changed.
+    #[inline]
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        let content = self.latch.write();
+        self.edition.fetch_add(1, SeqCst);
+        content
+    }
+
+    /// It has no page any more. No one has it pinned, and its shard of the table is locked.
+    pub(super) fn vacate(&self) {
+        self.edition.fetch_add(1, SeqCst);
+        self.page.store(NO_PAGE, SeqCst);
     }
 }
 
@@ -81,7 +109,7 @@ impl Drop for Pin<'_> {
 #[derive(Debug)]
 pub(crate) struct ReadPage<'a> {
     pub(super) content: RwLockReadGuard<'a, Content>,
-    pub(super) _pin: Pin<'a>,
+    pub(super) pin: Pin<'a>,
 }
 
 impl ReadPage<'_> {
@@ -96,6 +124,7 @@ impl ReadPage<'_> {
 pub(crate) struct WritePage<'a> {
     pub(super) content: RwLockWriteGuard<'a, Content>,
     pub(super) pin: Pin<'a>,
+    pub(super) pool: &'a Pool,
 }
 
 impl WritePage<'_> {
@@ -112,7 +141,10 @@ impl WritePage<'_> {
     /// For changes that are logged.
     #[inline]
     pub(crate) fn edit(&mut self) -> PageMut<'_> {
-        PageMut(&mut self.content.bytes)
+        if Arc::get_mut(&mut self.content.bytes).is_none() {
+            self.pool.near.strayed();
+        }
+        PageMut(Arc::make_mut(&mut self.content.bytes))
     }
 
     /// The change that has been made, or is made under this same latch, is in the log.

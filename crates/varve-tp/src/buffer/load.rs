@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::page::{self, Page, PageMut};
 use crate::planted::{self, Planted};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use varve_device::sync::atomic::Ordering::*;
 use varve_device::sync::thread;
@@ -37,7 +38,7 @@ impl Pool {
             let content = pin.0.latch.read();
             // False: the one who read it failed, and reports it.
             if content.loaded {
-                return Ok(ReadPage { content, _pin: pin });
+                return Ok(ReadPage { content, pin });
             }
         }
     }
@@ -62,9 +63,13 @@ impl Pool {
     fn to_change(&self, page: u32, fetch: Fetch) -> Result<WritePage<'_>> {
         loop {
             let pin = self.pin(page, fetch)?;
-            let content = pin.0.latch.write();
+            let content = pin.0.write();
             if content.loaded {
-                return Ok(WritePage { content, pin });
+                return Ok(WritePage {
+                    content,
+                    pin,
+                    pool: self,
+                });
             }
         }
     }
@@ -96,17 +101,14 @@ impl Pool {
         frame.uses.store(0, Relaxed);
         shard.insert(page, number);
         // Nobody has it: it was in no page's use.
-        let mut content = frame.latch.write();
+        let mut content = frame.write();
         drop(shard);
         let pin = Pin(frame);
         content.loaded = false;
-        content.bytes = match std::mem::take(&mut content.bytes) {
-            bytes if bytes.is_empty() => vec![0; self.page_bytes].into(),
-            bytes => bytes,
-        };
+        let bytes = self.own(&mut content.bytes);
         let loaded = match fetch {
             Fetch::No => Ok(false),
-            _ => self.fetch(page, &mut content.bytes),
+            _ => self.fetch(page, bytes),
         };
         let loaded = match loaded {
             Ok(false) if fetch == Fetch::Must => {
@@ -114,8 +116,8 @@ impl Pool {
                 Err(Error::damaged("pages", 0, what))
             }
             Ok(false) => {
-                content.bytes.fill(0);
-                PageMut(&mut content.bytes).header().number = page.into();
+                bytes.fill(0);
+                PageMut(bytes).header().number = page.into();
                 Ok(())
             }
             Ok(true) => Ok(()),
@@ -131,12 +133,23 @@ impl Pool {
             }
             Err(error) => {
                 self.shard(page).lock().remove(&page);
-                frame.page.store(NO_PAGE, SeqCst);
+                frame.vacate();
                 drop(content);
                 entered(true);
                 Err(error)
             }
         }
+    }
+
+    /// A frame's bytes, to be overwritten: others, if what they were is still read.
+    fn own<'b>(&self, bytes: &'b mut Arc<[u8]>) -> &'b mut [u8] {
+        if bytes.is_empty() {
+            *bytes = vec![0; self.page_bytes].into();
+        } else if Arc::get_mut(bytes).is_none() {
+            self.near.strayed();
+            *bytes = vec![0; self.page_bytes].into();
+        }
+        Arc::make_mut(bytes)
     }
 
     /// Reads a page from its slot. False if it was never written.
@@ -256,8 +269,8 @@ impl Pool {
         if pin.0.pins.load(Acquire) > 1 || pin.0.is_dirty() {
             return None;
         }
+        pin.0.vacate();
         shard.remove(&page);
-        pin.0.page.store(NO_PAGE, SeqCst);
         Some(page)
     }
 
@@ -288,8 +301,8 @@ impl Pool {
                 frame.pins.fetch_add(1, Acquire);
                 return Evicted::Dirty(leaving, Pin(frame));
             }
+            frame.vacate();
             shard.remove(&page);
-            frame.page.store(NO_PAGE, SeqCst);
             queues.left(leaving, page);
             return Evicted::Frame(leaving.frame);
         }

@@ -11,7 +11,7 @@
 //!
 //! Order: a shard of the table before a latch that nobody else can want; no shard while
 //! waiting for a latch; the queues before a shard; `batching` before a frame's writer, and
-//! that before its latch; the layout's mutex last.
+//! that before its latch; the layout's mutex last but for those of `near.rs`.
 //!
 //! Source: Seltzer 1992, §5.1.4.2 (pins); Yang and others 2023 (S3-FIFO).
 
@@ -20,6 +20,7 @@ mod in_place;
 mod layout;
 mod load;
 mod map;
+mod near;
 mod queues;
 mod slots;
 mod write;
@@ -36,6 +37,7 @@ use foldhash::HashMap;
 use frame::{Frame, NO_PAGE, Pin};
 use in_place::InPlace;
 use layout::Layout;
+use near::Near;
 use queues::Queues;
 use slots::Slots;
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ struct Shard(Mutex<HashMap<u32, u32>>);
 pub(crate) struct Pool {
     frames: Box<[Frame]>,
     table: Box<[Shard]>,
+    near: Near,
     queues: Mutex<Queues>,
     layout: Mutex<Layout>,
     file: Named,
@@ -85,8 +88,9 @@ impl Pool {
         let mut table = Vec::new();
         table.resize_with(SHARDS, Shard::default);
         Pool {
-            frames: (0..frames).map(|_| Frame::new(page_bytes)).collect(),
+            frames: (0..frames as u32).map(Frame::new).collect(),
             table: table.into(),
+            near: Near::new(frames),
             queues: Mutex::new(Queues::new(frames)),
             layout: Mutex::new(Layout::Shadow(Slots::new(page_bytes))),
             file,

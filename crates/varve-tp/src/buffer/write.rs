@@ -82,7 +82,7 @@ impl Pool {
             frame,
             _alone: alone,
             page,
-            bytes: content.bytes.clone(),
+            bytes: content.bytes[..].into(),
             logged,
             written: false,
         }))

@@ -7,6 +7,7 @@
 //!   the catalog's tree tells.
 
 use super::Shared;
+use super::known::Tables;
 use crate::catalog::{CATALOG, Entry};
 use crate::error::{Error, Result};
 use crate::log::Lsn;
@@ -14,16 +15,12 @@ use crate::options::Options;
 use crate::registered::{Registered, indexed_table};
 use crate::transaction::{TableId, Transaction};
 use crate::types::Types;
-use foldhash::HashMap;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_locks::Mode;
 
 /// Indices in the catalog of which no function was given, and their tables.
-pub(super) fn unknown_indices(
-    options: &Options,
-    tables: &HashMap<String, (Entry, Lsn)>,
-) -> Vec<(String, String)> {
+pub(super) fn unknown_indices(options: &Options, tables: &Tables) -> Vec<(String, String)> {
     let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
     let indices = tables.iter().filter_map(|(name, (entry, _))| {
         let table = indexed_table(&entry.types)?;
@@ -40,9 +37,9 @@ impl Shared {
         at: Option<Lsn>,
         look: impl FnOnce(&Entry) -> T,
     ) -> Option<T> {
-        let tables = self.tables.read();
-        let (entry, since) = tables.get(name)?;
-        at.is_none_or(|at| *since <= at).then(|| look(entry))
+        let visible = |since| at.is_none_or(|at| since <= at);
+        self.known
+            .look(name, |entry, since| visible(since).then(|| look(entry)))?
     }
 
     /// A table, out of the catalog, locked by a transaction; made if `types` are given.
@@ -94,7 +91,7 @@ impl Shared {
             .filter(|index| index.table == table)
             .map(|index| index.name.clone())
             .collect();
-        for (name, (entry, _)) in self.tables.read().iter() {
+        for (name, (entry, _)) in self.known.all().iter() {
             if indexed_table(&entry.types) == Some(table) && !names.contains(name) {
                 names.push(name.clone());
             }
@@ -154,13 +151,14 @@ impl Shared {
         if names.is_empty() {
             return;
         }
-        let mut tables = self.tables.write();
-        for (name, entry) in names {
-            match entry {
-                Some(entry) => _ = tables.insert(name.clone(), (entry.clone(), at)),
-                None => _ = tables.remove(name),
+        self.known.change(|tables| {
+            for (name, entry) in names {
+                match entry {
+                    Some(entry) => _ = tables.insert(name.clone(), (entry.clone(), at)),
+                    None => _ = tables.remove(name),
+                }
             }
-        }
+        });
     }
 
     /// Counts the numbers of a table of records; `next` tells where to begin.

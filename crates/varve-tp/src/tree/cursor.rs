@@ -1,9 +1,9 @@
 //! Reading records: one, or a leaf's at a time, forward and backward.
 
 use super::Tree;
-use super::find::Wanted;
+use super::find::{Step, Wanted};
 use crate::error::Result;
-use crate::page::{Found as Place, Page};
+use crate::page::{Cell, Found as Place, Page};
 use crate::versions::{Found, Record, View};
 use smallvec::SmallVec;
 use std::ops::Bound;
@@ -19,22 +19,52 @@ pub(crate) struct Leaf {
     pub lsn: u64,
 }
 
+fn value_in<'p>(page: Page<'p>, key: &[u8]) -> Option<Cell<'p>> {
+    match page.search(key) {
+        Place::At(at) => Some(page.value(at)),
+        Place::Missing(_) => None,
+    }
+}
+
 impl Tree<'_> {
     /// The value of a key as a view has it, or, without one, as its leaf has it; and the
     /// LSN of the leaf's last change.
     pub(crate) fn get(&self, key: &[u8], view: Option<View<'_>>) -> Result<(Found, u64)> {
-        let leaf = self.leaf(Wanted::Key(key))?;
-        let page = leaf.page();
-        let value = match page.search(key) {
-            Place::At(at) => Some(page.value(at)),
-            Place::Missing(_) => None,
+        let mut seen = None;
+        let leaf = self.leaf_unless(key, |number| {
+            seen = view.and_then(|view| self.near(number, key, view));
+            seen.is_some()
+        })?;
+        let Some(leaf) = leaf else {
+            return seen.expect("it has done without the leaf");
         };
+        let page = leaf.page();
         let lsn = page.lsn();
+        let value = value_in(page, key);
         let found = match view {
-            Some(view) => view.value(key, value, lsn)?,
+            Some(view) => {
+                if view.is_settled(lsn) {
+                    self.engine.pool.bring_near(&leaf);
+                }
+                view.value(key, value, lsn)?
+            }
             None => value.map(|cell| (cell.overflow, SmallVec::from_slice(cell.bytes))),
         };
         Ok((found, lsn))
+    }
+
+    /// The same without a latch, of a page that this thread has read lately and that is
+    /// the key's leaf and as the view sees it; `None` if it is not.
+    fn near(&self, number: u32, key: &[u8], view: View<'_>) -> Option<Result<(Found, u64)>> {
+        let look = |page: Page<'_>| {
+            let lsn = page.lsn();
+            let right = self.is_level(page, 0) && view.is_settled(lsn);
+            (right && matches!(Wanted::Key(key).step(page), Step::Here)).then(|| {
+                let found = view.value(key, value_in(page, key), lsn)?;
+                Ok((found, lsn))
+            })
+        };
+        self.engine.pool.near(number, look)?
     }
 
     /// The records from a bound on that one leaf holds, as a view has them, if there is

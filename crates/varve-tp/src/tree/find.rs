@@ -1,5 +1,6 @@
 //! Finding the page that a key belongs to.
 
+use super::routes::Routed;
 use super::{MOST_STEPS, Tree};
 use crate::buffer::{ReadPage, WritePage};
 use crate::error::Result;
@@ -61,11 +62,24 @@ impl<'a> Tree<'a> {
     /// A leaf for reading.
     pub(super) fn leaf(&self, wanted: Wanted<'_>) -> Result<ReadPage<'a>> {
         if let Wanted::Key(key) = wanted
-            && let Some(leaf) = self.leaf_by_routes(key)?
+            && let Routed::Leaf(leaf) = self.leaf_by_routes(key, |_| false)?
         {
             return Ok(leaf);
         }
         self.page_for_reading(wanted, 0)
+    }
+
+    /// The leaf of a key for reading; `None` if `near` can do without it.
+    pub(super) fn leaf_unless(
+        &self,
+        key: &[u8],
+        near: impl FnMut(u32) -> bool,
+    ) -> Result<Option<ReadPage<'a>>> {
+        match self.leaf_by_routes(key, near)? {
+            Routed::Leaf(leaf) => Ok(Some(leaf)),
+            Routed::Near => Ok(None),
+            Routed::Lost => self.page_for_reading(Wanted::Key(key), 0).map(Some),
+        }
     }
 
     /// The leaf of a key for writing.
@@ -78,7 +92,7 @@ impl<'a> Tree<'a> {
             }
             drop(leaf);
             // Corrects the copies.
-            self.leaf_by_routes(key)?;
+            self.leaf_by_routes(key, |_| false)?;
         }
         match self.page_for_writing(key, 0)? {
             Some(leaf) => Ok(leaf),
@@ -86,7 +100,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn is_level(&self, page: Page<'_>, level: u8) -> bool {
+    pub(super) fn is_level(&self, page: Page<'_>, level: u8) -> bool {
         page.is_of_tree(self.table) && page.header().level == level
     }
 

@@ -25,6 +25,15 @@ enum Led {
     Astray,
 }
 
+/// Where the copies led a search for a leaf.
+pub(super) enum Routed<'a> {
+    Leaf(ReadPage<'a>),
+    /// What was looked for has been seen without a latch.
+    Near,
+    /// The leaf has to be looked for without copies.
+    Lost,
+}
+
 fn lead(copies: &HashMap<u32, Box<[u8]>>, table: u32, number: u32, key: &[u8]) -> Led {
     let Some(copy) = copies.get(&number) else {
         return Led::NoCopy;
@@ -39,11 +48,15 @@ fn lead(copies: &HashMap<u32, Box<[u8]>>, table: u32, number: u32, key: &[u8]) -
 }
 
 impl<'a> Tree<'a> {
-    /// The leaf of a key, for reading. `None`: it has to be looked for without copies.
-    pub(super) fn leaf_by_routes(&self, key: &[u8]) -> Result<Option<ReadPage<'a>>> {
+    /// The leaf of a key, for reading, unless `near` can do without it.
+    pub(super) fn leaf_by_routes(
+        &self,
+        key: &[u8],
+        mut near: impl FnMut(u32) -> bool,
+    ) -> Result<Routed<'a>> {
         let routes = &self.engine.routes.0;
         let Some(mut copies) = routes[home(routes.len())].0.try_lock() else {
-            return Ok(None);
+            return Ok(Routed::Lost);
         };
         let (mut number, mut above) = (self.root, None);
         for _ in 0..STEPS {
@@ -55,6 +68,9 @@ impl<'a> Tree<'a> {
                 }
                 Led::Astray => break,
                 Led::NoCopy => {}
+            }
+            if near(number) {
+                return Ok(Routed::Near);
             }
             let held = self.engine.pool.read(number)?;
             let page = held.page();
@@ -69,7 +85,7 @@ impl<'a> Tree<'a> {
                 continue;
             }
             match Wanted::Key(key).step(page) {
-                Step::Here => return Ok(Some(held)),
+                Step::Here => return Ok(Routed::Leaf(held)),
                 Step::Right(right) => {
                     // The page above has another entry by now, or soon.
                     if let Some(above) = above {
@@ -81,7 +97,7 @@ impl<'a> Tree<'a> {
             }
         }
         copies.clear();
-        Ok(None)
+        Ok(Routed::Lost)
     }
 
     /// The number of the page that copies lead to: the key's leaf, if they are right.

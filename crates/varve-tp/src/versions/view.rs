@@ -90,8 +90,13 @@ impl<'a> View<'a> {
         }
     }
 
+    /// True if a page last changed at `lsn` is as the snapshot sees it.
+    pub(crate) fn is_settled(&self, lsn: u64) -> bool {
+        lsn < self.clean
+    }
+
     fn needed(&self, lsn: u64) -> Option<Arc<TableVersions>> {
-        match lsn < self.clean {
+        match self.is_settled(lsn) {
             true => None,
             false => self.versions.existing(self.table),
         }

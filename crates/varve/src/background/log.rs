@@ -4,7 +4,8 @@
 //! for what has grown old. One maintains: checkpoints, cleaning, freeing. It
 //! looks often while the log grows and once a second while it does not. They
 //! are two so that a checkpoint never keeps dirty data waiting. A third
-//! verifies ([`crate::verifier`]).
+//! verifies ([`crate::verifier`]). A fourth writes holes of an image file ahead of the log
+//! while small groups are made durable.
 
 use super::{IDLE, QUIET, Signal, Threads, requests_of};
 use crate::verifier::Verifier;
@@ -37,8 +38,8 @@ pub(crate) fn start(
     verifier: &Arc<Verifier>,
     coalesce: bool,
 ) -> io::Result<Threads> {
-    let signals: [Arc<Signal>; 2] = Default::default();
-    let [writing, maintaining] = signals.clone();
+    let signals: [Arc<Signal>; 3] = Default::default();
+    let [writing, maintaining, ahead] = signals.clone();
     let (stopped, closing) = (Arc::clone(fs), Arc::clone(verifier));
     let mut threads = Threads::new(move || {
         closing.close();
@@ -51,6 +52,9 @@ pub(crate) fn start(
     threads.spawn("varve-clean", move || maintain(&tree, &signal, coalesce))?;
     let (tree, serves) = (fs.clone(), verifier.clone());
     threads.spawn("varve-verify", move || serves.serve(&tree))?;
+    let (tree, signal) = (fs.clone(), ahead.clone());
+    threads.spawn("varve-zeros", move || write_ahead(&tree, &signal))?;
+    fs.layout().on_small_commits(Box::new(move || ahead.wake()));
     fs.set_waker(Box::new(move || writing.wake()));
     fs.layout().on_need(Box::new(move || maintaining.wake()));
     Ok(threads)
@@ -68,6 +72,14 @@ fn write_back(fs: &FileSystem<Lfs>, signal: &Signal, maintaining: &Signal) {
         };
         if let Err(error) = written {
             tracing::warn!(%error, "write-back failed");
+        }
+    }
+}
+
+fn write_ahead(fs: &FileSystem<Lfs>, signal: &Signal) {
+    while signal.wait_woken() {
+        if let Err(error) = fs.layout().write_ahead() {
+            tracing::debug!(%error, "nothing was written ahead of the log");
         }
     }
 }

@@ -46,6 +46,16 @@ impl Signal {
         !self.stopping()
     }
 
+    /// Waits to be woken. False once it is time to end.
+    fn wait_woken(&self) -> bool {
+        let mut woken = self.woken.lock();
+        while !*woken && !self.stopping() {
+            self.changed.wait(&mut woken);
+        }
+        *woken = false;
+        !self.stopping()
+    }
+
     fn stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }

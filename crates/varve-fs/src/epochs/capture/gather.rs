@@ -65,7 +65,7 @@ impl<L: Layout> Capture<'_, L> {
             }
         }
         if let Take::Part(file) = take {
-            self.visit(file, self.fs.store.geometry.group_bytes);
+            self.visit(file, self.most);
         }
         (members.len() + self.ended.len()) as u64
     }
@@ -101,12 +101,7 @@ impl<L: Layout> Capture<'_, L> {
     fn epoch_data(&self, take: Take<'_>) -> u64 {
         match take {
             Take::Wanted | Take::Part(_) => 0,
-            Take::Queue { .. } => self
-                .fs
-                .store
-                .geometry
-                .group_bytes
-                .saturating_sub(self.charge),
+            Take::Queue { .. } => self.most.saturating_sub(self.charge),
             Take::All => u64::MAX,
         }
     }
@@ -115,7 +110,7 @@ impl<L: Layout> Capture<'_, L> {
     pub(super) fn queue(&mut self, take: Take<'_>) {
         let (until, bytes) = match take {
             Take::Wanted | Take::Part(_) => return,
-            Take::Queue { until } => (until, self.fs.store.geometry.group_bytes),
+            Take::Queue { until } => (until, self.most),
             Take::All => (u64::MAX, u64::MAX),
         };
         while self.charge < bytes {

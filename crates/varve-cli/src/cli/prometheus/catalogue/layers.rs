@@ -2,11 +2,16 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 95] = [
+pub const METRICS: [Metric; 97] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
         "Segments given back ahead of checkpoints.",
+    ),
+    counter(
+        "layout.ahead_bytes",
+        "layout_ahead_bytes_total",
+        "Bytes of zeros written to holes of the device ahead of the log.",
     ),
     counter(
         "layout.user_log_bytes",
@@ -140,6 +145,11 @@ pub const METRICS: [Metric; 95] = [
         "tree.group_inodes",
         "tree_group_inodes_total",
         "Inode images in groups.",
+    ),
+    counter(
+        "tree.small_groups",
+        "tree_small_groups_total",
+        "Groups kept small because small files were made durable at the same time.",
     ),
     counter(
         "tree.commits",
