@@ -375,8 +375,8 @@ impl Transactions {
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
-        let files = transaction.changed().files;
-        let _shut = match base.no_windows(&files) {
+        let changed = transaction.changed();
+        let _shut = match base.no_windows(&changed.files) {
             Ok(shut) => shut,
             Err(ino) => {
                 let path = adapter.path_of(ino).unwrap_or_default();
@@ -384,7 +384,7 @@ impl Transactions {
                 return json!({"conflict": format!("a program is writing {path} atomically")});
             }
         };
-        base.write_back(&files);
+        let prepared = base.prepare(&changed, &adapter);
         let ticket = match transaction.commit_async() {
             Ok(ticket) => ticket,
             Err(Error::Conflict(conflict)) => {
@@ -394,7 +394,7 @@ impl Transactions {
             }
             Err(error) => return json!({"refused": error.to_string()}),
         };
-        base.forget(ticket.changed(), &adapter);
+        prepared.reveal(ticket.changed());
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {
             Ok(()) => json!({"committed": {"files": files, "names": names}}),

@@ -23,6 +23,7 @@ mod full;
 mod ioctls;
 mod later;
 mod maintenance;
+mod merging;
 mod names;
 mod removals;
 mod seek;
@@ -32,6 +33,7 @@ mod xattrs;
 
 pub use atomic::NoWindows;
 pub use later::Later;
+pub use merging::Merge;
 pub use told::LATE;
 
 use crate::calls::{IoctlHandler, StatisticsSource};
@@ -42,6 +44,7 @@ use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
+use merging::Merging;
 use removals::Removals;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
@@ -86,6 +89,7 @@ pub struct Adapter<L: Layout> {
     writers: full::Writers,
     direct: direct::DirectWrites,
     removals: Removals,
+    merging: Merging,
     late: told::Late,
     found: Option<found::Found>,
     windows: atomic::Windows<L>,
@@ -127,6 +131,7 @@ impl<L: Layout> Adapter<L> {
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
             removals: Removals::new(),
+            merging: Merging::default(),
             late: told::Late::default(),
             windows: atomic::Windows::new(options.atomic && options.write_back()),
             found: options.note_names.then(found::Found::default),
@@ -190,6 +195,9 @@ impl<L: Layout> Adapter<L> {
     /// Serves a request as far as it can be served now.
     fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
+        if let Some(until) = self.merging.holds(request) {
+            return Outcome::Later(Later::room(request, until));
+        }
         let errno = match self.serve(request.opcode(), request, reply) {
             Ok(outcome) => return outcome,
             Err(errno) => errno,
