@@ -4,15 +4,24 @@
 //! Everything here makes the kernel wait for requests of its own: never call it on
 //! a thread that serves.
 
-use crate::adapter::{Adapter, NoWindows};
+use crate::adapter::{Adapter, Merge, NoWindows};
 use crate::apart;
 use crate::outside::{self, InUse, Kept, Outside, Place};
-use crate::transport::{DevFuse, Transport, invalidate_entry, invalidate_pages};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT};
+use crate::settle::{Moved, Root, in_order};
+use crate::transport::{
+    DevFuse, Stale, Transport, invalidate_attributes, invalidate_entry, invalidate_pages, prune,
+};
+use rustix::fs::{Mode, OFlags};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
-use varve_fs::{Attr, Changed, FileKind, InodeNo, Layout};
+use varve_fs::{Attr, Caller, Changed, FileKind, InodeNo, Layout};
+
+/// How often files are dropped that are being read without a pause.
+const ROUNDS_MAX: u32 = 1000;
 
 /// The kernel, as far as it is concerned with one mount.
 pub struct Kernel<L: Layout> {
@@ -101,101 +110,215 @@ impl<L: Layout> Kernel<L> {
         }
     }
 
-    /// Has it write back what it holds of these files, and drop it. True if it
-    /// knows any of them.
-    pub fn write_back(&self, files: &[InodeNo]) -> bool {
-        let mut known = false;
+    /// Has it write back what it holds of these files, and drop it.
+    pub fn write_back(&self, files: &[InodeNo]) {
         for &ino in files {
-            known |= self.drop_pages(ino);
+            self.drop_pages(ino);
         }
-        known
     }
 
-    /// True if it knows the file.
+    /// True if the kernel knows the file.
     fn drop_pages(&self, ino: InodeNo) -> bool {
         let node = self.adapter.node_of(ino);
         invalidate_pages(&*self.transport as &dyn Transport, node, 0, 0).is_ok()
     }
 
-    /// Has it forget pages, attributes and names of what a commit has changed.
+    /// Has it drop what it holds of all that a commit is about to change, and keep
+    /// nothing of it until the answer is dropped or [`Commit::reveal`] is done.
     /// `view` is what the changes were made through.
-    pub fn forget<M: Layout>(&self, changed: &Changed, view: &Adapter<M>) {
-        for (parent, name) in &changed.names {
-            self.forget_name(*parent, name);
-        }
+    pub fn prepare<'k, M: Layout>(
+        &'k self,
+        changed: &'k Changed,
+        view: &'k Adapter<M>,
+    ) -> Commit<'k, L, M> {
+        let regular = |ino: &&InodeNo| {
+            let attr = self.adapter.file_system().getattr(**ino);
+            attr.is_ok_and(|attr| attr.kind == FileKind::Regular)
+        };
+        let regular: Vec<InodeNo> = changed.files.iter().filter(regular).copied().collect();
+        let merge = self.adapter.begin_merge(&regular);
+        let names = changed.names.iter();
+        let names = names.filter(|(parent, name)| self.outdate_name(*parent, name, Stale::Expired));
+        let names: Vec<_> = names.collect();
         for &ino in &changed.files {
-            // Size and times of files are the kernel's own under write-back: it must
-            // not know the file. The name goes first, so that nobody comes upon new
-            // content in an inode with the old size, unless he has it open.
-            if self.adapter.write_back()
-                && let Some((parent, name)) = view.name_of(ino)
-            {
-                self.forget_name(parent, &name);
+            // Whatever looks it up just now is done before attributes are dropped.
+            if let Some((parent, name)) = view.name_of(ino) {
+                self.outdate_name(parent, &name, Stale::Expired);
             }
-            if !self.drop_pages(ino) || !self.adapter.write_back() {
-                continue;
+            self.drop_pages(ino);
+        }
+        if self.adapter.write_back() {
+            // What nothing uses comes with its new size when it is asked for again.
+            let nodes: Vec<u64> = regular
+                .iter()
+                .map(|ino| self.adapter.node_of(*ino))
+                .collect();
+            if let Err(error) = prune(&*self.transport, &nodes) {
+                tracing::debug!(%error, "files that nothing uses stay in the kernel");
             }
-            match self.adapter.file_system().getattr(ino) {
-                Ok(attr) if attr.kind == FileKind::Regular => {
-                    self.settle(&attr, view.path_of(ino));
-                }
-                _ => {}
+        }
+        let mut read = merge.hold_unread(&regular);
+        for _ in 0..ROUNDS_MAX {
+            if read.is_empty() {
+                break;
             }
+            self.write_back(&read);
+            read = merge.hold_unread(&read);
+        }
+        Commit {
+            kernel: self,
+            view,
+            merge,
+            names,
+            regular,
         }
     }
 
-    fn forget_name(&self, parent: InodeNo, name: &[u8]) {
+    /// True if the kernel held the name.
+    fn outdate_name(&self, parent: InodeNo, name: &[u8], stale: Stale) -> bool {
         let parent = self.adapter.node_of(parent);
-        // ENOENT: the kernel does not hold it.
-        let _ = invalidate_entry(&*self.transport, parent, name);
+        invalidate_entry(&*self.transport, parent, name, stale).is_ok()
     }
 
-    /// Somebody has the file open: its size and time are set as a program would.
-    fn settle(&self, attr: &Attr, path: Option<PathBuf>) {
-        let (Some(mountpoint), Some(path)) = (&self.mountpoint, path) else {
-            tracing::debug!(ino = attr.ino.0, "its size and times stay as they were");
+    /// Where a name leads.
+    fn find(&self, parent: InodeNo, name: &[u8]) -> Option<Attr> {
+        let caller = Caller {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            checked: true,
+            umask: 0,
+        };
+        self.adapter
+            .file_system()
+            .lookup(&caller, parent, name)
+            .ok()
+    }
+
+    /// Uses the mount as a program would.
+    fn act<R: Send>(&self, work: impl FnOnce(&Root) -> R + Send) -> io::Result<R> {
+        let mountpoint = self.mountpoint.as_ref();
+        let mountpoint =
+            mountpoint.ok_or_else(|| io::Error::other("another process mounted it"))?;
+        apart::run(|| Ok(work(&Root::open(mountpoint)?)))
+    }
+}
+
+/// A commit that the kernel is prepared for.
+pub struct Commit<'k, L: Layout, M: Layout> {
+    kernel: &'k Kernel<L>,
+    view: &'k Adapter<M>,
+    merge: Merge<'k>,
+    /// The names that change and that the kernel held.
+    names: Vec<&'k (InodeNo, Vec<u8>)>,
+    /// The regular files that change.
+    regular: Vec<InodeNo>,
+}
+
+impl<L: Layout, M: Layout> Commit<'_, L, M> {
+    /// It has been merged: the kernel gets to see all of it.
+    pub fn reveal(self, changed: &Changed) {
+        let Commit {
+            kernel,
+            view,
+            merge,
+            names,
+            regular,
+        } = self;
+        // A listing has no time for which it may be trusted either.
+        let held: HashSet<&InodeNo> = regular.iter().collect();
+        let others = changed.files.iter().filter(|ino| !held.contains(ino));
+        for ino in others {
+            kernel.drop_pages(*ino);
+        }
+        let used = match kernel.adapter.write_back() {
+            true => kernel.known(regular),
+            false => Vec::new(),
+        };
+        let moved = kernel.known(view.renamed()).into_iter().filter_map(|attr| {
+            let names = (view.name_of(attr.ino)?, view.new_name_of(attr.ino)?);
+            let (from, to) = (attr.kind == FileKind::Directory).then_some(names)?;
+            Some(Moved { from, to })
+        });
+        let moved = in_order(moved.collect());
+        if !(moved.is_empty() && used.is_empty()) {
+            let done = kernel.act(|root| {
+                merge.act();
+                for (parent, name) in moved {
+                    look_up(root, view, parent, &name);
+                }
+                for attr in used {
+                    kernel.settle(root, &attr, view);
+                }
+            });
+            if let Err(error) = done {
+                tracing::debug!(%error, "sizes and times of open files stay as they were");
+            }
+        }
+        kernel.write_back(&merge.end());
+        kernel.let_go(&names, view);
+    }
+}
+
+impl<L: Layout> Kernel<L> {
+    /// Those of these files that the kernel knows.
+    fn known(&self, files: Vec<InodeNo>) -> Vec<Attr> {
+        let known = files.into_iter().filter(|ino| {
+            let node = self.adapter.node_of(*ino);
+            invalidate_attributes(&*self.transport, node).is_ok()
+        });
+        let attributes = known.filter_map(|ino| self.adapter.file_system().getattr(ino).ok());
+        attributes.collect()
+    }
+
+    /// Sets size and times of a file that is in use, as a program would.
+    fn settle<M: Layout>(&self, root: &Root, attr: &Attr, view: &Adapter<M>) {
+        let path = view.new_path_of(attr.ino).unwrap_or_default();
+        let Err(error) = root.settle(&path, attr) else {
             return;
         };
-        let set = apart::run(|| settle(mountpoint, &path, attr));
-        if let Err(error) = set {
-            let path = path.display();
-            tracing::debug!(%error, %path, "its size and times stay as they were");
+        let path = path.display();
+        tracing::debug!(%error, %path, "whatever uses it knows its size and times as they were");
+        // Others need not, unless that would unmount something.
+        if error.kind() != io::ErrorKind::CrossesDevices
+            && let Some((parent, name)) = view.new_name_of(attr.ino)
+        {
+            self.outdate_name(parent, &name, Stale::Gone);
+        }
+    }
+
+    /// Has it let go of what these names led to: it has them as expired, and would ask
+    /// only when somebody looks.
+    fn let_go<M: Layout>(&self, names: &[&(InodeNo, Vec<u8>)], view: &Adapter<M>) {
+        let mut others = Vec::new();
+        for (parent, name) in names {
+            match self.find(*parent, name) {
+                Some(_) => others.push((*parent, name)),
+                None => {
+                    self.outdate_name(*parent, name, Stale::Gone);
+                }
+            }
+        }
+        if others.is_empty() {
+            return;
+        }
+        let done = self.act(|root| {
+            for (parent, name) in others {
+                look_up(root, view, parent, name);
+            }
+        });
+        if let Err(error) = done {
+            tracing::debug!(%error, "what was replaced stays in the kernel for now");
         }
     }
 }
 
-fn settle(mountpoint: &Path, path: &Path, attr: &Attr) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-    let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), within)?;
-    let known = rustix::fs::fstat(&file)?;
-    if known.st_ino != attr.ino.0 {
-        return Err(rustix::io::Errno::STALE.into());
+/// Has the kernel look a name up, where it holds something older.
+fn look_up<M: Layout>(root: &Root, view: &Adapter<M>, parent: InodeNo, name: &[u8]) {
+    let path = view.new_path_of(parent).unwrap_or_default();
+    let path = path.join(OsStr::from_bytes(name));
+    if let Err(error) = root.look_up(&path) {
+        let path = path.display();
+        tracing::debug!(%error, %path, "the kernel may know it as it was");
     }
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    if u64::try_from(known.st_size) != Ok(attr.size) {
-        let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), within)?;
-        match rustix::fs::fstat(&file)?.st_ino == attr.ino.0 {
-            true => rustix::fs::ftruncate(&file, attr.size)?,
-            false => return Err(rustix::io::Errno::STALE.into()),
-        }
-    }
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: attr.mtime.seconds,
-            tv_nsec: attr.mtime.nanos.into(),
-        },
-    };
-    Ok(rustix::fs::utimensat(
-        &file,
-        "",
-        &times,
-        AtFlags::EMPTY_PATH,
-    )?)
 }

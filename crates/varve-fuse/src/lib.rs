@@ -47,6 +47,7 @@ mod reply;
 mod request;
 mod ring;
 mod session;
+mod settle;
 pub mod signals;
 mod statistics;
 mod sys;
@@ -63,7 +64,7 @@ pub use counters::RequestCounters;
 pub use end::End;
 pub use errno::Errno;
 pub use exchange::exchange;
-pub use kernel::Kernel;
+pub use kernel::{Commit, Kernel};
 pub use latency::{LATENCY_STEPS, LATENCY_STEPS_PER_OCTAVE, latency_step_end_us, latency_us};
 pub use mount::{
     detach, enter_mounts, force_unmount, held_mounts, join_mounts, mount_device, own_mounts,

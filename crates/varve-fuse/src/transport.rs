@@ -6,8 +6,8 @@
 
 use crate::errno::Errno;
 use crate::protocol::{
-    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_RETRIEVE, NotifyInvalEntry, NotifyInvalInode,
-    NotifyRetrieve, OutHeader,
+    EXPIRE_ONLY, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_PRUNE, NOTIFY_RETRIEVE,
+    NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyRetrieve, OutHeader,
 };
 use rustix::io::Errno as Os;
 use std::io::{self, IoSlice};
@@ -87,8 +87,18 @@ pub fn invalidate_attributes(transport: &dyn Transport, nodeid: u64) -> io::Resu
     transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
 }
 
-/// Makes the kernel look a name up again. For changes that did not come
-/// through this mount.
+/// What is to become of a name that the kernel holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// The kernel looks it up again when it is next wanted. If it leads to the same
+    /// inode, nothing happens to what is mounted below, or has its working directory
+    /// there. (Before Linux 6.2 as [`Stale::Gone`].)
+    Expired,
+    /// It leads nowhere. What is mounted below is unmounted.
+    Gone,
+}
+
+/// Outdates a name, for changes that did not come through this mount.
 ///
 /// Takes the directory's lock in the kernel, so it must never run on a
 /// serving thread.
@@ -99,14 +109,35 @@ pub(crate) fn invalidate_entry(
     transport: &dyn Transport,
     parent: u64,
     name: &[u8],
+    stale: Stale,
 ) -> io::Result<()> {
     let body = NotifyInvalEntry {
         parent,
         namelen: name.len() as u32,
-        flags: 0,
+        flags: match stale {
+            Stale::Expired => EXPIRE_ONLY,
+            Stale::Gone => 0,
+        },
     };
     let terminated = [name, b"\0"].concat();
     transport.notify(NOTIFY_INVAL_ENTRY, [body.as_bytes(), &terminated])
+}
+
+/// Makes the kernel drop those of these inodes that nothing uses, with their names.
+///
+/// Waits for WRITE requests, so it must never run on a serving thread.
+///
+/// # Errors
+/// EINVAL before Linux 6.18.
+pub(crate) fn prune(transport: &dyn Transport, nodeids: &[u64]) -> io::Result<()> {
+    for nodeids in nodeids.chunks(NotifyPrune::NODES_MAX) {
+        let body = NotifyPrune {
+            count: nodeids.len() as u32,
+            ..NotifyPrune::default()
+        };
+        transport.notify(NOTIFY_PRUNE, [body.as_bytes(), nodeids.as_bytes()])?;
+    }
+    Ok(())
 }
 
 /// Makes the kernel send a request that asks for nothing, NOTIFY_REPLY with

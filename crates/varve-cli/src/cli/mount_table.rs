@@ -64,6 +64,14 @@ pub fn mount_on(device: u64) -> Option<Entry> {
     })
 }
 
+/// What is mounted below `directory`, from the top down.
+pub fn below(directory: &Path) -> Vec<Entry> {
+    let mut below = read();
+    below.retain(|e| e.directory.starts_with(directory) && e.directory != directory);
+    below.sort_by_key(|entry| entry.directory.components().count());
+    below
+}
+
 /// The path with symbolic links resolved in all but the last component.
 fn resolve_parent(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?.canonicalize().ok()?;

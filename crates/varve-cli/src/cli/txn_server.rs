@@ -352,8 +352,7 @@ impl Transactions {
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
         let changed = transaction.changed();
-        let files = changed.files;
-        let _shut = match base.no_windows(&files) {
+        let _shut = match base.no_windows(&changed.files) {
             Ok(shut) => shut,
             Err(ino) => {
                 let path = adapter.path_of(ino).unwrap_or_default();
@@ -361,7 +360,6 @@ impl Transactions {
                 return json!({"conflict": format!("a program is writing {path} atomically")});
             }
         };
-        base.write_back(&files);
         let kept = match base.keep_from_execution(&changed.content, &adapter) {
             Ok(kept) => kept,
             Err((ino, in_use)) => {
@@ -373,6 +371,7 @@ impl Transactions {
                 }});
             }
         };
+        let prepared = base.prepare(&changed, &adapter);
         let ticket = match transaction.commit_async() {
             Ok(ticket) => ticket,
             Err(Error::Conflict(conflict)) => {
@@ -383,7 +382,7 @@ impl Transactions {
             Err(error) => return json!({"refused": error.to_string()}),
         };
         drop(kept);
-        base.forget(ticket.changed(), &adapter);
+        prepared.reveal(ticket.changed());
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {
             Ok(()) => json!({"committed": {"files": files, "names": names}}),

@@ -37,7 +37,7 @@ impl<L: Layout> Adapter<L> {
     fn attr(&self, attr: &Attr, reply: &mut Reply) {
         let attr = convert::attributes(attr);
         reply.put(&AttrOut {
-            attr_valid: self.attr_valid_s,
+            attr_valid: self.merging.trust(self.attr_valid_s),
             attr,
             ..AttrOut::default()
         });
@@ -52,7 +52,10 @@ impl<L: Layout> Adapter<L> {
         let ino = inode_of(request);
         self.direct.note_asked(ino);
         let attr = self.fs.getattr(ino)?;
-        reply.put(&convert::statx(&attr, self.attr_valid_s));
+        reply.put(&convert::statx(
+            &attr,
+            self.merging.trust(self.attr_valid_s),
+        ));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::request::Request;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use varve_fs::{Error, InodeNo, Layout};
+use varve_fs::{Caller, Error, InodeNo, Layout};
 
 /// A name, and the directory that it is in.
 struct Name {
@@ -25,6 +25,8 @@ struct Name {
 #[derive(Default)]
 pub(super) struct Found {
     names: Mutex<HashMap<InodeNo, Name>>,
+    /// The newest names of what was renamed.
+    renamed: Mutex<HashMap<InodeNo, (InodeNo, Vec<u8>)>>,
     lost: Mutex<Lost>,
 }
 
@@ -135,26 +137,65 @@ impl<L: Layout> Adapter<L> {
         self.found.as_ref()?.name_of(ino)
     }
 
+    /// Notes where a name leads that something was renamed to.
+    pub(super) fn note_renamed(&self, caller: &Caller, parent: InodeNo, name: &[u8]) {
+        if let Some(found) = &self.found
+            && let Ok(attr) = self.fs.lookup(caller, parent, name)
+        {
+            let renamed = (parent, name.to_vec());
+            found.renamed.lock().insert(attr.ino, renamed);
+            found.keep(attr.ino);
+            found.keep(parent);
+        }
+    }
+
+    /// What was renamed.
+    pub(crate) fn renamed(&self) -> Vec<InodeNo> {
+        let found = self.found.as_ref();
+        found.map_or_else(Vec::new, |found| {
+            found.renamed.lock().keys().copied().collect()
+        })
+    }
+
+    /// The newest name of a file: that by which it was found, or that which it was
+    /// renamed to. Noted with [`crate::MountOptions::note_names`].
+    pub(crate) fn new_name_of(&self, ino: InodeNo) -> Option<(InodeNo, Vec<u8>)> {
+        let renamed = self.found.as_ref()?.renamed.lock().get(&ino).cloned();
+        renamed.or_else(|| self.name_of(ino))
+    }
+
+    /// The path that leads to a file in the end, from the mount's root.
+    pub(crate) fn new_path_of(&self, ino: InodeNo) -> Option<PathBuf> {
+        path_by(ino, |ino| self.new_name_of(ino))
+    }
+
     /// The path by which a file was found, from the mount's root.
     pub fn path_of(&self, ino: InodeNo) -> Option<PathBuf> {
-        use std::os::unix::ffi::OsStrExt;
-        let (mut path, mut at) = (PathBuf::new(), ino);
-        let mut steps = 0;
-        while at != InodeNo::ROOT {
-            let (parent, name) = self.name_of(at)?;
-            let name = std::ffi::OsStr::from_bytes(&name);
-            path = match steps {
-                0 => name.into(),
-                _ => PathBuf::from(name).join(path),
-            };
-            at = parent;
-            steps += 1;
-            if steps > 4096 {
-                return None;
-            }
-        }
-        Some(path)
+        path_by(ino, |ino| self.name_of(ino))
     }
+}
+
+/// The path of a file, by the names of files.
+fn path_by(
+    ino: InodeNo,
+    name_of: impl Fn(InodeNo) -> Option<(InodeNo, Vec<u8>)>,
+) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let (mut names, mut at) = (Vec::new(), ino);
+    while at != InodeNo::ROOT {
+        let (parent, name) = name_of(at)?;
+        names.push(name);
+        at = parent;
+        if names.len() > 4096 {
+            return None;
+        }
+    }
+    let names = names.iter().rev();
+    Some(
+        names
+            .map(|name| std::ffi::OsStr::from_bytes(name))
+            .collect(),
+    )
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod ioctls;
 mod later;
 mod locks;
 mod maintenance;
+mod merging;
 mod names;
 mod removals;
 mod seek;
@@ -33,6 +34,7 @@ mod xattrs;
 
 pub use atomic::NoWindows;
 pub use later::Later;
+pub use merging::Merge;
 pub use told::LATE;
 
 use crate::calls::{IoctlHandler, StatisticsSource};
@@ -43,6 +45,7 @@ use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
+use merging::Merging;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -85,6 +88,7 @@ pub struct Adapter<L: Layout> {
     down: AtomicBool,
     writers: full::Writers,
     direct: direct::DirectWrites,
+    merging: Merging,
     late: told::Late,
     found: Option<found::Found>,
     windows: atomic::Windows<L>,
@@ -131,6 +135,7 @@ impl<L: Layout> Adapter<L> {
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
+            merging: Merging::default(),
             late: told::Late::default(),
             windows: atomic::Windows::new(options.atomic && options.write_back()),
             locks: options.outside.as_ref().map(locks::Locks::new),
@@ -195,6 +200,9 @@ impl<L: Layout> Adapter<L> {
     /// Serves a request as far as it can be served now.
     fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
+        if let Some(until) = self.merging.holds(request) {
+            return Outcome::Later(Later::room(request, until));
+        }
         let errno = match self.serve(request.opcode(), request, reply) {
             Ok(outcome) => return outcome,
             Err(errno) => errno,

@@ -42,7 +42,7 @@ impl<L: Layout> Adapter<L> {
             // "No such name" may be remembered: nobody makes it but the kernel.
             Err(Error::NotFound) if self.entry_valid_s > 0 && name != b"." && name != b".." => {
                 reply.put(&EntryOut {
-                    entry_valid: self.entry_valid_s,
+                    entry_valid: self.merging.trust(self.entry_valid_s),
                     ..EntryOut::default()
                 });
                 Ok(())
@@ -63,8 +63,8 @@ impl<L: Layout> Adapter<L> {
         EntryOut {
             nodeid: convert::node(attr.ino),
             generation: u64::from(attr.version),
-            entry_valid: self.entry_valid_s,
-            attr_valid: self.attr_valid_s,
+            entry_valid: self.merging.trust(self.entry_valid_s),
+            attr_valid: self.merging.trust(self.attr_valid_s),
             attr: convert::attributes(attr),
             ..EntryOut::default()
         }
@@ -112,6 +112,10 @@ impl<L: Layout> Adapter<L> {
         let (caller, parent) = (self.maker(request, mkdir.umask), inode_of(request));
         let mode = mkdir.mode & PERMISSIONS;
         let attr = self.fs.mkdir(&caller, parent, name, mode)?;
+        // What is there already may be renamed into it.
+        if let Some(found) = &self.found {
+            found.note(attr.ino, parent, name);
+        }
         self.entry(&attr, reply)
     }
 
@@ -227,6 +231,10 @@ impl<L: Layout> Adapter<L> {
         let (caller, parent) = (self.caller(request), inode_of(request));
         let new_parent: InodeNo = convert::inode(new_parent);
         self.fs.rename(&caller, parent, old, new_parent, new, how)?;
+        self.note_renamed(&caller, new_parent, new);
+        if how.exchange {
+            self.note_renamed(&caller, parent, old);
+        }
         Ok(())
     }
 

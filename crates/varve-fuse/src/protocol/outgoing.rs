@@ -78,6 +78,8 @@ outgoing! {
     NotifyInvalInode, 24 { ino: u64, off: i64, len: i64, }
     /// Notification: forget a name, which follows with its NUL.
     NotifyInvalEntry, 16 { parent: u64, namelen: u32, flags: u32, }
+    /// Notification: drop inodes that nothing uses; their numbers follow.
+    NotifyPrune, 16 { count: u32, padding: u32, spare: u64, }
     /// Notification: send cached bytes of a file back, in a NOTIFY_REPLY of
     /// this number.
     NotifyRetrieve, 32 { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, }
@@ -87,5 +89,15 @@ outgoing! {
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// Code of [`NotifyInvalEntry`].
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// Of [`NotifyInvalEntry`]: look it up again when it is wanted, and drop nothing.
+pub(crate) const EXPIRE_ONLY: u32 = 1;
+/// Code of [`NotifyPrune`].
+pub(crate) const NOTIFY_PRUNE: i32 = 9;
+
+impl NotifyPrune {
+    /// Inodes in one notification.
+    pub(crate) const NODES_MAX: usize = 512;
+}
+
 /// Code of [`NotifyRetrieve`].
 pub(crate) const NOTIFY_RETRIEVE: i32 = 5;

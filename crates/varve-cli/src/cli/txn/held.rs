@@ -81,7 +81,7 @@ impl Begin {
         Run::check(&self.directory, &base).map_err(&failed)?;
         let socket = ask(&base.directory, &json!({"socket": true})).map_err(&failed)?;
         let socket = socket["socket"].as_str().unwrap_or_default().to_owned();
-        leave(&base).map_err(&failed)?;
+        let below = leave(&base).map_err(&failed)?;
         let system = |error: std::io::Error| Failure::new(FAILED, error);
         let (id, listener) = listen().map_err(system)?;
         let asked = Asked {
@@ -89,7 +89,7 @@ impl Begin {
             command: "held",
             held: Some(&id),
         };
-        let view = View::begin(&base, &socket, &asked).map_err(&failed)?;
+        let view = View::begin(&base, &below, &socket, &asked).map_err(&failed)?;
         let limits = Limits {
             idle: self.idle,
             end: self.timeout.map(|time| Instant::now() + time),

@@ -1,5 +1,6 @@
 //! `varve txn`: transactions for any program.
 
+mod below;
 mod held;
 mod holder;
 mod run;

@@ -1,5 +1,6 @@
 //! `varve txn run` and `varve txn shell`: a program in a transaction.
 
+use super::below::Below;
 use super::held::Joined;
 use super::view::{Asked, Ended, View};
 use super::{ask, mount_of};
@@ -18,6 +19,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use varve_fuse::MountOptions;
 
 /// EX_TEMPFAIL of sysexits.h.
 pub const CONFLICT: u8 = 75;
@@ -122,7 +124,7 @@ impl Run {
         let working = std::env::current_dir().ok();
         let socket = ask(&base.directory, &json!({"socket": true})).map_err(&failed)?;
         let socket = socket["socket"].as_str().unwrap_or_default().to_owned();
-        leave(&base).map_err(&failed)?;
+        let below = leave(&base).map_err(&failed)?;
         let told = Told::watch().map_err(Failure::with(FAILED))?;
         let end = self.timeout.map(|time| Instant::now() + time);
         let mut pause = PAUSES[0];
@@ -133,7 +135,7 @@ impl Run {
                 command: &self.shown(),
                 held: None,
             };
-            let view = View::begin(&base, &socket, &asked);
+            let view = View::begin(&base, &below, &socket, &asked);
             let view = view.map_err(&failed)?;
             let what = match self.attempt(view, working.as_deref(), &told, end)? {
                 Ok(code) => return Ok(code),
@@ -273,28 +275,38 @@ fn unwatched(error: std::io::Error) -> Failure {
 }
 
 /// Makes this process one that can have a view: with a mount namespace of its own,
-/// and all descendants its children in the end.
-pub fn leave(base: &Entry) -> Result<(), String> {
+/// and all descendants its children in the end. Where the view is going to be, a mount
+/// is left that answers nobody: whatever still runs when the view has gone finds that
+/// (ENOTCONN), and not what is beneath. Returns what else is mounted below `base`.
+pub fn leave(base: &Entry) -> Result<Below, String> {
+    let root = base.directory.display();
     let made = match rustix::process::geteuid().is_root() {
         true => varve_fuse::own_mounts(false).or_else(|_| varve_fuse::own_mounts(true)),
         false => varve_fuse::own_mounts(true),
     };
     made.map_err(|error| {
-        let root = base.directory.display();
         format!(
             "cannot show a view of {root} to one command only: {error}; that needs mount \
              namespaces, and for others than root user namespaces (see user.max_user_namespaces \
              and what the system restricts them by)"
         )
     })?;
+    let below = Below::of(base)?;
     // Nobody is to be kept from unmounting. What a user namespace came with cannot be
     // taken away in it.
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
     if let Err(error) = varve_fuse::detach(&base.directory) {
         tracing::debug!(%error, "the mount stays below its view");
     }
+    // Without a server at its device it is dead from the start.
+    let dead = MountOptions {
+        source: "ended transaction".into(),
+        ..MountOptions::default()
+    };
+    varve_fuse::mount_device(&base.directory, &dead)
+        .map_err(|error| format!("cannot mount anything on {root}: {error}"))?;
     reap_all();
-    Ok(())
+    Ok(below)
 }
 
 /// All descendants become children of this process in the end. Without it, what is

@@ -1,6 +1,7 @@
 //! A transaction's view, mounted in this process's own namespace, and the
 //! connection that the transaction lives by.
 
+use super::below::Below;
 use crate::cli::mount_table::{self, Entry};
 use crate::cli::txn_server::{hear, say};
 use serde_json::{Value, json};
@@ -43,12 +44,17 @@ pub struct View {
 }
 
 impl View {
-    /// Begins a transaction, and mounts its view over the root of its mount. Call
-    /// it in a namespace of its own.
+    /// Begins a transaction, and mounts its view over the root of its mount, with what
+    /// else is mounted below. Call it in a namespace of its own.
     ///
     /// # Errors
     /// Says why it cannot be.
-    pub fn begin(base: &Entry, socket: &str, asked: &Asked<'_>) -> Result<Self, String> {
+    pub fn begin(
+        base: &Entry,
+        below: &Below,
+        socket: &str,
+        asked: &Asked<'_>,
+    ) -> Result<Self, String> {
         let root = base.directory.clone();
         let shown = base.directory.display();
         let failed =
@@ -95,6 +101,7 @@ impl View {
         say(&mut view.connection, &asked).map_err(failed)?;
         let answer = view.answer()?;
         view.id = answer["begun"].as_u64().ok_or("it began nothing")?;
+        below.show(&view.root)?;
         Ok(view)
     }
 
