@@ -20,6 +20,18 @@ pub(crate) struct Patience {
     pub(crate) pause: Duration,
 }
 
+impl Patience {
+    /// For a request that waits for the end of a merge, and for no removal: it is tried
+    /// again every millisecond.
+    pub(crate) fn until(until: Instant) -> Self {
+        Patience {
+            until,
+            removal: 0,
+            pause: Duration::from_millis(1),
+        }
+    }
+}
+
 /// A request's header and body.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,

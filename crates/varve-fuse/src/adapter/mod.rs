@@ -44,7 +44,7 @@ use crate::negotiate::{Negotiated, Wishes, negotiate};
 use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::{Patience, Request};
 use merging::Merging;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
@@ -201,7 +201,7 @@ impl<L: Layout> Adapter<L> {
     fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
         if let Some(until) = self.merging.holds(request) {
-            return Outcome::Later(Later::room(request, until));
+            return Outcome::Later(Later::room(request, Patience::until(until)));
         }
         let errno = match self.serve(request.opcode(), request, reply) {
             Ok(outcome) => return outcome,
