@@ -94,17 +94,14 @@ impl<L: Layout> Kernel<L> {
             return Ok(None);
         };
         // A file that the kernel does not know is neither executed nor leased.
-        let known = files.iter().filter(|ino| self.drop_pages(**ino));
-        let place = |&ino: &InodeNo| {
-            let version = self.adapter.file_system().getattr(ino).ok()?.version;
-            Some(Place {
-                ino,
-                node: self.adapter.node_of(ino),
-                version,
-                path: view.path_of(ino),
-            })
+        let place = |attr: Attr| Place {
+            ino: attr.ino,
+            node: self.adapter.node_of(attr.ino),
+            version: attr.version,
+            path: view.path_of(attr.ino),
         };
-        match known.filter_map(place).collect::<Vec<Place>>() {
+        let known = self.known(files.to_vec()).into_iter();
+        match known.map(place).collect::<Vec<Place>>() {
             places if places.is_empty() => Ok(None),
             places => outside::keep_from_execution(mountpoint, places).map(Some),
         }
@@ -117,10 +114,10 @@ impl<L: Layout> Kernel<L> {
         }
     }
 
-    /// True if the kernel knows the file.
-    fn drop_pages(&self, ino: InodeNo) -> bool {
+    fn drop_pages(&self, ino: InodeNo) {
         let node = self.adapter.node_of(ino);
-        invalidate_pages(&*self.transport as &dyn Transport, node, 0, 0).is_ok()
+        // ENOENT: it does not know the file.
+        let _ = invalidate_pages(&*self.transport as &dyn Transport, node, 0, 0);
     }
 
     /// Has it drop what it holds of all that a commit is about to change, and keep
@@ -228,9 +225,7 @@ impl<L: Layout, M: Layout> Commit<'_, L, M> {
         // A listing has no time for which it may be trusted either.
         let held: HashSet<&InodeNo> = regular.iter().collect();
         let others = changed.files.iter().filter(|ino| !held.contains(ino));
-        for ino in others {
-            kernel.drop_pages(*ino);
-        }
+        others.for_each(|ino| kernel.drop_pages(*ino));
         let used = match kernel.adapter.write_back() {
             true => kernel.known(regular),
             false => Vec::new(),

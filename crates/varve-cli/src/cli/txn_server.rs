@@ -381,8 +381,8 @@ impl Transactions {
             }
             Err(error) => return json!({"refused": error.to_string()}),
         };
-        drop(kept);
         prepared.reveal(ticket.changed());
+        drop(kept);
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {
             Ok(()) => json!({"committed": {"files": files, "names": names}}),
