@@ -33,8 +33,9 @@ impl<L: Layout> FileSystem<L> {
     /// is done first. No lock is held, and no operation under way.
     ///
     /// # Errors
-    /// `NoSpace`, device errors; what the snapshot fails to be read with.
+    /// `ReadOnly`, `NoSpace`, device errors; what the snapshot fails to be read with.
     pub(crate) fn take_number(&self, near: InodeNo, kind: FileKind) -> Result<Number<'_, L>> {
+        self.check_writable()?;
         let mut goes_on = true;
         loop {
             match self.allocate_inode(near, kind) {
