@@ -29,8 +29,6 @@
 mod numbers;
 mod vnodes;
 
-pub(crate) use numbers::Number;
-
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::isolation::{self, Budget, Object, Open, Snapshots};

@@ -5,8 +5,11 @@
 //! operation that was admitted fits, whatever runs beside it. One that was
 //! refused asks again when nobody is beside it (`account/crowd.rs`).
 
+mod numbers;
 mod private;
 mod spill;
+
+pub(crate) use numbers::Number;
 
 use crate::account::crowd::Turn;
 use crate::account::refusals::{Moment, Refused};
