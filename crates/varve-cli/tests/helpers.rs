@@ -92,7 +92,7 @@ fn fsck_has_the_flags_and_exit_codes_of_fsck() {
     let mut bytes = fs::read(&image).unwrap();
     bytes[..512].fill(0);
     fs::write(&image, &bytes).unwrap();
-    fsck(&["-n"]).expect(0, "superblock copy");
+    fsck(&["-n"]).expect(4, "superblock copy");
     fsck(&["-p", "-f"]).expect(1, "REPAIRED");
     fsck(&["-p", "-f"]).expect(0, "0 errors");
     // Behind a checkpoint; at the log's end it would be taken for a torn write.

@@ -7,6 +7,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -40,6 +41,13 @@ fn what_it_is_and_what_it_has_not() {
     // As the boot may ask; there is no repair, and nothing to be repaired.
     varve(["fsck", "--repair", image]).expect(0, ": clean");
     varve(["fsck", "-p", image]).expect(0, ": clean");
+    // A copy serves; that is told, at boot as well.
+    let first = fs::read(image).unwrap()[..512].to_vec();
+    let file = File::options().write(true).open(image).unwrap();
+    file.write_all_at(&[0; 512], 0).unwrap();
+    varve(["fsck", image]).expect(4, "superblock copy at byte 0");
+    varve(["fsck", "-p", image]).expect(4, "has no repair");
+    file.write_all_at(&first, 0).unwrap();
     let target = &scratch.text("target");
     varve(["salvage", image, target]).expect(1, "on the virtual log");
     varve(["dump", image, "segments"]).expect(1, "on the virtual log");

@@ -1,14 +1,19 @@
 //! The offline check: every checksum, blocks against the maps and against each
-//! other, inodes against what they hold, names against link counts. It only looks: a
-//! volume that was not unmounted, and has no journal, is looked at as the next mount
-//! will mend it.
+//! other, inodes against what they hold, names against link counts. It only looks.
+//!
+//! A repair is rehearsed in memory ([`crate::repair`]), and whatever it does is a
+//! problem, unless a crash explains it: of a volume without a journal that was not
+//! unmounted, the next mount does the same. What the repair results in is then checked
+//! by rules that know nothing of it.
 
 use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::ffs::FfsRecovery;
 use crate::format::{Geometry, GroupMap, Image, Slot};
-use crate::options::FfsMountOptions;
+use crate::options::{Examine, FfsMountOptions};
+use crate::repair::superblocks;
+use crate::replay::heads;
 use crate::store::{Newest, Sectors};
 use crate::tree::{indirects, visit};
 use crate::{Error, Ffs, FreeSpace};
@@ -16,7 +21,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::{
-    FileKind, FileSystem, Inode, InodeNo, Layout, Mapping, Options, Usage, View, check_names,
+    FileKind, FileSystem, Inode, InodeNo, Layout, Mapping, Options, Usage, View, attributes_flaw,
+    check_names,
 };
 
 /// Most problems that are told one by one.
@@ -60,13 +66,20 @@ impl Checked {
 pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Result<Checked> {
     let options = FfsMountOptions {
         read_only: true,
+        examine: Examine::Always,
         ..FfsMountOptions::default()
     };
     let volume = Arc::new(Ffs::mount(device, Arc::clone(&clock), options)?);
+    let mut recovery = volume.recovery.clone();
+    let mut problems = passed_over(&volume);
+    problems.append(&mut recovery.losses);
+    if !recovery.unclean {
+        problems.append(&mut recovery.repairs);
+    }
     let mut checked = Checked {
-        problems: volume.recovery.losses.clone(),
-        untold: volume.recovery.untold,
-        recovery: volume.recovery.clone(),
+        problems,
+        untold: recovery.untold,
+        recovery,
         usage: Usage::default(),
         fragments_used: 0,
         bytes_read: 0,
@@ -105,6 +118,24 @@ pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Resu
         Err(error) => checked.tell(format!("the tree of names cannot be read: {error}")),
     }
     Ok(checked)
+}
+
+/// Damaged copies of what a volume holds twice: a mount relies on the other one.
+pub fn passed_over(volume: &Ffs) -> Vec<String> {
+    let device = &*volume.store.device;
+    let copies = superblocks::differing(device, &volume.superblock).into_iter();
+    let mut problems: Vec<String> = copies
+        .map(|(at, problem)| format!("superblock copy at byte {at}: {problem}"))
+        .collect();
+    // Both heads were durable before the volume was released; until then a crash may tear
+    // one of them.
+    let owner = Ffs::read_owner(device, &volume.superblock);
+    if owner.is_ok_and(|owner| owner.is_some_and(|owner| owner.is_released())) {
+        let heads = heads(device, &volume.store.geometry);
+        let damaged = heads.into_iter().filter_map(std::result::Result::err);
+        problems.extend(damaged.map(|problem| format!("{problem}: the other one serves")));
+    }
+    problems
 }
 
 /// Counts what an inode holds, and marks its fragments.
@@ -194,8 +225,12 @@ fn content(
             }
         }
     }
-    if let Err(error) = volume.read_xattrs(View::Live, ino) {
-        checked.tell(format!("inode {ino}: {error}"));
+    let flaw = match volume.read_xattrs(View::Live, ino) {
+        Ok(blob) => attributes_flaw(&blob),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(flaw) = flaw {
+        checked.tell(format!("inode {ino}: {flaw}"));
     }
 }
 

@@ -54,7 +54,7 @@ mod tune;
 mod writer;
 
 pub use aged::FreeMap;
-pub use check::{Checked, check};
+pub use check::{Checked, check, passed_over};
 pub use error::{Error, Result};
 pub use ffs::{Ffs, FfsRecovery};
 pub use fsck::{Repaired, repair};

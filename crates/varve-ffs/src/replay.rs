@@ -20,27 +20,30 @@ pub(crate) struct Replayed {
     pub records: u64,
 }
 
-/// Reads both heads; the newer one counts. The journal must have one.
-pub(crate) fn newest_head(device: &dyn Device, geometry: &Geometry) -> Result<JournalHead> {
-    let mut newest: Option<JournalHead> = None;
-    let mut problem = Malformed::new("journal head", "both copies are damaged");
-    for copy in 0..2 {
+/// Both heads of the journal, or why there is none.
+pub(crate) fn heads(
+    device: &dyn Device,
+    geometry: &Geometry,
+) -> [std::result::Result<JournalHead, Malformed>; 2] {
+    [0, 1].map(|copy| {
         let block = Geometry::HEAD_BLOCK + copy;
         let mut bytes = vec![0; geometry.unit_bytes as usize];
         // One that cannot be read is one that was torn.
-        let parsed = match device.read(geometry.block_byte(block), &mut bytes) {
+        match device.read(geometry.block_byte(block), &mut bytes) {
             Ok(()) => JournalHead::parse(&bytes, geometry.tag),
             Err(error) => Err(Malformed::new("journal head", error.to_string())),
-        };
-        match parsed {
-            Ok(head) if newest.is_none_or(|n| head.serial.get() > n.serial.get()) => {
-                newest = Some(head);
-            }
-            Ok(_) => {}
-            Err(error) => problem = error,
         }
+    })
+}
+
+/// Reads both heads; the newer one counts. The journal must have one.
+pub(crate) fn newest_head(device: &dyn Device, geometry: &Geometry) -> Result<JournalHead> {
+    let [one, other] = heads(device, geometry);
+    match (one, other) {
+        (Ok(one), Ok(other)) if one.serial.get() >= other.serial.get() => Ok(one),
+        (Ok(head), Err(_)) | (_, Ok(head)) => Ok(head),
+        (Err(_), Err(problem)) => Err(Error::Damaged(problem)),
     }
-    newest.ok_or(Error::Damaged(problem))
 }
 
 /// The newest head, where metadata is written in place.

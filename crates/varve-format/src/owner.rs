@@ -89,6 +89,11 @@ impl OwnerRecord {
         Ok(record)
     }
 
+    /// True if the volume was unmounted by the owner.
+    pub fn is_released(&self) -> bool {
+        self.mounted.get() == 0
+    }
+
     /// The host's name as text.
     pub fn host_text(&self) -> String {
         padded_text(&self.host)

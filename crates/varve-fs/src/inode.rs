@@ -80,6 +80,9 @@ pub struct Inode {
     pub xattr_bytes: u32,
 }
 
+/// Bytes of a symbolic link's target at most, as Linux allows them.
+pub(crate) const TARGET_MAX: u64 = 4095;
+
 impl Inode {
     /// One without content, name and attributes, of user and group 0, with the
     /// parent 0; `mode` has its type.
@@ -111,6 +114,28 @@ impl Inode {
     /// it ([`crate::Layout::unfinished`]).
     pub fn is_unfinished(&self) -> bool {
         self.nlink == 0 || self.flags & flags::TRUNCATING != 0
+    }
+
+    /// What cannot be so in the inode stored as number `ino`, of a volume whose files
+    /// have at most `max_file_bytes`. No call answers for an inode with a flaw, so a check
+    /// reports it.
+    pub fn flaw(&self, ino: InodeNo, max_file_bytes: u64) -> Option<&'static str> {
+        let inline = self.flags & flags::INLINE != 0;
+        if self.ino != ino {
+            return Some("the inode names another number");
+        }
+        match FileKind::from_mode(self.mode) {
+            None => Some("the mode names no type"),
+            Some(FileKind::Directory) if inline => Some("a directory with inline content"),
+            Some(FileKind::Directory) => None,
+            Some(_) if self.size > max_file_bytes => Some("the size is too large"),
+            Some(FileKind::Symlink) if self.size > TARGET_MAX => Some("a target is too long"),
+            Some(_) if inline && self.blocks > 0 => Some("inline content beside blocks"),
+            Some(_) if inline && self.inline.len() as u64 != self.size => {
+                Some("inline content of another length than the size")
+            }
+            Some(_) => None,
+        }
     }
 
     /// What the type bits say.

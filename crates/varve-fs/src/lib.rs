@@ -41,6 +41,7 @@ mod via;
 mod tests;
 
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
+pub use attributes::attributes_flaw;
 pub use attributes::file_flags::{Access, FileFlags};
 pub use content::held::HeldWrite;
 pub use error::{Conflict, Contended, Error, Result};

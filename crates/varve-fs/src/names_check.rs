@@ -1,9 +1,12 @@
 //! The offline check of names: it follows every one from the root and counts them.
 //! It is the same for every layout.
 
+use crate::directory;
+use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::Layout;
+use crate::names::directory_blocks::Searched;
 use crate::types::{FileKind, InodeNo};
 use std::collections::HashMap;
 
@@ -16,6 +19,14 @@ pub fn check_names<L: Layout>(
 ) {
     let mut links: HashMap<u64, u32> = HashMap::from([(InodeNo::ROOT.0, 2)]);
     let mut rest = vec![InodeNo::ROOT];
+    if let Some(root) = inodes.get(&InodeNo::ROOT.0)
+        && root.parent != InodeNo::ROOT
+    {
+        tell(format!(
+            "the root directory says its parent is {}",
+            root.parent
+        ));
+    }
     while let Some(directory) = rest.pop() {
         let mut below = Vec::new();
         let read = system.readdir(directory, 0, &mut |entry| {
@@ -24,7 +35,8 @@ pub fn check_names<L: Layout>(
             }
             true
         });
-        if let Err(error) = read {
+        let structure = structure(system, directory, tell);
+        if let Err(error) = structure.and(read) {
             tell(format!("directory {directory}: {error}"));
         }
         for (name, ino, kind) in below {
@@ -63,6 +75,10 @@ pub fn check_names<L: Layout>(
     let mut all: Vec<_> = inodes.iter().collect();
     all.sort_unstable_by_key(|(ino, _)| **ino);
     for (ino, inode) in all {
+        let most = system.store.geometry.max_file_bytes;
+        if let Some(flaw) = inode.flaw(InodeNo(*ino), most) {
+            tell(format!("inode {ino}: {flaw}"));
+        }
         let found = links.get(ino).copied().unwrap_or(0);
         if found != inode.nlink {
             tell(format!(
@@ -71,4 +87,24 @@ pub fn check_names<L: Layout>(
             ));
         }
     }
+}
+
+/// Tells what is wrong with a directory's tree: a listing does not notice names that no
+/// look-up finds, or that are there twice.
+fn structure<L: Layout>(
+    system: &FileSystem<L>,
+    directory: InodeNo,
+    tell: &mut dyn FnMut(String),
+) -> Result<()> {
+    let vnode = system.vnode(directory)?;
+    vnode.directory()?;
+    let state = vnode.read_directory();
+    let key = system.store.key(&vnode);
+    let mut blocks = Searched {
+        store: &system.store,
+        vnode: &vnode,
+        state: &state,
+    };
+    let mut flaw = |text: String| tell(format!("directory {directory}: {text}"));
+    directory::check(&key, &mut blocks, &mut flaw).map(drop)
 }

@@ -84,6 +84,36 @@ pub fn workload(seed: u64) -> Vec<Operation> {
     Generator::new(profile, Random::new(seed)).take(250)
 }
 
+/// What a workload leaves: the image of a volume that died, and of one that was unmounted.
+///
+/// # Errors
+/// If the workload fails.
+pub fn images_of<S: Subject + ?Sized>(
+    subject: &S,
+    operations: &[Operation],
+    block_bytes: u64,
+) -> Result<[MemoryImage; 2], Failure> {
+    let fail = |text: String| Failure::new(Promise::Reference, text).during(operations);
+    let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
+    let clock = new_clock();
+    let formatted = subject.format(device.clone(), clock.clone());
+    formatted.map_err(|error| fail(error.to_string()))?;
+    let mounted = subject.mount(device.clone(), clock.clone(), 1);
+    let mounted = mounted.map_err(|error| fail(error.to_string()))?;
+    let mut runner = Runner::new(mounted, clock, Model::new(block_bytes));
+    for operation in operations {
+        if !matches!(operation, Operation::Kill | Operation::Remount) {
+            let _ = runner.step(operation).map_err(fail)?;
+        }
+    }
+    let dead = device.snapshot();
+    runner
+        .mounted()
+        .unmount()
+        .map_err(|error| fail(error.to_string()))?;
+    Ok([dead, device.snapshot()])
+}
+
 /// Makes mutants of the images of one workload.
 pub struct Mutants<'a, S: Subject + ?Sized> {
     subject: &'a S,
@@ -104,25 +134,7 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
         generator: Generator,
         block_bytes: u64,
     ) -> Result<Self, Failure> {
-        let fail = |text: String| Failure::new(Promise::Reference, text).during(operations);
-        let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
-        let clock = new_clock();
-        let formatted = subject.format(device.clone(), clock.clone());
-        formatted.map_err(|error| fail(error.to_string()))?;
-        let mounted = subject.mount(device.clone(), clock.clone(), 1);
-        let mounted = mounted.map_err(|error| fail(error.to_string()))?;
-        let mut runner = Runner::new(mounted, clock, Model::new(block_bytes));
-        for operation in operations {
-            if !matches!(operation, Operation::Kill | Operation::Remount) {
-                let _ = runner.step(operation).map_err(fail)?;
-            }
-        }
-        let dead = device.snapshot();
-        runner
-            .mounted()
-            .unmount()
-            .map_err(|error| fail(error.to_string()))?;
-        let images = [dead, device.snapshot()].map(|image| {
+        let images = images_of(subject, operations, block_bytes)?.map(|image| {
             let sectors = used_sectors(&image);
             let repair = repair.map(|learn| learn(&image));
             (image, sectors, repair)
@@ -204,7 +216,7 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
     }
 }
 
-fn used_sectors(image: &MemoryImage) -> Vec<u64> {
+pub(crate) fn used_sectors(image: &MemoryImage) -> Vec<u64> {
     let mut sectors = Vec::new();
     let mut sector = [0; 512];
     for offset in (0..image.geometry().size).step_by(sector.len()) {
@@ -217,7 +229,7 @@ fn used_sectors(image: &MemoryImage) -> Vec<u64> {
 }
 
 /// Changes something of the image and says where.
-fn mutate(image: &mut MemoryImage, sectors: &[u64], random: &mut Random) -> Range<u64> {
+pub(crate) fn mutate(image: &mut MemoryImage, sectors: &[u64], random: &mut Random) -> Range<u64> {
     let sector = *random.pick(sectors);
     // Structures begin at the sector's start more often than not.
     let within = if random.once_in(2) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, Geometry};
 use varve_ffs::allocate::{Fit, Policy};
 use varve_ffs::format::Metadata;
-use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format, repair};
+use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, Repaired, check, format, repair};
 use varve_fs::{FileSystem, Options, Result};
 
 /// A volume that is updated in place.
@@ -125,12 +125,20 @@ impl InPlace {
     /// # Errors
     /// If it cannot be repaired.
     pub fn repair(&self, device: Arc<dyn Device>) -> Result<Vec<String>> {
+        self.repaired(Arc::clone(&device))?;
+        Ok(self.check(device))
+    }
+
+    /// Repairs whatever a device holds, and answers what was done.
+    ///
+    /// # Errors
+    /// If it cannot be repaired.
+    pub fn repaired(&self, device: Arc<dyn Device>) -> Result<Repaired> {
         let options = FfsMountOptions {
             seed: Some(7),
             ..self.mount.clone()
         };
-        repair(self.device(Arc::clone(&device)), new_clock(), options)?;
-        Ok(self.check(device))
+        Ok(repair(self.device(device), new_clock(), options)?)
     }
 
     fn device(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {

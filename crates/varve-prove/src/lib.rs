@@ -29,6 +29,7 @@
 //! | [`holes`] | blocks written into holes of used segments, likewise |
 //! | [`room`] | the accounts of room, likewise |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
+//! | [`told`] | what a repair would change, or a mount refuse or pass over: a check reports it |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`], [`strangers`] | what is tested, behind one interface, and cleaners of other processes beside it |
 //! | [`tree`] | a whole tree as seen from outside |
@@ -75,6 +76,7 @@ pub mod spilled;
 pub mod strangers;
 pub mod subjects;
 pub mod switch;
+pub mod told;
 pub mod toy;
 pub mod traces;
 pub mod transactions;

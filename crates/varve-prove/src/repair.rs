@@ -1,17 +1,20 @@
-//! Makes the checksums of a mutated log right again, so that mutations reach
+//! Makes the checksums of a mutated volume right again, so that mutations reach
 //! the code behind them.
 //!
 //! The extents that checksums protect are read off the image before the
 //! mutation: blocks and inodes from the summaries, the summaries themselves,
-//! checkpoint records, superblocks, the owner record. Whoever refers to an
-//! extent stores its checksum, wherever that is: so the old checksum is
+//! checkpoint records, superblocks, the owner record; those of the other two layouts
+//! from their checksums ([`others`]). Whoever refers to an extent stores its checksum, wherever that is: so the old checksum is
 //! replaced by the new one in all that is used, which changes other extents,
 //! and so on until nothing changes.
+
+mod others;
 
 use crate::images::Repair;
 use std::collections::HashMap;
 use std::ops::Range;
 use varve_device::MemoryImage;
+use varve_ffs::format::Seal;
 use varve_lfs::format::summary::{Entries, Entry, HEADER_BYTES, SummaryHeader};
 use varve_lfs::format::{Superblock, crc32c, crc32c_of};
 
@@ -27,6 +30,10 @@ enum Kind {
     Fixed,
     /// Checksum at 4 over everything from 8.
     Owner,
+    /// Checksum at 0 over everything from 4, and perhaps with whoever refers to it.
+    First,
+    /// A sector with a seal of the volume with this tag.
+    Sealed(u64),
 }
 
 struct Extent {
@@ -52,26 +59,24 @@ fn parse_superblock(image: &MemoryImage) -> Option<Superblock> {
     Superblock::parse(&bytes_of(image, &(0..4096)), 0).ok()
 }
 
-/// Repairs mutants of one image.
-pub struct LogRepair {
+/// Repairs mutants of one image of any layout.
+pub struct Checksums {
     extents: Vec<Extent>,
 }
 
-impl LogRepair {
+impl Checksums {
     /// Learns what checksums protect in `original`.
     pub fn new(original: &MemoryImage) -> Self {
-        let Some(superblock) = parse_superblock(original) else {
-            return LogRepair {
-                extents: Vec::new(),
-            };
+        let mut extents = match parse_superblock(original) {
+            Some(superblock) => extents(original, &superblock),
+            None => others::extents(original),
         };
-        let mut extents = extents(original, &superblock);
         let mut by_sum: HashMap<u32, Vec<usize>> = HashMap::new();
         for (index, extent) in extents.iter_mut().enumerate() {
             extent.known_as = match extent.kind {
-                Kind::Referred => crc32c(&bytes_of(original, &extent.range)),
+                Kind::Referred | Kind::First => crc32c(&bytes_of(original, &extent.range)),
                 Kind::Summary => crc32c(&bytes_of(original, &extent.range)[..HEADER_BYTES]),
-                Kind::Fixed | Kind::Owner => 0,
+                Kind::Fixed | Kind::Owner | Kind::Sealed(_) => 0,
             };
             if extent.known_as != 0 {
                 by_sum.entry(extent.known_as).or_default().push(index);
@@ -92,7 +97,16 @@ impl LogRepair {
                 }
             }
         }
-        LogRepair { extents }
+        Checksums { extents }
+    }
+
+    /// Byte addresses of the sectors that checksums protect.
+    pub fn sectors(&self) -> Vec<u64> {
+        let all = self.extents.iter().map(|extent| extent.range.clone());
+        let mut sectors: Vec<u64> = all.flat_map(|range| range.step_by(512)).collect();
+        sectors.sort_unstable();
+        sectors.dedup();
+        sectors
     }
 
     /// Repairs `image`, which was the original before the ranges `changed`.
@@ -142,6 +156,27 @@ impl Extent {
             Kind::Referred => crc32c(&bytes),
             Kind::Fixed => return put(start + 8, crc32c(&bytes[12..])),
             Kind::Owner => return put(start + 4, crc32c(&bytes[8..])),
+            Kind::Sealed(tag) => {
+                let mut sector = [0; SECTOR as usize];
+                sector.copy_from_slice(&bytes);
+                let mut owner = [0; 4];
+                owner.copy_from_slice(&sector[504..508]);
+                let seal = Seal {
+                    tag,
+                    sector: start / SECTOR,
+                    owner: u32::from_le_bytes(owner),
+                };
+                seal.close(&mut sector);
+                let mut sum = [0; 4];
+                sum.copy_from_slice(&sector[508..]);
+                return put(start + 508, u32::from_le_bytes(sum));
+            }
+            Kind::First => {
+                let sum = crc32c(&bytes[4..]);
+                put(start, sum);
+                bytes[..4].copy_from_slice(&sum.to_le_bytes());
+                crc32c(&bytes)
+            }
             Kind::Summary => {
                 let sum = crc32c_of(&[&bytes[4..]]);
                 put(start, sum);
@@ -218,7 +253,7 @@ fn summary_extents(
 
 /// Learns where the checksums of `original` are.
 pub fn learn_repair(original: &MemoryImage) -> Repair {
-    let repair = LogRepair::new(original);
+    let repair = Checksums::new(original);
     Box::new(move |image: &mut MemoryImage, changed: &[Range<u64>]| repair.repair(image, changed))
 }
 
@@ -255,7 +290,7 @@ mod tests {
         let original = used_image(&subject);
         let superblock = parse_superblock(&original).unwrap();
         let extents = extents(&original, &superblock);
-        let repair = LogRepair::new(&original);
+        let repair = Checksums::new(&original);
         let (mut mounted, mut tried) = (0, 0);
         let referred = extents
             .iter()

@@ -399,7 +399,11 @@ impl Subject for Log {
             ..CheckOptions::default()
         };
         match check(device, new_clock(), &options) {
-            Ok(report) => report.errors.iter().map(ToString::to_string).collect(),
+            Ok(report) if report.needs_repair() => (report.errors.iter())
+                .chain(&report.warnings)
+                .map(ToString::to_string)
+                .collect(),
+            Ok(_) => Vec::new(),
             Err(error) => vec![error.to_string()],
         }
     }

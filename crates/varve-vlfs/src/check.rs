@@ -2,7 +2,7 @@
 //! inodes against what they hold, names against link counts. It only looks.
 
 use crate::error::Result;
-use crate::format::{Fork, Image, Place};
+use crate::format::{Fork, Image, Place, Superblock};
 use crate::lookup::Tables;
 use crate::options::VlfsMountOptions;
 use crate::recovery::walk;
@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_format::index::Index;
-use varve_fs::{FileSystem, InodeNo, Options, Usage, check_names};
+use varve_fs::{FileSystem, InodeNo, Layout, Options, Usage, View, attributes_flaw, check_names};
 use varve_vlog::Medium;
+use zerocopy::IntoBytes;
 
 /// Most problems that are told one by one.
 const PROBLEMS_MAX: usize = 1000;
@@ -56,7 +57,7 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
     };
     let volume = Arc::new(Vlfs::mount(medium, Arc::clone(&clock), options)?);
     let mut checked = Checked {
-        problems: Vec::new(),
+        problems: passed_over(&volume),
         untold: 0,
         recovery: volume.recovery.clone(),
         usage: Usage::default(),
@@ -131,6 +132,33 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
     Ok(checked)
 }
 
+/// Damaged copies of what a volume holds twice: a mount relies on the other one.
+pub fn passed_over(volume: &Vlfs) -> Vec<String> {
+    let (medium, measures) = (&volume.store.medium, volume.measures());
+    let mut problems = Vec::new();
+    for at in [0, measures.block_byte(measures.last_block())] {
+        let mut bytes = vec![0; measures.unit_bytes as usize];
+        let problem = match medium
+            .read(at, &mut bytes)
+            .map(|()| Superblock::parse(&bytes))
+        {
+            Ok(Ok(copy)) if copy.as_bytes() == volume.superblock.as_bytes() => continue,
+            Ok(Ok(_)) => "it differs from the one in use".to_owned(),
+            Ok(Err(problem)) => problem.to_string(),
+            Err(error) => error.to_string(),
+        };
+        problems.push(format!("superblock copy at byte {at}: {problem}"));
+    }
+    // Both were durable before the volume was released; until then a crash may tear one.
+    let owner = Vlfs::read_owner(&**medium, &volume.superblock);
+    let released = owner.is_ok_and(|owner| owner.is_some_and(|owner| owner.is_released()));
+    let damaged = volume.recovery.checkpoints_damaged;
+    if released && damaged > 0 {
+        problems.push(format!("{damaged} of the two checkpoints cannot be read"));
+    }
+    problems
+}
+
 /// Counts what an inode holds, and compares checksums.
 fn content(
     volume: &Vlfs,
@@ -182,5 +210,13 @@ fn content(
             image.inode.blocks, image.inode.sectors
         ));
     }
-    walked.and(attributes.map(drop))
+    walked.and(attributes.map(drop))?;
+    let flaw = match volume.read_xattrs(View::Live, ino) {
+        Ok(blob) => attributes_flaw(&blob),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(flaw) = flaw {
+        checked.tell(format!("inode {ino}: {flaw}"));
+    }
+    Ok(())
 }

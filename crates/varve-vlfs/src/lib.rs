@@ -58,7 +58,7 @@ mod vlfs;
 mod walk;
 mod writer;
 
-pub use check::{Checked, check};
+pub use check::{Checked, check, passed_over};
 pub use checkpoint::whole_checkpoints;
 pub use compact::{Claims, Compaction};
 pub use error::{Error, Result};

@@ -12,7 +12,7 @@ use varve_device::{HostClock, OpenMode};
 use varve_ffs::allocate::{Fit, Policy};
 use varve_ffs::format::{Geometry, Metadata, Superblock};
 use varve_ffs::{
-    Checked, Error, Examine, Ffs, FfsMountOptions, FfsRecovery, FreeSpace, check, search,
+    Checked, Error, Examine, Ffs, FfsMountOptions, FreeSpace, Repaired, check, passed_over, search,
 };
 
 const CORRECTED: u8 = 1;
@@ -188,7 +188,8 @@ fn pieces(free: &FreeSpace) -> String {
 pub fn is_clean(volume: &Path) -> bool {
     look(volume).is_ok_and(|found| {
         let report = found.recovery_report();
-        report.records == 0 && report.unfinished == 0 && !report.unclean
+        let is_clean = report.records == 0 && report.unfinished == 0 && !report.unclean;
+        is_clean && passed_over(&found).is_empty()
     })
 }
 
@@ -221,8 +222,10 @@ pub fn repair(volume: &Path, as_json: bool) -> Outcome {
     let changed = done.superblocks > 0
         || !done.recovery.repairs.is_empty()
         || !done.recovery.losses.is_empty();
-    tell_repair(volume, &done.recovery, done.superblocks, as_json);
-    Ok(if changed { CORRECTED } else { 0 })
+    let left = checked(volume, false)?.problems;
+    tell_repair(volume, &done, &left, as_json);
+    let left = if left.is_empty() { 0 } else { UNCORRECTED };
+    Ok(left | if changed { CORRECTED } else { 0 })
 }
 
 /// `varve fsck --preen`: what a crash explains is mended, the rest is left.
@@ -248,17 +251,22 @@ pub fn preen(volume: &Path, as_json: bool) -> Outcome {
     Ok(left | if mended.is_empty() { 0 } else { CORRECTED })
 }
 
-fn tell_repair(volume: &Path, recovery: &FfsRecovery, superblocks: u64, as_json: bool) {
+fn tell_repair(volume: &Path, done: &Repaired, left: &[String], as_json: bool) {
+    let Repaired {
+        superblocks,
+        recovery,
+    } = done;
     if as_json {
         output::json(&json!({
             "superblocks": superblocks,
             "repairs": recovery.repairs,
             "losses": recovery.losses,
             "untold": recovery.untold,
+            "left": left,
         }));
         return;
     }
-    if superblocks > 0 {
+    if *superblocks > 0 {
         output::line(format_args!(
             "mended: {superblocks} copies of the superblock written again"
         ));
@@ -272,8 +280,15 @@ fn tell_repair(volume: &Path, recovery: &FfsRecovery, superblocks: u64, as_json:
     if recovery.untold > 0 {
         output::line(format_args!("and {} more", recovery.untold));
     }
-    let nothing = superblocks == 0 && recovery.repairs.is_empty() && recovery.losses.is_empty();
-    let verdict = if nothing { "clean" } else { "REPAIRED" };
+    for problem in left {
+        output::line(format_args!("not mended: {problem}"));
+    }
+    let nothing = *superblocks == 0 && recovery.repairs.is_empty() && recovery.losses.is_empty();
+    let verdict = match (left.is_empty(), nothing) {
+        (true, true) => "clean",
+        (true, false) => "REPAIRED",
+        (false, _) => "STILL DAMAGED",
+    };
     output::line(format_args!("{}: {verdict}", volume.display()));
 }
 
@@ -282,12 +297,16 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
     look_over(volume, data, as_json, &[])
 }
 
-/// A check, after this was mended.
-fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Outcome {
+/// What a check finds.
+fn checked(volume: &Path, data: bool) -> Result<Checked, Failure> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
-    let checked = check(Arc::new(device), Arc::new(HostClock::default()), data)
-        .map_err(|error| Failure::new(UNCORRECTED, error))?;
+    check(Arc::new(device), Arc::new(HostClock::default()), data)
+        .map_err(|error| Failure::new(UNCORRECTED, error))
+}
+
+/// A check, after this was mended.
+fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Outcome {
     let Checked {
         problems,
         untold,
@@ -297,7 +316,7 @@ fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Out
         bytes_read,
         policy: found,
         free_space: free,
-    } = checked;
+    } = checked(volume, data)?;
     let sound = problems.is_empty();
     if as_json {
         output::json(&json!({

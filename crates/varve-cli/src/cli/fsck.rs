@@ -136,9 +136,9 @@ impl Fsck {
         progress.finish();
         let report = report.map_err(failed)?;
         self.tell(&report, verdict(&report));
-        Ok(match report.errors.is_empty() {
-            true => 0,
-            false => UNCORRECTED,
+        Ok(match report.needs_repair() {
+            true => UNCORRECTED,
+            false => 0,
         })
     }
 
@@ -189,10 +189,10 @@ fn failed(error: varve_lfs::Error) -> Failure {
 fn verdict(report: &CheckReport) -> &'static str {
     // Log behind a clean checkpoint is that of a mount that never ended.
     let closed = report.recovery.clean && report.recovery.partials == 0;
-    match (report.errors.is_empty(), closed) {
-        (true, true) => "clean",
-        (true, false) => "sound; not unmounted cleanly, the next mount recovers it",
-        (false, _) => "DAMAGED",
+    match (report.needs_repair(), closed) {
+        (false, true) => "clean",
+        (false, false) => "sound; not unmounted cleanly, the next mount recovers it",
+        (true, _) => "DAMAGED",
     }
 }
 

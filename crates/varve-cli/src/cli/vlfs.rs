@@ -10,7 +10,7 @@ use varve::IoMode;
 use varve::admin::{layout_of, open_device};
 use varve_device::{Device, HostClock, OpenMode};
 use varve_vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
-use varve_vlfs::{Checked, Vlfs, VlfsMountOptions, check, whole_checkpoints};
+use varve_vlfs::{Checked, Vlfs, VlfsMountOptions, check, passed_over, whole_checkpoints};
 use varve_vlog::{InOrder, Medium};
 
 const UNCORRECTED: u8 = 4;
@@ -115,7 +115,8 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
 
 /// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
 pub fn is_clean(volume: &Path) -> bool {
-    look(volume).is_ok_and(|found| found.recovery_report().tail_record)
+    look(volume)
+        .is_ok_and(|found| found.recovery_report().tail_record && passed_over(&found).is_empty())
 }
 
 /// `varve fsck`, which only looks.

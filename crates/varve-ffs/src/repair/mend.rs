@@ -12,7 +12,7 @@ use crate::{Error, Ffs};
 use std::collections::HashSet;
 use std::fmt;
 use varve_format::{Pointer, crc32c};
-use varve_fs::{FileKind, InodeNo, Usage};
+use varve_fs::{FileKind, InodeNo, Usage, attributes_flaw};
 
 /// Who says that room is his.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,15 +61,33 @@ impl Claim {
             What::Attributes => crc(source, sectors) == Some(image.xattrs.crc()),
         }
     }
+
+    /// What is wrong with the attributes of a file, if this is their place.
+    pub fn attributes_flaw(&self, source: &impl Sectors, image: &Image) -> Option<String> {
+        if self.what != What::Attributes {
+            return None;
+        }
+        if !self.is_proven(source, image) {
+            return Some("they cannot be read, or their checksum is wrong".into());
+        }
+        let mut blob = content(source, self.place.0..self.place.0 + u64::from(self.place.1))?;
+        blob.truncate(image.inode.xattr_bytes as usize);
+        attributes_flaw(&blob)
+    }
 }
 
-/// The checksum over sectors, if all can be read.
-fn crc(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<u32> {
+/// The bytes of sectors, if all can be read.
+fn content(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for at in sectors {
         bytes.extend_from_slice(&source.sector(at).ok()?.0[..]);
     }
-    Some(crc32c(&bytes))
+    Some(bytes)
+}
+
+/// The checksum over sectors, if all can be read.
+fn crc(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<u32> {
+    content(source, sectors).map(|bytes| crc32c(&bytes))
 }
 
 /// What was found on the way.

@@ -63,7 +63,14 @@ impl Ffs {
     /// # Errors
     /// `Full`, device errors.
     pub(crate) fn mend(&self, scan: Scan, report: &mut Report) -> Result<()> {
-        self.writer.lock().usage = scan.usage;
+        let said = std::mem::replace(&mut self.writer.lock().usage, scan.usage);
+        // A head that is written in place counts what there was when it was written.
+        if said != scan.usage && !self.recovery.unclean {
+            report.repair(format!(
+                "the volume says it holds {said:?}, counted {:?}",
+                scan.usage
+            ));
+        }
         self.free_spoilt(&scan.spoilt)?;
         for &ino in &scan.broken {
             self.lead_anew(ino, &scan)?;
@@ -461,12 +468,14 @@ impl Names<'_> {
             if (links, parent) == (inode.nlink, inode.parent.0) {
                 continue;
             }
-            if links != inode.nlink {
-                self.report.repair(format!(
-                    "inode {ino}: {links} names lead to it, it says {}",
-                    inode.nlink
-                ));
-            }
+            let mut says = |is: u64, what: &str, said: u64| {
+                if is != said {
+                    let text = format!("inode {ino}: {is} {what}, it says {said}");
+                    self.report.repair(text);
+                }
+            };
+            says(links.into(), "names lead to it", inode.nlink.into());
+            says(parent, "is its parent", inode.parent.0);
             (inode.nlink, inode.parent) = (links, InodeNo(parent));
             items.push(Item::Inode(Box::new(inode)));
             if items.len() >= IMAGES_AT_ONCE {

@@ -230,6 +230,9 @@ impl Scanner<'_> {
                     self.report
                         .loss(format!("inode {ino} is lost, with what it holds: {error}"));
                     self.scan.gone.insert(ino);
+                } else if touched {
+                    self.report
+                        .repair(format!("inode {ino} is free, and damaged: {error}"));
                 }
                 if used || touched {
                     self.note(GroupMap::Touched, ino);
@@ -257,10 +260,10 @@ impl Scanner<'_> {
         }
         let source = self.source;
         let (seen, twice) = (&mut self.seen, &mut self.twice);
-        let mut has_bad_attributes = false;
+        let mut bad_attributes = None;
         let walk = places(source, image, &mut |claim, extent| {
-            if claim.what == What::Attributes && !claim.is_proven(source, image) {
-                has_bad_attributes = true;
+            if let Some(flaw) = claim.attributes_flaw(source, image) {
+                bad_attributes = Some(flaw);
                 return;
             }
             for at in extent.start..extent.end() {
@@ -279,9 +282,9 @@ impl Scanner<'_> {
             let what = format!("inode {ino}: blocks {from} to {} are lost", to - 1);
             self.report.loss(what);
         }
-        if has_bad_attributes {
+        if let Some(flaw) = bad_attributes {
             self.report
-                .loss(format!("inode {ino}: its attributes are damaged"));
+                .loss(format!("inode {ino}: its attributes are damaged: {flaw}"));
             self.scan.bare.insert(ino);
             self.scan.broken.insert(ino);
         }

@@ -84,6 +84,19 @@ fn copies(geometry: &Geometry) -> impl Iterator<Item = u64> + use<> {
     groups.chain([geometry.last_block(), 0])
 }
 
+/// Byte addresses of the copies that are not this one, and what is wrong with each.
+pub(crate) fn differing(device: &dyn Device, superblock: &Superblock) -> Vec<(u64, String)> {
+    let geometry = Geometry::of(superblock);
+    let problem = |at: u64| match superblock_at(device, at) {
+        Ok(Ok(found)) if found.as_bytes() == superblock.as_bytes() => None,
+        Ok(Ok(_)) => Some("it differs from the one in use".to_owned()),
+        Ok(Err(problem)) => Some(problem.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    let all = copies(&geometry).map(|block| geometry.block_byte(block));
+    all.filter_map(|at| Some((at, problem(at)?))).collect()
+}
+
 /// Writes the copies that are not this one. Answers how many.
 pub(crate) fn mend(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
     let geometry = Geometry::of(superblock);
@@ -92,20 +105,12 @@ pub(crate) fn mend(device: &dyn Device, superblock: &Superblock) -> Result<u64> 
     }
     let mut bytes = vec![0; geometry.block_bytes as usize];
     bytes[..512].copy_from_slice(superblock.as_bytes());
-    let mut written = 0;
-    for block in copies(&geometry) {
-        let at = geometry.block_byte(block);
-        let same = matches!(
-            superblock_at(device, at),
-            Ok(Ok(found)) if found.as_bytes() == superblock.as_bytes()
-        );
-        if !same {
-            device.write(at, &[IoSlice::new(&bytes)])?;
-            written += 1;
-        }
+    let differing = differing(device, superblock);
+    for &(at, _) in &differing {
+        device.write(at, &[IoSlice::new(&bytes)])?;
     }
-    if written > 0 {
+    if !differing.is_empty() {
         device.flush()?;
     }
-    Ok(written)
+    Ok(differing.len() as u64)
 }

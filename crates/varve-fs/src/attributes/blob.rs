@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 
 /// All names with a zero byte behind each, as Linux lists them.
-const LIST_MAX: usize = 1 << 16;
+pub(crate) const LIST_MAX: usize = 1 << 16;
 
 /// One attribute of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,3 +5,5 @@ pub(crate) mod blob;
 pub(crate) mod file_flags;
 pub(crate) mod permission;
 mod xattr;
+
+pub use xattr::attributes_flaw;

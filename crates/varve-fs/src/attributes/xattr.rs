@@ -1,5 +1,5 @@
 //! Extended attributes: who may have and change which.
-use super::blob::{attribute_bytes, attributes, damaged, value, with};
+use super::blob::{Attribute, LIST_MAX, attribute_bytes, attributes, damaged, value, with};
 use crate::account::Coming;
 use crate::attr::Caller;
 use crate::attributes::acl::{self, AclEntry};
@@ -49,6 +49,37 @@ fn space(name: &[u8]) -> Result<Space> {
         }
     }
     Err(Error::NotSupported)
+}
+
+/// What is wrong with the stored attributes of a file, if anything. They are sound if
+/// every call answers: each name is one that can be asked for, they ascend, they can be
+/// listed together, and access control lists can be parsed.
+pub fn attributes_flaw(blob: &[u8]) -> Option<String> {
+    let mut last: &[u8] = &[];
+    let mut listed = 0;
+    for attribute in attributes(blob) {
+        let Some(Attribute { name, value }) = attribute else {
+            return Some("an attribute is cut short".into());
+        };
+        let shown = name.escape_ascii();
+        let Ok(space) = space(name) else {
+            return Some(format!("\"{shown}\" is no name of an attribute"));
+        };
+        if name <= last {
+            return Some(format!(
+                "attribute \"{shown}\" is out of order or there twice"
+            ));
+        }
+        if value.len() > VALUE_MAX {
+            return Some(format!("attribute \"{shown}\" is longer than it may be"));
+        }
+        if space == Space::Acl && acl::parse(value).is_err() {
+            return Some(format!("\"{shown}\" is not an access control list"));
+        }
+        listed += name.len() + 1;
+        last = name;
+    }
+    (listed > LIST_MAX).then(|| "the attributes have more names than can be listed".into())
 }
 
 impl<L: Layout> FileSystem<L> {
@@ -338,4 +369,42 @@ fn judge_acl(
         mode &= !0o2000;
     }
     Ok((mode, !acl::is_minimal(&entries)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LIST_MAX, acl, attributes_flaw};
+
+    fn blob(attributes: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (name, value) in attributes {
+            bytes.push(name.len() as u8);
+            bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(value);
+        }
+        bytes
+    }
+
+    #[test]
+    fn stored_attributes_are_sound_if_every_call_answers() {
+        assert_eq!(attributes_flaw(&[]), None);
+        let good = blob(&[(b"security.a", b""), (b"user.b", b"vv")]);
+        assert_eq!(attributes_flaw(&good), None);
+        let told = |blob: &[u8]| attributes_flaw(blob).expect("a flaw");
+        assert!(told(&good[..good.len() - 1]).contains("cut short"));
+        for name in [&b""[..], b"user.", b"user.a\0b", b"mine.a"] {
+            assert!(told(&blob(&[(name, b"v")])).contains("no name"), "{name:?}");
+        }
+        let out_of_order = blob(&[(b"user.b", b""), (b"user.a", b"")]);
+        assert!(told(&out_of_order).contains("out of order"));
+        let twice = blob(&[(b"user.a", b""), (b"user.a", b"")]);
+        assert!(told(&twice).contains("twice"));
+        assert!(told(&blob(&[(acl::ACCESS, b"no list")])).contains("access control"));
+        let names: Vec<Vec<u8>> = (0..LIST_MAX / 250)
+            .map(|nth| format!("user.{nth:0250}").into_bytes())
+            .collect();
+        let many: Vec<(&[u8], &[u8])> = names.iter().map(|name| (&name[..], &b""[..])).collect();
+        assert!(told(&blob(&many)).contains("listed"));
+    }
 }

@@ -2,13 +2,13 @@
 
 use super::{Below, FileSystem};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, flags};
+use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, Vnode};
 use crate::memory::vnode_table::Known;
 use crate::planted::{self, Planted};
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{InodeNo, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -116,33 +116,12 @@ impl<L: Layout> FileSystem<L> {
             Error::NotFound => Error::Stale,
             other => other,
         })?;
-        match self.flaw(ino, &inode) {
+        match inode.flaw(ino, self.store.geometry.max_file_bytes) {
             None => Ok(inode),
             Some(flaw) => Err(Error::Damaged {
                 ino: Some(ino),
                 detail: flaw.to_owned(),
             }),
-        }
-    }
-
-    /// What cannot be so in an inode, however it came to be on the device.
-    fn flaw(&self, ino: InodeNo, inode: &Inode) -> Option<&'static str> {
-        let kind = FileKind::from_mode(inode.mode);
-        let inline = inode.flags & flags::INLINE != 0;
-        let large = inode.size > self.store.geometry.max_file_bytes;
-        if inode.ino != ino {
-            return Some("the inode names another number");
-        }
-        match kind {
-            None => Some("the mode names no type"),
-            Some(FileKind::Directory) if inline => Some("a directory with inline content"),
-            Some(FileKind::Directory) => None,
-            Some(_) if large => Some("the size is too large"),
-            Some(_) if inline && inode.blocks > 0 => Some("inline content beside blocks"),
-            Some(_) if inline && inode.inline.len() as u64 != inode.size => {
-                Some("inline content of another length than the size")
-            }
-            Some(_) => None,
         }
     }
 }

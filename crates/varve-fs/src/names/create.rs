@@ -5,7 +5,7 @@ use crate::attributes::acl;
 use crate::attributes::file_flags::{inherited, may_rewrite, same_project};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::inode::Inode;
+use crate::inode::{Inode, TARGET_MAX};
 use crate::layout::{Layout, Usage};
 use crate::memory::vnode::{Dirty, State, Vnode, sectors_of};
 use crate::names::lookup::{LINKS_MAX, new_name};
@@ -14,9 +14,6 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// The longest symbolic link's target.
-const TARGET_MAX: usize = 4095;
 
 const ONE_INODE: Usage = Usage {
     inodes: 1,
@@ -135,7 +132,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Attr> {
         match target.len() {
             0 => return Err(Error::NotFound),
-            length if length > TARGET_MAX => return Err(Error::NameTooLong),
+            length if length as u64 > TARGET_MAX => return Err(Error::NameTooLong),
             _ => {}
         }
         let new = New {

@@ -8,7 +8,7 @@ use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Dirty, State, Vnode, adjust, sectors_of};
-use crate::types::{InodeNo, Timestamp};
+use crate::types::{InodeNo, Timestamp, View};
 use std::sync::Arc;
 use varve_device::Block;
 
@@ -60,6 +60,12 @@ impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
     fn exists(&mut self, block: u64) -> Result<bool> {
         self.store
             .directory_block_exists(self.vnode, self.state, block)
+    }
+
+    /// Of what is stored: an offline check alone asks, and nothing is dirty then.
+    fn next_existing(&mut self, from: u64) -> Result<Option<u64>> {
+        let layout = &self.store.layout;
+        layout.next_mapped(View::Live, self.vnode.ino, from)
     }
 
     fn is_checked(&self, block: u64) -> bool {

@@ -2,7 +2,7 @@
 
 mod alone;
 mod create;
-mod directory_blocks;
+pub(crate) mod directory_blocks;
 mod inodes_ahead;
 pub(crate) mod lookup;
 mod overlaid;

@@ -12,7 +12,11 @@ pub(crate) enum Fix {
     /// Write the copy of the superblock at this byte address again.
     Superblock { offset: u64 },
     /// Take a checkpoint, so that this slot of the ring is written again.
-    Slot { slot: u32 },
+    Slot {
+        slot: u32,
+        /// A crash explains what the slot holds: the next mount's checkpoint does this.
+        routine: bool,
+    },
     /// Take what is left of the log for the whole of it.
     LogEnd,
     /// Find out again what the inode map's block says.
@@ -84,6 +88,11 @@ impl Fix {
     pub(crate) fn is_of_storage(&self) -> bool {
         let of_accounts = matches!(self, Fix::FreeList | Fix::Accounts | Fix::Evacuate { .. });
         !self.is_of_names() && !of_accounts
+    }
+
+    /// The next mount for writing does this by itself.
+    pub(crate) fn is_routine(&self) -> bool {
+        matches!(self, Fix::Slot { routine: true, .. })
     }
 
     /// Nothing that a user stored is lost by it: what an automatic check may

@@ -23,7 +23,6 @@
 
 mod accounts;
 mod again;
-mod attributes;
 mod claims;
 mod fixes;
 mod guard;
@@ -40,7 +39,6 @@ mod table;
 mod visit;
 mod walk;
 
-pub(crate) use attributes::flaw as attributes_flaw;
 pub(crate) use fixes::Fix;
 pub(crate) use imap::{Mapped, ifile_regions};
 pub(crate) use names::{Blocks, FileView};
@@ -131,13 +129,8 @@ pub fn check(
             (survey.counts, survey.state.report)
         }
     };
-    Ok(CheckReport {
-        errors: found.errors,
-        warnings: found.warnings,
-        counts,
-        recovery,
-        elapsed_ns: clock.monotonic_ns().saturating_sub(started_ns),
-    })
+    let elapsed_ns = clock.monotonic_ns().saturating_sub(started_ns);
+    Ok(found.report(counts, recovery, elapsed_ns))
 }
 
 /// True if the volume was unmounted cleanly and its superblocks and checkpoint
@@ -264,7 +257,10 @@ pub(crate) fn load_image(
             ..record.clone()
         };
         let serial = record.header.serial.get();
-        match load_base(reader, geometry, &bare) {
+        let loaded = LogEnd::from(&record.header)
+            .check(geometry)
+            .and_then(|()| load_base(reader, geometry, &bare));
+        match loaded {
             Ok((base, table)) if used.is_none_or(|used| used == serial) => {
                 return Some((record.clone(), base, table));
             }
@@ -275,6 +271,7 @@ pub(crate) fn load_image(
                     plain(&error)
                 );
                 found.error(FindingKind::Recovery, Subject::Volume, text);
+                found.fix(Fix::Accounts);
             }
         }
     }

@@ -284,6 +284,9 @@ pub struct CheckReport {
     pub counts: Counts,
     /// What roll-forward found.
     pub recovery: RecoveryReport,
+    /// Remedies that repair has for the findings, those left out that the next mount
+    /// for writing applies by itself.
+    pub remedies: usize,
     /// Nanoseconds it took.
     pub elapsed_ns: u64,
 }
@@ -292,6 +295,12 @@ impl CheckReport {
     /// True if nothing at all was found.
     pub fn is_spotless(&self) -> bool {
         self.errors.is_empty() && self.warnings.is_empty()
+    }
+
+    /// True if repair would change something that a mount does not, or something is
+    /// wrong for which there is no remedy.
+    pub fn needs_repair(&self) -> bool {
+        !self.errors.is_empty() || self.remedies > 0
     }
 }
 
@@ -334,6 +343,18 @@ pub(crate) struct Findings {
 impl Findings {
     pub fn enter(&mut self, phase: Phase) {
         self.phase = Some(phase);
+    }
+
+    /// The outcome of the check that collected these.
+    pub fn report(&self, counts: Counts, recovery: RecoveryReport, elapsed_ns: u64) -> CheckReport {
+        CheckReport {
+            errors: self.errors.clone(),
+            warnings: self.warnings.clone(),
+            counts,
+            recovery,
+            remedies: self.fixes.iter().filter(|fix| !fix.is_routine()).count(),
+            elapsed_ns,
+        }
     }
 
     fn phase(&self) -> Phase {

@@ -6,8 +6,8 @@ use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::known;
 use super::visit::Tally;
-use super::{Checker, DirectoryAt, attributes, plain, refused};
-use varve_fs::{FileKind, Inode, flags};
+use super::{Checker, DirectoryAt, plain, refused};
+use varve_fs::{FileKind, Inode, attributes_flaw, flags};
 use varve_lfs::format::{Pointer, SECTOR};
 
 /// How the sectors of extended attributes are taken.
@@ -88,6 +88,10 @@ impl Checker<'_> {
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::Inode, subject, text);
             self.found.fix(Fix::Shape { ino: inode.ino.0 });
+        } else if let Some(text) = inode.flaw(inode.ino, u64::MAX) {
+            // There is no remedy: no call answers for such a file.
+            let subject = Subject::Inode(inode.ino.0);
+            self.found.error(FindingKind::Inode, subject, text);
         }
     }
 
@@ -149,7 +153,7 @@ impl Checker<'_> {
         let problem = match self.reader.block(pointer, inode.ino, 0) {
             Ok(mut blob) => {
                 blob.truncate(inode.xattr_bytes as usize);
-                attributes::flaw(&blob)
+                attributes_flaw(&blob)
             }
             Err(error) => Some(format!("its extended attributes: {}", plain(&error))),
         };

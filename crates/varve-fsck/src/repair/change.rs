@@ -107,7 +107,7 @@ impl Repair<'_> {
             self.actions.lost(line.clone());
         }
         for fix in fixes {
-            if let Fix::Slot { slot } = fix {
+            if let Fix::Slot { slot, .. } = fix {
                 self.actions
                     .mended(format!("slot {slot} of the checkpoint ring"));
             }

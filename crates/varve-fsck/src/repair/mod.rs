@@ -243,11 +243,6 @@ impl Repair<'_> {
 }
 
 fn report_of(survey: &Survey) -> CheckReport {
-    CheckReport {
-        errors: survey.found.errors.clone(),
-        warnings: survey.found.warnings.clone(),
-        counts: survey.counts,
-        recovery: survey.state.report.clone(),
-        elapsed_ns: 0,
-    }
+    let recovery = survey.state.report.clone();
+    survey.found.report(survey.counts, recovery, 0)
 }

@@ -38,7 +38,7 @@ impl RepairReport {
 
     /// True if nothing is left to be mended.
     pub fn is_whole(&self) -> bool {
-        self.refused.is_empty() && self.check.errors.is_empty()
+        self.refused.is_empty() && !self.check.needs_repair()
     }
 }
 

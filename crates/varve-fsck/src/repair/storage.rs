@@ -6,7 +6,7 @@ use crate::check::Fix;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use varve_device::Block;
-use varve_fs::{FileKind, InodeNo, flags};
+use varve_fs::{FileKind, InodeNo, attributes_flaw, flags};
 use varve_lfs::format::Pointer;
 use varve_lfs::{Error, Result};
 
@@ -182,7 +182,7 @@ impl Remedies<'_> {
         match blob {
             Ok(mut blob) if fits && bytes > 0 => {
                 blob.truncate(bytes);
-                if crate::check::attributes_flaw(&blob).is_none() {
+                if attributes_flaw(&blob).is_none() {
                     self.actions.mended(format!(
                         "{}: its extended attributes are stored elsewhere now",
                         self.name(ino)

@@ -3,11 +3,10 @@
 use super::known::Known;
 use super::{Image, is_damage};
 use crate::check::{
-    FindingKind, Mapped, Subject, Tally, Visitor, attributes_flaw, content_flaw, count_flaw, plain,
-    size_flaw, walk,
+    FindingKind, Mapped, Subject, Tally, Visitor, content_flaw, count_flaw, plain, size_flaw, walk,
 };
 use std::sync::Arc;
-use varve_fs::{FileKind, Inode, InodeNo};
+use varve_fs::{FileKind, Inode, InodeNo, attributes_flaw};
 use varve_lfs::Error;
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::NodeId;
