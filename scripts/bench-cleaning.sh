@@ -18,7 +18,7 @@ set -eu
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 FILE_BYTES=${1:-0} WORK=${WORK:-/dev/shm/varve-cleaning}
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve-cli)
+	(cd "$HERE" && cargo build --release -q -p varve-cli -p varve-bench)
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 MNT=$WORK/mnt IMG=$WORK/image

@@ -11,7 +11,7 @@ set -u
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 WORK=${WORK:-/tmp/varve-floors} CACHE=256M SECONDS_EACH=${1:-3}
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve-cli) || exit 1
+	(cd "$HERE" && cargo build --release -q -p varve-cli -p varve-bench) || exit 1
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 (cd "$HERE" && cargo build --release -q -p varve-fuse --example floors) || exit 1

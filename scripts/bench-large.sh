@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve-cli)
+	(cd "$HERE" && cargo build --release -q -p varve-cli -p varve-bench)
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 IMAGE=$WORK/large.img MNT=$WORK/mnt

@@ -58,7 +58,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve-cli) || exit 1
+	(cd "$HERE" && cargo build --release -q -p varve-cli -p varve-bench) || exit 1
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 . "$HERE/scripts/peers.sh"

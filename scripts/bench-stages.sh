@@ -35,7 +35,7 @@ done
 [ $# -gt 0 ] || [ -n "$REPORT" ] || { echo "bench-stages.sh: which workload? See --help." >&2; exit 2; }
 
 if [ -z "${VARVE:-}" ] && [ -z "$REPORT" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve-cli) || exit 1
+	(cd "$HERE" && cargo build --release -q -p varve-cli -p varve-bench) || exit 1
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 . "$HERE/scripts/lib.sh"

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 directory=$1 rounds=${2:-7}
-cargo build --release -p varve-cli
+cargo build --release -p varve-cli -p varve-bench
 varve=${CARGO_TARGET_DIR:-target}/release/varve
 mkdir -p "$directory/source" "$directory/mnt"
 directory=$(realpath "$directory")

@@ -62,6 +62,8 @@ beside programs need_all "${programs[@]}"
 
 # All of the workspace, also where one package would do: the crates below it
 # are then those that are compiled already.
+step "words that a stranger does not understand"
+scripts/words.sh
 step "format"
 cargo fmt --all --check
 step "lints"
@@ -81,7 +83,8 @@ targets=(--lib --bins --tests) examples=()
 for example in crates/varve/examples/*.rs; do examples+=(--example "$(basename "$example" .rs)"); done
 cargo test --workspace --features "$features" "${targets[@]}" --no-run \
   --message-format=json-render-diagnostics >"$said/built"
-cargo build --workspace --features "$features" "${examples[@]}"
+# The programs that `varve` runs are looked for next to it.
+cargo build --workspace --features "$features" --bins "${examples[@]}"
 step "programs that this needs, begun with the lints"
 joined programs
 built=${CARGO_TARGET_DIR:-target}/debug

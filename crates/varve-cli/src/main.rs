@@ -1,6 +1,5 @@
 //! The `varve` command.
 
-mod bench;
 mod cli;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::mounted::{Mount, no_fuse};
+use support::mounted::{Mount, no_fuse, no_program};
 use support::{Scratch, varve};
 
 /// Each with options that make it tiny, and the phases it has.
@@ -72,6 +72,9 @@ fn lines(out: &str, phases: &[&str]) -> Vec<Value> {
 
 #[test]
 fn each_runs_on_a_directory_and_in_the_library_and_leaves_nothing() {
+    if no_program("varve-bench") {
+        return;
+    }
     let s = Scratch::new();
     let (image, dir, results) = (s.text("image"), s.text("dir"), s.text("results.jsonl"));
     fs::create_dir(&dir).unwrap();
@@ -103,7 +106,7 @@ fn each_runs_on_a_directory_and_in_the_library_and_leaves_nothing() {
 
 #[test]
 fn each_runs_on_a_mount() {
-    if no_fuse() {
+    if no_program("varve-bench") || no_fuse() {
         return;
     }
     let mount = Mount::new("128M");
@@ -119,6 +122,9 @@ fn each_runs_on_a_mount() {
 /// The command of a cold point may be a remount, which an open file keeps from happening.
 #[test]
 fn none_has_a_file_open_where_it_is_cold() {
+    if no_program("varve-bench") {
+        return;
+    }
     let s = Scratch::new();
     let dir = s.text("");
     for (program, tiny, _) in PROGRAMS {
@@ -130,6 +136,9 @@ fn none_has_a_file_open_where_it_is_cold() {
 
 #[test]
 fn what_a_compiler_computes_is_used_if_asked_for() {
+    if no_program("varve-bench") {
+        return;
+    }
     let s = Scratch::new();
     let dir = s.text("");
     let run = |compute: &str| {
@@ -150,6 +159,9 @@ fn what_a_compiler_computes_is_used_if_asked_for() {
 
 #[test]
 fn users_stand_beside_each_other() {
+    if no_program("varve-bench") {
+        return;
+    }
     let s = Scratch::new();
     let dir = s.text("");
     let run = ["bench", "multiandrew", &dir, "--n", "3", "--threads", "3"];
@@ -163,6 +175,9 @@ fn users_stand_beside_each_other() {
 
 #[test]
 fn wrong_arguments_are_told_and_leave_nothing() {
+    if no_program("varve-bench") {
+        return;
+    }
     let s = Scratch::new();
     let dir = s.text("dir");
     fs::create_dir(&dir).unwrap();
@@ -195,7 +210,7 @@ fn wrong_arguments_are_told_and_leave_nothing() {
 
 #[test]
 fn a_full_volume_is_told_and_left_clean() {
-    if no_fuse() {
+    if no_program("varve-bench") || no_fuse() {
         return;
     }
     let mount = Mount::new("32M");

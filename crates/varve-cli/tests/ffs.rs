@@ -262,66 +262,6 @@ fn every_policy_is_made_and_told_of() {
     assert!(!std::path::Path::new(image).exists());
 }
 
-/// Years of use, a volume on which only what they left is free, and a young one again.
-#[test]
-fn a_volume_is_aged() {
-    let scratch = Scratch::new();
-    let (map, image) = (&scratch.text("map"), &scratch.text("image"));
-    let age = [
-        "lab",
-        "age",
-        "--profile=news",
-        "--years=0.1",
-        "--scale=12",
-        "--json",
-        "--out",
-        map,
-    ];
-    let told = varve(age).expect(0, "").json();
-    let free = told["free_bytes"].as_u64().unwrap();
-    assert!(told["told"]["operations"].as_u64().unwrap() > 1000);
-    let made = varve(["mkfs", "--layout=ffs-m8r0", "--aged", map, "--json", image]);
-    let made = made.expect(0, "").json();
-    assert_eq!(made["block_bytes"], 8192);
-    varve(["fsck", "--data", image]).expect(0, ": clean");
-    let dump = varve(["dump", image, "superblock"]).expect(0, "").json();
-    let room = &dump["room"];
-    let unit = made["fragment_bytes"].as_u64().unwrap();
-    let found = room["fragments_free"].as_u64().unwrap() * unit;
-    // Where fragments are larger than the map's, what is free in part is not free.
-    match unit {
-        1024 => assert_eq!(found, free),
-        _ => assert!(found <= free && found > free / 2, "{found} {free}"),
-    }
-    let list = scratch.text("list");
-    fs::write(&list, "100 a/b\n+ 70000 a/c\n- a/b\n").unwrap();
-    let played = varve([
-        "lab",
-        "age",
-        "--files",
-        &list,
-        "--size=64M",
-        "--json",
-        "--out",
-        map,
-    ]);
-    assert_eq!(played.expect(0, "").json()["told"]["files"], 1);
-    fs::write(&list, "what\n").unwrap();
-    varve(["lab", "age", "--files", &list, "--out", map]).expect(1, "line 1");
-    varve(["mkfs", "--layout=ffs", "--aged", &list, &scratch.text("no")]).expect(1, "no map");
-    fs::write(&list, "100 a/b\n").unwrap();
-    for bytes in ["0", "12297829382473033"] {
-        let block = ["--block-size", bytes];
-        let age = ["lab", "age", "--files", &list, "--out", map];
-        varve(age.into_iter().chain(block)).expect(2, "4K to 64K");
-    }
-    // Blocks of another size, in groups of the same bytes.
-    let other = &scratch.text("other");
-    let aged = ["mkfs", "--layout=ffs", "--aged", map, "--block-size=64K"];
-    let aged = aged.into_iter().chain(["--size=96M", "--json", other]);
-    assert_eq!(varve(aged).expect(0, "").json()["block_bytes"], 65536);
-}
-
 #[test]
 fn what_was_synced_survives_a_killed_server() {
     if no_fuse() {

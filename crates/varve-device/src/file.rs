@@ -51,6 +51,20 @@ pub enum IoMode {
     Sync,
 }
 
+impl std::str::FromStr for IoMode {
+    type Err = &'static str;
+
+    /// From `direct`, `buffered` or `sync`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        match text {
+            "direct" => Ok(IoMode::Direct),
+            "buffered" => Ok(IoMode::Buffered),
+            "sync" => Ok(IoMode::Sync),
+            _ => Err("it is direct, buffered or sync"),
+        }
+    }
+}
+
 /// A device on an image file or a block device.
 #[derive(Debug)]
 pub struct FileDevice {

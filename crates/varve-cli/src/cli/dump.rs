@@ -1,7 +1,7 @@
 //! `varve dump`: a volume's structures, for people and scripts.
 
 use super::output::{self, Failure, Outcome};
-use super::{ffs, histogram, vlfs};
+use super::{ffs, utilisation, vlfs};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -124,11 +124,10 @@ impl Dump {
         let counted = volume.utilisation().map_err(|error| self.failed(error))?;
         match self.json {
             true => output::json(&json!(counted)),
-            false => output::lines(histogram::text(&counted)),
+            false => output::lines(utilisation::text(&counted)),
         }
         if let Some(path) = &self.picture {
-            let drawn = histogram::picture(&counted).draw(path);
-            drawn.map_err(Failure::with(1))?;
+            utilisation::picture(&counted).draw(path)?;
         }
         Ok(0)
     }

@@ -1,7 +1,7 @@
 //! `varve mkfs`: makes a volume.
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::{ageing, ffs, size, vlfs};
+use super::{ffs, free_map, size, vlfs};
 use clap::ValueEnum;
 use serde_json::json;
 use std::path::PathBuf;
@@ -242,7 +242,7 @@ impl Mkfs {
             return Ok(None);
         };
         match self.layout.is_ffs() {
-            true => ageing::load(path).map(Some),
+            true => free_map::load(path).map(Some),
             false => Err(Failure::new(2, "--aged is for --layout ffs")),
         }
     }
@@ -356,14 +356,6 @@ impl LayoutKind {
     fn metadata(self) -> MetadataUpdates {
         let usual = FfsFormatOptions::named(&self.name());
         usual.map(|usual| usual.metadata).unwrap_or_default()
-    }
-
-    /// Makes volumes of this kind, with nothing else chosen.
-    pub(super) fn choose(self, options: &mut VolumeOptions) {
-        options
-            .layout(self.layout())
-            .metadata(self.metadata())
-            .allocation(Allocation::named(&self.name()).unwrap_or_default());
     }
 
     /// Blocks and fragments, whatever the gaps.

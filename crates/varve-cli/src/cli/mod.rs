@@ -4,9 +4,7 @@
 //! `umount`, fsck(8) for `fsck`; elsewhere 0 is success, 1 failure, 2 wrong
 //! usage. A failure is one line on stderr: what happened, to what, what to do.
 
-mod ageing;
 mod allocator;
-mod bench;
 mod calls;
 mod cleaner;
 mod cleaner_server;
@@ -16,21 +14,19 @@ mod dump;
 #[cfg(test)]
 mod earned;
 mod exporter;
+mod external;
 mod ffs;
+mod free_map;
 mod fsck;
 mod generate;
 mod helpers;
-mod histogram;
 mod info;
-mod lab;
 mod mkfs;
 mod mount;
 mod mount_options;
 mod mount_table;
-mod output;
 mod prometheus;
 mod protect;
-mod prove;
 mod reception;
 mod replay;
 mod resize;
@@ -42,7 +38,6 @@ mod ship;
 mod ship_server;
 #[cfg(test)]
 mod shown;
-mod size;
 mod stats;
 mod top;
 mod top_server;
@@ -51,12 +46,14 @@ mod tune;
 mod txn;
 mod txn_server;
 mod umount;
+mod utilisation;
 mod vld;
 mod vlfs;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use varve_console::{output, size};
 
 /// A log-structured file system.
 #[derive(Parser)]
@@ -86,13 +83,13 @@ enum Command {
     Coalesce(coalesce::Coalesce),
     Protect(protect::Protect),
     Txn(txn::Txn),
-    Bench(Box<bench::BenchCommand>),
-    Lab(lab::Lab),
+    Bench(external::Bench),
+    Lab(external::Lab),
     Tp(tp::Tp),
     Vld(vld::Vld),
     Manual(generate::Manual),
     Completions(generate::Completions),
-    Prove(prove::Prove),
+    Prove(external::Prove),
 }
 
 /// Runs the command that the arguments ask for.
@@ -109,10 +106,7 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    // What `prove` attacks complains, as it should.
-    if !matches!(command, Command::Prove(_)) {
-        output::log_to_stderr();
-    }
+    output::log_to_stderr();
     let result = match command {
         Command::Mkfs(command) => command.run(),
         Command::Mount(command) => command.run(&arguments),
@@ -140,10 +134,7 @@ pub fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Prove(command) => command.run(),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.report(),
-    }
+    output::exit(result)
 }
 
 /// Says what is wrong with the arguments, which it repeats: escaped.
@@ -153,14 +144,4 @@ fn refuse(error: clap::Error, given: Vec<OsString>) {
         .map(|argument| output::argument(&argument));
     let error = helpers::parse(shown.collect()).map_or_else(|(error, _)| error, |_| error);
     output::notes(error.render().to_string().trim_end());
-}
-
-/// How an image is read and written.
-fn io_mode(text: &str) -> Result<varve::IoMode, String> {
-    match text {
-        "direct" => Ok(varve::IoMode::Direct),
-        "buffered" => Ok(varve::IoMode::Buffered),
-        "sync" => Ok(varve::IoMode::Sync),
-        _ => Err("it is direct, buffered or sync".into()),
-    }
 }

@@ -51,7 +51,7 @@ pub struct Mount {
     #[arg(long, value_parser = size::parse)]
     cache: Option<u64>,
     /// How the image is read and written: direct, buffered or sync.
-    #[arg(long, value_parser = super::io_mode)]
+    #[arg(long)]
     io: Option<IoMode>,
     /// Serve the mount in this process, until it is unmounted.
     #[arg(short, long)]

@@ -102,7 +102,7 @@ impl Chosen {
             ("cache", size) => {
                 self.volume.cache(size::parse(size)?);
             }
-            ("io", mode) => self.set_io(super::io_mode(mode)?),
+            ("io", mode) => self.set_io(mode.parse()?),
             ("verify", "") => self.tuning.verify = true,
             ("coalesce", "") => self.tuning.coalesce = true,
             ("nocoalesce", "") => self.tuning.coalesce = false,

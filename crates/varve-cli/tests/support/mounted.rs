@@ -17,6 +17,18 @@ pub fn lacks(what: &str, present: bool) -> bool {
     !present
 }
 
+/// True if a program that `varve` runs was not built next to it
+/// (`cargo build --workspace --bins`).
+pub fn no_program(name: &str) -> bool {
+    let path = Path::new(super::VARVE).with_file_name(name);
+    lacks(&format!("{name} next to varve"), path.exists())
+}
+
+/// True if one of the programs that `varve` runs is missing.
+pub fn no_programs() -> bool {
+    ["varve-bench", "varve-lab", "varve-prove"].into_iter().any(no_program)
+}
+
 /// True if nothing can be mounted here.
 pub fn no_fuse() -> bool {
     let device = fs::OpenOptions::new()

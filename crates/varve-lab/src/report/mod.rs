@@ -3,13 +3,11 @@
 #[cfg(test)]
 pub(crate) mod asked;
 mod files;
-mod histogram;
 mod picture;
 mod statistics;
 mod verdict;
 
 pub use files::{write_csv, write_json};
-pub use histogram::Histogram;
 pub use picture::{Curve, Picture};
 pub use statistics::{Summary, bimodality, deviation_of_batches, mean, modes, summaries};
 pub use verdict::Verdict;

@@ -80,7 +80,7 @@ pub struct Serve {
     #[arg(long, default_value_t = Limits::default().in_flight)]
     in_flight: usize,
     /// How the image is read and written: direct, buffered or sync.
-    #[arg(long, value_parser = crate::cli::io_mode, default_value = "direct")]
+    #[arg(long, default_value = "direct")]
     io: IoMode,
     /// Print JSON lines: what is served where, and counters at the end.
     #[arg(long)]

@@ -1,8 +1,10 @@
-//! `varve prove`: puts this build to the proof.
+//! The program `varve-prove`, which `varve prove` runs: puts this build to the proof.
 
-use super::output::{self, Failure, Outcome, Spinner};
+use clap::Parser;
 use serde_json::json;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use varve_console::output::{self, Failure, Outcome, Spinner};
 use varve_prove::rows::{Extent, ROWS, Report, Row, named};
 
 /// Put this build to the proof.
@@ -11,8 +13,9 @@ use varve_prove::rows::{Extent, ROWS, Report, Row, named};
 /// share of the time, and counts what it did. The seed decides everything, but
 /// for `applications`, which mounts and so needs /dev/fuse: a failure names the
 /// command that repeats it. Exit code 1 if anything failed.
-#[derive(clap::Args)]
-pub struct Prove {
+#[derive(Parser)]
+#[command(name = "varve-prove", bin_name = "varve prove", version)]
+struct Prove {
     /// Rows by name, separated by commas; all that can be run from here by default.
     #[arg(long, value_delimiter = ',', value_parser = row)]
     rows: Vec<&'static Row>,
@@ -47,8 +50,15 @@ fn minutes(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())
 }
 
+fn main() -> ExitCode {
+    match output::arguments::<Prove>() {
+        Ok(command) => output::exit(command.run()),
+        Err(code) => code,
+    }
+}
+
 impl Prove {
-    pub fn run(self) -> Outcome {
+    fn run(self) -> Outcome {
         if self.list {
             list(self.json);
             return Ok(0);

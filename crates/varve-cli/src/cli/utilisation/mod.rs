@@ -1,6 +1,8 @@
 //! The utilisation of segments, as text and as a picture.
 
-use varve_lab::report::Histogram;
+mod picture;
+
+use picture::Histogram;
 use varve_lfs::{STEPS, Utilisation};
 
 /// Columns of the longest bar.

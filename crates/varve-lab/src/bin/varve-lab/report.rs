@@ -1,7 +1,7 @@
 //! `varve lab report`: all results as one page.
 
-use crate::cli::output::{self, Failure, Outcome};
 use std::path::PathBuf;
+use varve_console::output::{self, Failure, Outcome};
 
 /// Make one page of HTML of all results in a directory.
 ///

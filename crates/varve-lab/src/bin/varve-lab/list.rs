@@ -1,7 +1,7 @@
 //! `varve lab list`: what is examined, and what is not yet.
 
-use crate::cli::output;
 use serde_json::json;
+use varve_console::output;
 use varve_lab::claims::{self, Claim, Paper};
 
 /// List the claims that are examined, and those that are not yet.

@@ -1,14 +1,10 @@
 //! `varve lab age`: years of use in seconds, and the map of what is free then.
 
-use super::output::{self, Failure, Outcome};
-use super::size;
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use varve::FreeMap;
+use std::path::PathBuf;
+use varve_console::output::{self, Failure, Outcome};
+use varve_console::size;
 use varve_lab::ageing::{self, Aged, Make, Profile};
-
-/// Bytes of a map that is read at most.
-const MAP_BYTES_MAX: u64 = 1 << 30;
 
 /// Use a file system for years, and save what is free then.
 ///
@@ -121,17 +117,4 @@ impl Age {
         }
         ageing::age_by(make, &events).map_err(Failure::with(1))
     }
-}
-
-/// Reads a map.
-pub fn load(path: &Path) -> Result<FreeMap, Failure> {
-    let failed = |error: String| Failure::new(1, format_args!("{}: {error}", path.display()));
-    let length = std::fs::metadata(path)
-        .map_err(|error| failed(error.to_string()))?
-        .len();
-    if length > MAP_BYTES_MAX {
-        return Err(failed(format!("{length} bytes are no map")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| failed(format!("no map of free room: {error}")))
 }

@@ -1,33 +1,33 @@
 //! Bars as SVG.
 
-use super::files::write;
-use crate::error::LabError;
 use plotters::prelude::*;
 use std::path::Path;
+use varve_console::Failure;
 
-/// Counts beside each other.
+/// Counts, one bar each.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    /// Above it.
+    /// The caption.
     pub title: String,
-    /// Below it.
+    /// The label of the horizontal axis.
     pub x: String,
-    /// Beside it.
+    /// The label of the vertical axis.
     pub y: String,
     /// Each bar's name and height, none below 0.
     pub bars: Vec<(String, f64)>,
 }
 
 impl Histogram {
-    /// Draws it.
+    /// Draws the bars into an SVG file.
     ///
     /// # Errors
-    /// It cannot be drawn or written.
-    pub fn draw(&self, path: &Path) -> Result<(), LabError> {
+    /// The file cannot be written.
+    pub fn draw(&self, path: &Path) -> Result<(), Failure> {
         let mut text = String::new();
         self.try_draw(&mut text)
-            .map_err(|error| LabError::Picture(error.to_string()))?;
-        write(path, &text)
+            .map_err(|error| Failure::new(1, format_args!("cannot draw: {error}")))?;
+        std::fs::write(path, text)
+            .map_err(|error| Failure::new(1, format_args!("{}: {error}", path.display())))
     }
 
     fn try_draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,21 +1,24 @@
-//! `varve bench`: measures the library, or any mounted directory.
+//! The options of `varve bench`, and what they run.
 
-use super::mkfs::LayoutKind;
-use super::output::{self, Failure, Outcome, Progress};
-use super::size;
 use crate::bench::{
     self, Fault, Head, Library, Selection, Settings, System, Workload, ratio_table,
 };
+use clap::Parser;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use varve::admin::{self, Statistics};
-use varve::{IoMode, Preallocation, VolumeOptions};
+use varve::{IoMode, Layout, Preallocation, VolumeOptions};
+use varve_console::output::{self, Failure, Outcome, Progress};
+use varve_console::size;
+use varve_ffs::FfsFormatOptions;
 
 /// Measure: one JSON line per phase.
 ///
 /// With --image, the library is driven on a fresh volume in that file, which
 /// is made, fully written, if it is missing. With --dir, the same workloads
 /// run through system calls on any mounted file system.
-#[derive(clap::Args)]
+#[derive(Parser)]
+#[command(name = "varve-bench", bin_name = "varve bench", version)]
 pub struct BenchCommand {
     /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, cached,
     /// fillaging, oo1, wisconsin, scan, andrew, multiandrew, supercomputer,
@@ -45,8 +48,8 @@ pub struct BenchCommand {
     #[arg(long, value_parser = size::parse, default_value = "2G")]
     size: u64,
     /// With --image: how the volume places blocks, as `varve mkfs --layout`.
-    #[arg(long, value_enum, default_value = "log", conflicts_with = "mounted")]
-    layout: LayoutKind,
+    #[arg(long, value_parser = Placement::parse, default_value = "log", conflicts_with = "mounted")]
+    layout: Placement,
     /// Name in the output; varve-lib by default.
     #[arg(long)]
     tag: Option<String>,
@@ -61,7 +64,7 @@ pub struct BenchCommand {
     #[arg(long, value_parser = size::parse, default_value = "1G")]
     cache: u64,
     /// How the image is read and written.
-    #[arg(long, value_parser = super::io_mode, default_value = "direct")]
+    #[arg(long, default_value = "direct")]
     io: IoMode,
     /// How many files, accounts, parts or tuples; passes of a user of andrew and
     /// multiandrew, runs of bandwidth, requests of supercomputer, steps of
@@ -125,6 +128,38 @@ pub struct BenchCommand {
     /// Print the volume's counters after each workload, on stderr.
     #[arg(long)]
     statistics: bool,
+}
+
+/// Where a fresh volume places blocks.
+#[derive(Clone)]
+enum Placement {
+    Log,
+    VirtualLog,
+    /// In place, as FFS or another policy of allocation does.
+    InPlace(Box<FfsFormatOptions>),
+}
+
+impl Placement {
+    fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "log" => Ok(Placement::Log),
+            "vlfs" => Ok(Placement::VirtualLog),
+            _ => FfsFormatOptions::named(name)
+                .map(|usual| Placement::InPlace(Box::new(usual)))
+                .ok_or_else(|| "layouts are log, vlfs, ffs and others of `varve mkfs`".into()),
+        }
+    }
+
+    fn choose(&self, options: &mut VolumeOptions) {
+        match self {
+            Placement::Log => options.layout(Layout::Log),
+            Placement::VirtualLog => options.layout(Layout::VirtualLog),
+            Placement::InPlace(usual) => options
+                .layout(Layout::InPlace)
+                .metadata(usual.metadata)
+                .allocation(usual.policy.clone()),
+        };
+    }
 }
 
 impl BenchCommand {
@@ -225,8 +260,13 @@ impl BenchCommand {
         if self.statistics
             && let Some(fs) = admin::tree(&target.volume).log()
         {
-            let text = super::stats::describe(&Statistics::of(fs));
-            output::notes(text);
+            let layout = Statistics::of(fs).layout;
+            let counters: Map<String, Value> = layout
+                .named()
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+            output::notes(Value::Object(counters));
         }
         target.volume.close()?;
         Ok(done)

@@ -57,8 +57,9 @@ impl Failure {
     }
 }
 
-impl From<varve::Error> for Failure {
-    fn from(error: varve::Error) -> Self {
+impl<E: std::error::Error> From<E> for Failure {
+    /// Exit code 1, with the error's message.
+    fn from(error: E) -> Self {
         Failure::new(1, error)
     }
 }
@@ -95,6 +96,33 @@ pub fn argument(given: &OsStr) -> OsString {
     match given.to_str() {
         Some(text) => visible(text).into_owned().into(),
         None => given.as_bytes().escape_ascii().to_string().into(),
+    }
+}
+
+/// The arguments of this process; an error in them is printed, with the arguments that it
+/// repeats escaped.
+///
+/// # Errors
+/// The exit code: 2 for wrong usage, success after `--help` and `--version`.
+pub fn arguments<P: clap::Parser>() -> Result<P, ExitCode> {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    P::try_parse_from(&given).map_err(|error| {
+        if !error.use_stderr() {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        let shown = given.iter().map(|given| argument(given));
+        let error = P::try_parse_from(shown).err().unwrap_or(error);
+        notes(error.render().to_string().trim_end());
+        ExitCode::from(2)
+    })
+}
+
+/// Ends a program with what its command answered; a failure is printed.
+pub fn exit(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
     }
 }
 
@@ -271,7 +299,7 @@ mod tests {
 
     /// Files that print past this module, and why they may.
     const ALLOWED: [(&str, &str); 7] = [
-        ("cli/output.rs", "this module"),
+        ("src/output.rs", "this module"),
         (
             "cli/daemon.rs",
             "fixed words, to the process that waits for them",
@@ -279,7 +307,7 @@ mod tests {
         ("cli/ship.rs", "a stream, for a program"),
         ("cli/tp/dump.rs", "bytes that are encoded"),
         ("cli/top/mod.rs", "asks what it is"),
-        ("cli/lab/run.rs", "asks what it is"),
+        ("varve-lab/run.rs", "asks what it is"),
         ("cli/umount.rs", "what another of this program has printed"),
     ];
 
@@ -304,9 +332,21 @@ mod tests {
 
     #[test]
     fn nothing_is_printed_past_this_module() {
-        let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+        let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = own
+            .ancestors()
+            .find(|folder| folder.join("Cargo.lock").exists())
+            .unwrap();
         let mut found = Vec::new();
-        look(source, &mut found);
+        for programs in [
+            "crates/varve-console/src",
+            "crates/varve-cli/src",
+            "crates/varve-lab/src/bin",
+            "crates/varve-bench/src",
+            "crates/varve-prove/src/bin",
+        ] {
+            look(&root.join(programs), &mut found);
+        }
         // clap prints help, which has nothing of the arguments, in colours.
         assert!(found.is_empty(), "{found:#?}");
     }

@@ -1,10 +1,10 @@
 //! `varve lab run`: one experiment, or all of them.
 
-use crate::cli::output::{self, Failure, Outcome, Progress};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
+use varve_console::output::{self, Failure, Outcome, Progress};
 use varve_lab::experiment::{self, ALL, Context, Ended, Experiment, LabError, Shard};
 
 /// Run an experiment, or all of them.

@@ -1,8 +1,8 @@
 //! `varve lab replay`: a reader's own trace.
 
-use crate::cli::output::{self, Failure, Outcome, Spinner};
 use serde_json::json;
 use std::path::PathBuf;
+use varve_console::output::{self, Failure, Outcome, Spinner};
 use varve_lab::replay::{self, Finding, Findings, Wanted};
 use varve_lab::trace::{Format, Source};
 
