@@ -22,7 +22,7 @@ need taskset util-linux
 fio --enghelp | grep -qw nbd || { say "this fio has no nbd engine"; exit 1; }
 if [ -z "${VARVE:-}" ]; then
 	need_rust
-	cargo build --quiet --release -p varve-cli -p varve-bench
+	cargo build --quiet --release -p varve-cli
 	VARVE=${CARGO_TARGET_DIR:-target}/release/varve
 fi
 VARVE=$(readlink -f "$VARVE")

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 directory=$1 rounds=${2:-5} seconds=${3:-3}
 target=${CARGO_TARGET_DIR:-target}/release
 if [ -z "${ATOMIC_VARVE:-}" ]; then
-    cargo build --release -q -p varve-cli -p varve-bench --bin varve --example sqlite_rows
+    cargo build --release -q -p varve-cli --bin varve --example sqlite_rows
 fi
 varve=${ATOMIC_VARVE:-$target/varve} rows=${ATOMIC_ROWS:-$target/examples/sqlite_rows}
 mkdir -p "$directory/varve" "$directory/plain" "$directory/ext4"
