@@ -19,14 +19,17 @@ build() {
     mkdir -p "$directory/$1/src"
     cp scripts/operation-cost.rs "$directory/$1/src/main.rs"
     cp "$2/Cargo.lock" "$directory/$1/"
+    # Where the crates were before they got folders.
+    local library=$2/crates/varve device=$2/crates/varve-device
+    [ ! -d "$2/crates/core" ] || library=$2/crates/core/library device=$2/crates/core/device
     cat >"$directory/$1/Cargo.toml" <<EOF
 [package]
 name = "operation-cost"
 version = "0.1.0"
 edition = "2024"
 [dependencies]
-varve = { path = "$2/crates/varve" }
-varve-device = { path = "$2/crates/varve-device" }
+varve = { path = "$library" }
+varve-device = { path = "$device" }
 [workspace]
 [profile.release]
 codegen-units = 4

@@ -35,7 +35,16 @@ if [ $# -gt 0 ]; then
   exit
 fi
 
-src() { printf 'crates/varve-%s/src' "$1"; }
+# src NAME: the sources of the crate varve-NAME.
+src() {
+  case $1 in
+    lfs) echo crates/core/log/src ;;
+    ffs) echo crates/layouts/in-place/src ;;
+    vlog) echo crates/layouts/virtual-log/src ;;
+    vlfs) echo crates/layouts/vlfs/src ;;
+    *) echo "crates/core/$1/src" ;;
+  esac
+}
 # All of a crate but these of its parts.
 less() { echo $(($(count "$1") - $(shift && count "$@"))); }
 printf '%-52s %6d\n' 'shared: file system above the seam (varve-fs)' \

@@ -90,7 +90,7 @@ while read -r object; do objects+=(--object "$object"); done < <(cat "$out"/*.ob
 : >"$out/missed"
 printf '%-12s %18s %18s\n' part lines branches
 for part in format recovery cleaner checkpoint; do
-  mapfile -t sources < <(find "$PWD/crates/varve-lfs/src/$part" -name '*.rs' ! -path '*/tests*' | sort)
+  mapfile -t sources < <(find "$PWD/crates/core/log/src/$part" -name '*.rs' ! -path '*/tests*' | sort)
   "$tools/llvm-cov" export --format=lcov --instr-profile="$out/all" "${objects[@]:1}" \
     --sources "${sources[@]}" >"$out/$part.lcov"
   # A line may belong to several copies of a function, and a branch too: the

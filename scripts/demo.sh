@@ -63,7 +63,7 @@ run() {
 clone() {
   git rev-parse --git-dir >/dev/null 2>&1 && run "$1" && return
   git init --quiet "$mnt/copy"
-  cp -r crates docs "$mnt/copy/"
+  cp -r crates study proof docs "$mnt/copy/"
   git -C "$mnt/copy" add .
   git -C "$mnt/copy" -c user.name=demo -c user.email=demo@localhost commit --quiet -m demo
 }

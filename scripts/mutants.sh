@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 seed=${1:-1} count=${2:-40} skip=${3:-0}
 timeout=${VARVE_MUTANTS_TIMEOUT:-180}
 out=$(realpath -m "${VARVE_MUTANTS_DIR:-target/mutants}")
-files='crates/varve-lfs/src/{format,recovery,cleaner,checkpoint}/**'
+files='crates/core/log/src/{format,recovery,cleaner,checkpoint}/**'
 # The second stage sees only what the first missed.
 unit=(--lib)
 programs=(--test log --test integrity)

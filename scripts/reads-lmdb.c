@@ -1,5 +1,5 @@
 /* Point reads of records in memory, for LMDB: the workload of
- * crates/varve-tp/benches/reads.rs. Values are copied out, as they are there.
+ * crates/records/tp/benches/reads.rs. Values are copied out, as they are there.
  *
  * reads-lmdb DIRECTORY THREADS SECONDS RECORDS GETS */
 #include <lmdb.h>

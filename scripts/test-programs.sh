@@ -20,7 +20,7 @@ trap 'rm -rf "$logs"' EXIT
 # system itself is measured, which is as large as a user would have it.
 keeps_memory() {
   case $(basename "$1") in
-    varve | varve-cli) ;;
+    library | cli) ;;
     *) export MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=33554432 ;;
   esac
 }

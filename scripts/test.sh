@@ -80,7 +80,7 @@ step "crates, as they would be published"
 cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 targets=(--lib --bins --tests) examples=()
-for example in crates/varve/examples/*.rs; do examples+=(--example "$(basename "$example" .rs)"); done
+for example in crates/core/library/examples/*.rs; do examples+=(--example "$(basename "$example" .rs)"); done
 cargo test --workspace --features "$features" "${targets[@]}" --no-run \
   --message-format=json-render-diagnostics >"$said/built"
 # The programs that `varve` runs are looked for next to it.
@@ -102,7 +102,7 @@ step "tests alone, and of the documentation"
 scripts/test-programs.sh alone "$said/built"
 cargo test --workspace --features "$features" --doc --quiet
 step "examples of the library"
-for example in crates/varve/examples/*.rs; do
+for example in crates/core/library/examples/*.rs; do
   "$built/examples/$(basename "$example" .rs)"
 done
 step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"

@@ -1,4 +1,4 @@
-/* TPC-B on Berkeley DB, as crates/varve/benches/tpcb.rs has it: accounts, tellers and
+/* TPC-B on Berkeley DB, as crates/core/library/benches/tpcb.rs has it: accounts, tellers and
  * branches in B-trees of records of 100 bytes, the history in a record-number file.
  * tpcb-bdb DIRECTORY THREADS SECONDS SYNC PAGE_BYTES [ACCOUNTS]: one JSON line. */
 #include <db.h>

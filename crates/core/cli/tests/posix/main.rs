@@ -1,0 +1,60 @@
+//! What POSIX and Linux ask of a file system, asked of a real mount, as root
+//! and as other users, with Linux's own file systems as the measure.
+//!
+//! One module per area; most are tables. A table names all its rows that
+//! failed, not the first. Every mount is unmounted and checked at the end.
+//! `docs/semantics.md` says what no server can give and why.
+//!
+//! Each test runs on the layouts log, vlfs and ffs, and where it depends on what has
+//! room (content, holes, renames, removed files) on every policy of allocation as well:
+//! `rename::extent::every_kind_onto_every_kind`. What a layout has not is a method of
+//! [`mount::Layout`], and the test asks for the answer that it gives instead.
+
+#[path = "../../../fuse/tests/support/ioctls.rs"]
+mod ioctls;
+#[path = "../../../fuse/tests/support/map.rs"]
+mod map;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Makes tests of functions that take a layout, one on each. Whoever forgets to name
+/// a function here is told that nobody calls it.
+macro_rules! on_every_layout {
+    ($($test:ident,)+) => { on_layouts! { log vlfs ffs: { $($test,)+ } } };
+}
+/// The same on every policy of allocation, too.
+macro_rules! on_every_policy {
+    ($($test:ident,)+) => {
+        on_layouts! { log vlfs ffs efs extent buddy restricted fixed: { $($test,)+ } }
+    };
+}
+macro_rules! on_layouts {
+    ($($layout:ident)+: $tests:tt) => { $(on_layouts! { @$layout $tests })+ };
+    (@$layout:ident { $($test:ident,)+ }) => {
+        mod $layout {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test($crate::mount::Layout(stringify!($layout)));
+                }
+            )+
+        }
+    };
+}
+
+mod access_lists;
+mod attributes;
+mod directories;
+mod file_flags;
+mod locks;
+mod memory;
+mod mount;
+mod names;
+mod open;
+mod permissions;
+mod rename;
+mod set_id;
+mod sparse;
+mod special;
+mod times;
+mod unlinked;
