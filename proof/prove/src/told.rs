@@ -20,6 +20,7 @@ use crate::virtual_log::VirtualLog;
 use std::ops::Range;
 use std::sync::Arc;
 use varve_device::{Device, MemoryDevice, MemoryImage};
+use varve_fsck::check::{CheckOptions, check};
 use varve_fsck::repair::{RepairOptions, repair};
 
 /// A layout whose offline tools are put to the proof.
@@ -29,6 +30,11 @@ pub trait Repaired: Subject {
     /// # Errors
     /// Why it cannot be repaired.
     fn repair(&self, device: Arc<dyn Device>) -> Result<Vec<String>, String>;
+
+    /// What fsck reports with an exit code that is not 0.
+    fn reported(&self, device: Arc<dyn Device>) -> Vec<String> {
+        self.check(device)
+    }
 }
 
 impl Repaired for Log {
@@ -40,6 +46,21 @@ impl Repaired for Log {
         let done = repair(device, new_clock(), &options).map_err(|error| error.to_string())?;
         let actions = done.actions.iter().map(ToString::to_string);
         Ok(actions.chain(done.refused).collect())
+    }
+
+    fn reported(&self, device: Arc<dyn Device>) -> Vec<String> {
+        let options = CheckOptions {
+            data: true,
+            ..CheckOptions::default()
+        };
+        match check(device, new_clock(), &options) {
+            Ok(report) if report.needs_repair() => (report.errors.iter())
+                .chain(&report.warnings)
+                .map(ToString::to_string)
+                .collect(),
+            Ok(_) => Vec::new(),
+            Err(error) => vec![error.to_string()],
+        }
     }
 }
 
@@ -149,7 +170,7 @@ fn device_of(image: &MemoryImage) -> Arc<dyn Device> {
 /// # Errors
 /// What is wrong that was not reported.
 pub fn judge(subject: &impl Repaired, image: &MemoryImage) -> Result<Vec<String>, String> {
-    let problems = subject.check(device_of(image));
+    let problems = subject.reported(device_of(image));
     if !problems.is_empty() {
         return Ok(problems);
     }
@@ -168,7 +189,7 @@ pub fn judge(subject: &impl Repaired, image: &MemoryImage) -> Result<Vec<String>
     let unmounted = mounted.unmount();
     unmounted.map_err(|error| format!("an unmount fails: {error}"))?;
     drop(mounted);
-    if let Some(problem) = subject.check(Arc::clone(&device)).first() {
+    if let Some(problem) = subject.reported(Arc::clone(&device)).first() {
         return Err(format!("a check after an unmount finds: {problem}"));
     }
     for (device, when) in [

@@ -6,7 +6,7 @@ use varve_device::Device;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::{Malformed, Superblock};
 use varve_lfs::internal::read_ring;
-use varve_lfs::{Error, Lfs, Result, superblock_offsets};
+use varve_lfs::{Error, Result, superblock_offsets};
 
 /// Verifies that every copy is whole and like the one in use.
 pub fn copies(device: &dyn Device, superblock: &Superblock, found: &mut Findings) {
@@ -59,10 +59,6 @@ pub fn ring(
     };
     let serial = newest.header.serial.get();
     let count = slots.len() as u64;
-    // The record of an unmount is durable before that. A volume that was not released may
-    // have lost power while the record after the newest was written.
-    let owner = Lfs::read_owner(device, superblock);
-    let released = owner.is_ok_and(|owner| owner.is_some_and(|owner| owner.is_released()));
     for (slot, record) in (0..).zip(&slots) {
         let subject = Subject::Slot(slot);
         match record {
@@ -84,7 +80,9 @@ pub fn ring(
                     "{}: the volume relies on checkpoint {serial} alone",
                     malformed.problem
                 );
-                let routine = !released && u64::from(slot) == (serial + 1) % count;
+                // The power may have failed while the record after the newest was written.
+                // The owner record does not tell: it may be older on the device.
+                let routine = u64::from(slot) == (serial + 1) % count;
                 found.fix(Fix::Slot { slot, routine });
                 found.warning(FindingKind::CheckpointSlot, subject, text);
             }
