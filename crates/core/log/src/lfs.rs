@@ -231,7 +231,7 @@ impl Lfs {
     }
 
     /// Remembers what the last checkpoint says of files that are about to change: their
-    /// images are then complete, and a fold is priced by what is there. What cannot be
+    /// images are then complete, and a fold is counted by what is there. What cannot be
     /// read now is guessed.
     pub(crate) fn recall(&self, numbers: &[InodeNo]) {
         let next_ino = self.committed.read().base.next_ino;

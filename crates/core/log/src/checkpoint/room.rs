@@ -42,7 +42,7 @@ impl Lfs {
 
     /// Finds which numbers of a replayed log leave the list of free ones, and puts
     /// down the blocks of their neighbours there: until that is known, a fold is
-    /// priced for two of them each.
+    /// counted with two of them each.
     fn find_neighbours(&self) -> Result<()> {
         let (base, numbers) = {
             let committed = self.committed.read();

@@ -70,7 +70,7 @@ impl Lfs {
         if planned.device_bytes.get() > size {
             self.device.set_size(Some(planned.device_bytes.get()))?;
         }
-        // What has been logged was priced by the measures of before.
+        // What has been logged was counted by the measures of before.
         match self.checkpoint_now(&mut schedule) {
             Ok(()) | Err(Error::OutOfSegments) => {}
             Err(error) => return Err(error),
@@ -112,7 +112,7 @@ impl Lfs {
         {
             let _log = self.log.lock();
             let mut committed = self.change_committed();
-            // Nodes may take a few bytes more than they were priced for.
+            // Nodes may take a few bytes more than they were counted as.
             committed.live.guessed = true;
             self.superblock.put(*superblock);
             self.reader.grow(Geometry::from(superblock));
