@@ -159,7 +159,7 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["umount", "/"]).expect(32, "not of a Varve volume");
     varve(["stats", "/"]).expect(1, "");
     varve(["top", "/"]).expect(1, "no Varve mount");
-    varve(["info", "/"]).expect(1, "is no Varve mount");
+    varve(["info", "/"]).expect(1, "not of a Varve volume");
     varve(["mkfs"]).expect(2, "Usage");
     varve(["frobnicate"]).expect(2, "Usage");
     varve(["--version"]).expect(0, "varve ");

@@ -67,7 +67,7 @@ pub use mount::{
     detach, enter_mounts, force_unmount, held_mounts, join_mounts, mount_device, own_mounts,
     remount, unmount,
 };
-pub use options::MountOptions;
+pub use options::{MountOptions, Synchronous};
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;
 pub use session::Session;

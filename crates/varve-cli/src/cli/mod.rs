@@ -31,12 +31,14 @@ mod output;
 mod prometheus;
 mod protect;
 mod prove;
+mod remounts;
 mod replay;
 mod resize;
 mod resize_server;
 mod salvage;
 mod scrub;
 mod scrub_server;
+mod server;
 mod ship;
 mod ship_server;
 #[cfg(test)]
@@ -50,6 +52,7 @@ mod tune;
 mod txn;
 mod txn_server;
 mod umount;
+mod users;
 mod vld;
 mod vlfs;
 
