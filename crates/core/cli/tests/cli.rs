@@ -74,7 +74,8 @@ fn mkfs_refuses_what_would_destroy_or_cannot_be() {
     varve(["mkfs", &new]).expect(1, "give a size");
     varve(["mkfs", &new, "--size", "100K"]).expect(1, "use a larger device");
     varve(["mkfs", &new, "--size", "1G", "--segment-size", "128M"]).expect(1, "smaller segments");
-    varve(["mkfs", &new, "--size", "64M", "--block-size", "3000"]).expect(1, "block size 3000");
+    varve(["mkfs", &new, "--size", "64M", "--block-size", "3000"])
+        .expect(1, "block size: 3000 bytes");
     varve(["mkfs", &new, "--size", "64M", "-L", &"x".repeat(65)]).expect(1, "label");
     varve(["mkfs", &new, "--size", "much"]).expect(2, "is no size");
     varve(["mkfs", "/no/such/directory/x", "--size", "64M"]).expect(1, "No such file");
@@ -159,7 +160,7 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["umount", "/"]).expect(32, "not of a Varve volume");
     varve(["stats", "/"]).expect(1, "");
     varve(["top", "/"]).expect(1, "no Varve mount");
-    varve(["info", "/"]).expect(1, "is no Varve mount");
+    varve(["info", "/"]).expect(1, "not of a Varve volume");
     varve(["mkfs"]).expect(2, "Usage");
     varve(["frobnicate"]).expect(2, "Usage");
     varve(["--version"]).expect(0, "varve ");

@@ -195,8 +195,12 @@ fn trimming_gives_the_host_back_what_is_free() {
         assert!(whole <= 62 << 20, "{layout}: {whole}");
         let after = stored();
         assert!(after + (12 << 20) < before, "{layout}: {before} {after}");
+        let free = rustix::fs::statvfs(root).unwrap();
+        assert!(whole <= free.f_bfree * free.f_frsize, "{layout}: {whole}");
         let behind = range(1 << 40, 1 << 20, 0);
         assert_eq!(trim(root, behind), Err(Errno::INVAL));
+        // Less than a block.
+        assert_eq!(trim(root, range(0, 100, 0)), Err(Errno::INVAL));
         assert!(fs::read(m.path("kept")).unwrap() == vec![1; 2 << 20]);
         fs::write(m.path("new"), vec![3; 30 << 20]).unwrap();
         m.remount_checked();

@@ -32,6 +32,31 @@ fn filled(s: &Scratch) -> String {
 }
 
 #[test]
+fn a_small_volume_gets_small_segments_of_the_log() {
+    let s = Scratch::new();
+    let image = s.volume("image", "16M");
+    let text = s.text("text");
+    let mut lines = String::from("VERSION=3\nformat=print\ndatabase=t\ntype=btree\nHEADER=END\n");
+    for number in 0..5_000 {
+        lines += &format!(" {number:08}\n {}\n", "value".repeat(20));
+    }
+    lines += "DATA=END\n";
+    fs::write(&text, lines).unwrap();
+    let volume = ["--volume", image.as_str()];
+    varve([&["tp", "init", "env"][..], &volume].concat()).expect(0, "segments of 512 KiB");
+    let load = [&["tp", "load", "env", "--from", &text][..], &volume].concat();
+    varve(load).expect(0, "5000 records");
+    varve([&["tp", "verify", "env"][..], &volume].concat()).expect(0, "");
+    // What is asked for is taken.
+    let large = [
+        &["tp", "init", "other", "--segment-size", "1M"][..],
+        &volume,
+    ]
+    .concat();
+    varve(large).expect(0, "segments of 1 MiB");
+}
+
+#[test]
 fn what_is_dumped_is_loaded_again() {
     let s = Scratch::new();
     let dir = filled(&s);

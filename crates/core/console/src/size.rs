@@ -1,7 +1,7 @@
 //! Sizes as people write them: `64K`, `1.5G`, `4096`.
 
 /// Bytes from digits and a suffix of powers of 1024: K, M, G, T, with `iB` or
-/// `B` behind it or not.
+/// `B` behind it or not, and a blank before it or not.
 ///
 /// # Errors
 /// Says what would do.
@@ -11,7 +11,8 @@ pub fn parse(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (digits, suffix) = text.split_at(digits_end);
-    let upper = suffix.to_ascii_uppercase();
+    // As messages show them: `68.9 MiB`.
+    let upper = suffix.trim_start().to_ascii_uppercase();
     let unit = upper.strip_suffix("IB").or(upper.strip_suffix('B'));
     let shift = match unit.unwrap_or(&upper) {
         "" => 0,
@@ -68,6 +69,7 @@ mod tests {
         assert_eq!(parse("64k"), Ok(64 << 10));
         assert_eq!(parse("1.5G"), Ok(3 << 29));
         assert_eq!(parse("2TiB"), Ok(2 << 40));
+        assert_eq!(parse("1.5 GiB"), Ok(3 << 29));
         assert_eq!(parse("512B"), Ok(512));
         for wrong in ["", "G", "1.5", "12Q", "-1", "1..2G", "99999999T", "1e9"] {
             assert!(parse(wrong).is_err(), "{wrong}");

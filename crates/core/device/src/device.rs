@@ -10,6 +10,7 @@
 //! - after a failed flush, nothing written since the last good one is known.
 
 use crate::aligned::AlignedBuffer;
+use crate::size::Bytes;
 use std::fmt;
 use std::io;
 
@@ -46,7 +47,7 @@ pub struct DeviceError {
 
 fn asked(operation: Operation, offset: u64, length: u64) -> String {
     match operation {
-        Operation::Resize => format!("giving it {length} bytes"),
+        Operation::Resize => format!("giving it {}", Bytes(length)),
         _ => format!("{operation} of {length} bytes at byte {offset}"),
     }
 }

@@ -46,6 +46,7 @@ pub mod pool;
 mod random;
 pub mod recorder;
 pub mod request;
+pub mod size;
 mod slabs;
 pub mod striped;
 pub mod sync;

@@ -88,7 +88,10 @@ pub enum Error {
     #[error("aborted: a lock was not to be had in time")]
     TimedOut,
     /// The transaction would take more memory than transactions may.
-    #[error("the transaction is too large for the cache")]
+    #[error(
+        "the transaction is too large: what transactions keep in memory takes more than a \
+         quarter of the cache; mount with a larger one (`varve mount --cache SIZE`)"
+    )]
     TransactionTooLarge,
     /// A transaction within this one is open: nothing else is done in this one.
     #[error("a transaction within this one has not ended")]

@@ -1,7 +1,7 @@
 //! What concerns a whole volume: checkpoints, background work, telling its device what
 //! is unused, ending all writing at once, and counters.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::queues::EPOCH_CHARGE_BYTES;
@@ -16,14 +16,21 @@ const READ_TIMES_AT_ONCE: usize = 128;
 impl<L: Layout> FileSystem<L> {
     /// Tells the device that what is unused in `range`, bytes of the volume,
     /// holds nothing; pieces smaller than `bytes_min` are left out. Answers how
-    /// many bytes that were.
+    /// many bytes that were, but no more than `statfs` has free: the device is also
+    /// told of space that files never get, and callers compare the answer with the
+    /// size that they know.
     ///
     /// # Errors
-    /// `Invalid` if the range begins behind the volume's end, `NotSupported` if
-    /// the layout cannot, `ReadOnly`, device errors.
+    /// `Invalid` if the range is shorter than a block or begins behind the volume's
+    /// end, `NotSupported` if the layout cannot, `ReadOnly`, device errors.
     pub fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
         self.check_writable()?;
-        self.store.layout.trim(range, bytes_min)
+        let block_bytes = self.store.block_bytes as u64;
+        if range.end.saturating_sub(range.start) < block_bytes {
+            return Err(Error::Invalid("a range shorter than a block"));
+        }
+        let bytes = self.store.layout.trim(range, bytes_min)?;
+        Ok(bytes.min(self.statfs().free.saturating_mul(block_bytes)))
     }
 
     /// Ends all writing, for `reason`: what has not been made durable will not

@@ -8,10 +8,11 @@ use rustix::mount::MountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,7 +54,7 @@ pub(crate) fn mount_directly(mountpoint: &Path, options: &MountOptions) -> io::R
         data.push_str(",allow_other");
     }
     let data = CString::new(data).expect("no NUL in numbers");
-    let source = options.source.as_str();
+    let source = options.source.as_os_str();
     rustix::mount::mount(source, mountpoint, "fuse.varve", flags_of(options), &*data)?;
     Ok(device)
 }
@@ -122,10 +123,16 @@ fn mount_by_helper(mountpoint: &Path, options: &MountOptions) -> io::Result<Owne
     }
 }
 
-fn helper_options(options: &MountOptions) -> String {
-    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut words =
-        format!("fsname={source},subtype=varve,default_permissions,max_read={MAX_PAYLOAD_BYTES}");
+fn helper_options(options: &MountOptions) -> OsString {
+    let mut words = b"fsname=".to_vec();
+    for &byte in options.source.as_bytes() {
+        if matches!(byte, b'\\' | b',') {
+            words.push(b'\\');
+        }
+        words.push(byte);
+    }
+    let fixed = format!(",subtype=varve,default_permissions,max_read={MAX_PAYLOAD_BYTES}");
+    words.extend(fixed.as_bytes());
     let chosen = [
         (options.read_only, ",ro"),
         (options.no_suid, ",nosuid"),
@@ -134,8 +141,9 @@ fn helper_options(options: &MountOptions) -> String {
         (options.no_atime, ",noatime"),
         (options.allow_other, ",allow_other"),
     ];
-    words.extend(chosen.iter().filter(|(on, _)| *on).map(|(_, word)| *word));
-    words
+    let chosen = chosen.iter().filter(|(on, _)| *on);
+    words.extend(chosen.flat_map(|(_, word)| word.bytes()));
+    OsString::from_vec(words)
 }
 
 /// A descriptor that comes over a socket, with one byte. None if the byte came
@@ -192,6 +200,11 @@ mod tests {
             source: "a,suid".into(),
             ..MountOptions::default()
         };
-        assert!(helper_options(&options).starts_with("fsname=a\\,suid,subtype=varve"));
+        let words = helper_options(&options);
+        assert!(
+            words
+                .as_bytes()
+                .starts_with(b"fsname=a\\,suid,subtype=varve")
+        );
     }
 }

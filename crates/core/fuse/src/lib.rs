@@ -70,7 +70,7 @@ pub use mount::{
     detach, enter_mounts, force_unmount, held_mounts, join_mounts, mount_device, own_mounts,
     remount, unmount,
 };
-pub use options::MountOptions;
+pub use options::{MountOptions, Synchronous};
 pub use outside::{InUse, Kept, Outside};
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;

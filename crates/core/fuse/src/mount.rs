@@ -2,19 +2,28 @@
 
 use crate::device;
 use crate::options::MountOptions;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as Os;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use std::io;
 use std::path::Path;
 
 /// Changes the flags of the mount at `dir` (read-only, nosuid, nodev, noexec,
-/// noatime) to those of `options`. The server goes on as it is.
+/// noatime) to those of `options`. The server goes on as it is. A mount that becomes
+/// read-only is durable, with all that was done to it, when this returns: the kernel
+/// writes back what it holds, but does not say so to the server.
 ///
 /// # Errors
 /// What mount(2) said: EBUSY if it is to become read-only while files are
-/// open for writing, EPERM for anybody but root.
+/// open for writing, EPERM for anybody but root. What fsync(2) said: the mount is
+/// read-only then.
 pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
-    crate::device::remount(dir, options)
+    device::remount(dir, options)?;
+    if options.read_only {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::open(dir, flags, Mode::empty())?)?;
+    }
+    Ok(())
 }
 
 /// Moves this thread to the mount namespace that `namespace` is open on, with

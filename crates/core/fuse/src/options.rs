@@ -2,13 +2,26 @@
 
 use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::outside::Outside;
+use std::ffi::OsString;
 use std::sync::Arc;
+
+/// Which changes are durable when the program that made them goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// Those that it asks for, by fsync and the like.
+    #[default]
+    Nothing,
+    /// Made, moved and removed names, too.
+    Names,
+    /// All but what maps of files change. The kernel holds no writes back then.
+    Everything,
+}
 
 /// Choices made at mount.
 #[derive(Clone)]
 pub struct MountOptions {
     /// What the mount table shows as the source. Default `varve`.
-    pub source: String,
+    pub source: OsString,
     /// Refuse changes. Default off.
     pub read_only: bool,
     /// Let other users in. Default: on if we are root.
@@ -52,6 +65,8 @@ pub struct MountOptions {
     /// The kernel holds nothing back then, since such writes would not change the times
     /// that it keeps, and asks before it opens a file. Default off.
     pub dsync: bool,
+    /// Which changes are durable without an fsync. Default: none.
+    pub synchronous: Synchronous,
     /// Files can be written atomically, by the ioctls of F2FS, where the kernel holds
     /// writes back. It tells of each close of a file then, which costs a request.
     /// Default off.
@@ -111,6 +126,7 @@ impl Default for MountOptions {
             extended_attributes: true,
             ask_opens: false,
             dsync: false,
+            synchronous: Synchronous::Nothing,
             atomic: false,
             idmap: false,
             trust_s: 3600,
@@ -147,6 +163,10 @@ impl MountOptions {
             "acl" | "noacl" => self.acl = option == "acl",
             "chattr" | "nochattr" => self.ask_opens = option == "chattr",
             "dsync" | "nodsync" => self.dsync = option == "dsync",
+            "sync" => self.synchronous = Synchronous::Everything,
+            "dirsync" if self.synchronous == Synchronous::Everything => {}
+            "dirsync" => self.synchronous = Synchronous::Names,
+            "async" => self.synchronous = Synchronous::Nothing,
             "atomic" | "noatomic" => self.atomic = option == "atomic",
             "idmap" | "noidmap" => self.idmap = option == "idmap",
             "order=strict" => self.strict_order = true,
@@ -159,6 +179,7 @@ impl MountOptions {
 
     /// True if the kernel may hold writes back.
     pub(crate) fn write_back(&self) -> bool {
-        !self.read_only && !self.strict_order && !self.dsync
+        let is_synchronous = self.synchronous == Synchronous::Everything;
+        !self.read_only && !self.strict_order && !self.dsync && !is_synchronous
     }
 }

@@ -74,6 +74,62 @@ fn a_write_moves_the_modification_time_and_reaches_the_server() {
     );
 }
 
+#[allow(unsafe_code)]
+fn truncate(path: &std::path::Path, size: i64) {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a string that ends with NUL, and a number.
+    assert_eq!(unsafe { libc::truncate(path.as_ptr(), size) }, 0);
+}
+
+#[test]
+fn a_truncate_changes_times_at_once_or_never() {
+    // With the kernel's write-back cache the kernel keeps times, without it the server.
+    for strict_order in [false, true] {
+        let Some(m) = Mounted::ordered(strict_order) else {
+            return;
+        };
+        fs::write(m.path("f"), b"content").unwrap();
+        File::open(m.path("f")).unwrap().sync_all().unwrap();
+        let times = || {
+            let meta = fs::metadata(m.path("f")).unwrap();
+            let changed = (meta.ctime(), meta.ctime_nsec());
+            (meta.modified().unwrap(), changed)
+        };
+        let held = || {
+            let ino = fs::metadata(m.path("f")).unwrap().ino();
+            let attr = m.fs.getattr(varve_fs::InodeNo(ino)).unwrap();
+            let modified = Duration::new(attr.mtime.seconds as u64, attr.mtime.nanos);
+            let changed = (attr.ctime.seconds, i64::from(attr.ctime.nanos));
+            (SystemTime::UNIX_EPOCH + modified, changed)
+        };
+        let pause = || std::thread::sleep(Duration::from_millis(30));
+        let before = times();
+        pause();
+        truncate(&m.path("f"), 7);
+        let after = times();
+        match strict_order {
+            // Nothing is left to jump later.
+            false => assert_eq!((after, held()), (before, before)),
+            true => assert!(after.0 > before.0 && after.1 > before.1 && held() == after),
+        }
+        pause();
+        let file = File::options().write(true).open(m.path("f")).unwrap();
+        file.set_len(7).unwrap();
+        let last = times();
+        assert!(
+            last.0 > after.0 && last.1 > after.1,
+            "ftruncate changes both"
+        );
+        assert_eq!(held(), last);
+        pause();
+        truncate(&m.path("f"), 3);
+        let shorter = times();
+        assert!(shorter.0 > last.0 && shorter.1 > last.1);
+        assert_eq!(held(), shorter);
+    }
+}
+
 #[test]
 fn every_read_that_reaches_the_server_sets_strict_access_times() {
     if !crate::support::can_mount() {

@@ -36,6 +36,29 @@ fn a_file_without_names_has_no_handle_even_before_it_is_forgotten() {
     }
 }
 
+/// The kernel makes the root's inode itself, and complains in its log of an answer that
+/// has another generation.
+#[test]
+fn the_root_is_of_generation_0() {
+    let fs = crate::support::file_system(Default::default(), Default::default());
+    let adapter = Adapter::new(fs, &MountOptions::default());
+    let mut init = [7u32, 45, 131_072, 1 << 30].map(u32::to_ne_bytes).concat();
+    init.extend([0; 48]);
+    ask(&adapter, 26, 0, &init);
+    let mkdir = [&[0o755u32, 0].map(u32::to_ne_bytes).concat()[..], b"d\0"].concat();
+    let word = |reply: &varve_fuse::Reply, at: usize| {
+        u64::from_ne_bytes(reply.body()[at..at + 8].try_into().unwrap())
+    };
+    let made = ask(&adapter, 9, 1, &mkdir).1;
+    let (directory, generation) = (word(&made, 0), word(&made, 8));
+    assert!(directory > 1 && generation > 0);
+    for (node, name) in [(directory, &b"..\0"[..]), (1, b".\0")] {
+        let (outcome, reply) = ask(&adapter, 1, node, name);
+        assert!(matches!(outcome, Outcome::Reply), "{outcome:?}");
+        assert_eq!((word(&reply, 0), word(&reply, 8)), (1, 0));
+    }
+}
+
 /// xfstests generic/426 and generic/467.
 #[test]
 fn handles_of_removed_files_are_stale() {

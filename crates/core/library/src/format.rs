@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use varve_device::size::Bytes;
 use varve_device::{
     Clock, Device, DeviceError, FileDevice, Geometry, HostClock, IoMode, OpenMode, Operation,
     Preallocate,
@@ -71,7 +72,7 @@ fn format_existing(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
     let refused = |problem: String, advice| Error::refused(path, Errno::EXIST, problem, advice);
     let size = device.geometry().size;
     if options.size.is_some_and(|wanted| wanted != size) {
-        let problem = format!("exists already and has {size} bytes");
+        let problem = format!("exists already and has {}", Bytes(size));
         return Err(refused(problem, "leave the size out to use it as it is"));
     }
     let shown_by = host::loop_device_of(path);

@@ -2,6 +2,7 @@
 
 use crate::format::Malformed;
 use varve_device::DeviceError;
+use varve_device::size::{Bytes, Enough};
 use varve_fs::InodeNo;
 
 /// The result of calls within this crate.
@@ -65,8 +66,8 @@ pub enum Error {
     Unfit(String),
     /// The volume is to become smaller than what it holds.
     #[error(
-        "what the volume holds does not fit into {wanted} bytes: it needs {least}, of which some \
-         are kept for the cleaner"
+        "what the volume holds does not fit into {}: it needs {}, of which some is kept for the \
+         cleaner", Bytes(*wanted), Enough(*least)
     )]
     DoesNotFit {
         /// Bytes that the volume should have.

@@ -11,6 +11,7 @@ use crate::format::{CheckpointHeader, LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
 use crate::superblocks::{self, superblock_offsets};
 use std::io::IoSlice;
+use varve_device::size::Bytes;
 use varve_device::{Clock, Device};
 use varve_format::identity::{Identity, identity};
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
@@ -176,9 +177,9 @@ pub fn plan(
         .and_then(|reserve| enough(segment_bytes, count, reserve).map(|()| reserve))
         .map_err(|problem| {
             bad(format!(
-                "{} of {} bytes: {problem}",
+                "{} of {}: {problem}",
                 device.name(),
-                disk.size
+                Bytes(disk.size)
             ))
         })?;
     let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
@@ -234,8 +235,8 @@ pub(crate) fn not_too_many(segment_bytes: u32, count: u64) -> Result<(), String>
     match count <= MAX_SEGMENTS {
         true => Ok(()),
         false => Err(format!(
-            "it gives {count} segments of {segment_bytes} bytes, at most {MAX_SEGMENTS} can be: \
-             use larger segments"
+            "it gives {count} segments of {}, at most {MAX_SEGMENTS} can be: use larger segments",
+            Bytes(segment_bytes.into())
         )),
     }
 }
@@ -248,8 +249,9 @@ pub(crate) fn enough(segment_bytes: u32, count: u64, reserve: u64) -> Result<(),
     let least = 2 * reserve.max(8);
     if count < least {
         return Err(format!(
-            "it gives {count} segments of {segment_bytes} bytes, at least {least} are needed: use \
-             a larger device or smaller segments"
+            "it gives {count} segments of {}, at least {least} are needed: use a larger device or \
+             smaller segments",
+            Bytes(segment_bytes.into())
         ));
     }
     let volume_bytes = count * u64::from(segment_bytes);

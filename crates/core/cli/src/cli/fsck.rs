@@ -5,7 +5,7 @@
 //! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::{ffs, vlfs};
+use super::{ffs, umount, vlfs};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
@@ -63,6 +63,7 @@ pub struct Fsck {
 impl Fsck {
     pub fn run(self) -> Outcome {
         let volume = &self.volume;
+        umount::await_release(volume, umount::RELEASE);
         match layout_of(volume) {
             varve::Layout::VirtualLog => {}
             varve::Layout::InPlace => return self.in_place(),

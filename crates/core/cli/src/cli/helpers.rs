@@ -26,7 +26,7 @@ pub struct MountHelper {
     directory: PathBuf,
     /// Options, as varve-mount(1) has them, separated by commas.
     #[arg(short, value_name = "OPTIONS")]
-    options: Vec<String>,
+    options: Vec<OsString>,
     /// Fake: look at the options and the directory, and mount nothing.
     #[arg(short)]
     fake: bool,
@@ -146,7 +146,7 @@ fn mount(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let helper = MountHelper::try_parse_from(words)?;
     let mut own: Vec<OsString> = vec![words[0].clone(), "mount".into()];
     for list in helper.options {
-        own.extend(["-o".into(), list.into()]);
+        own.extend(["-o".into(), list]);
     }
     let flags = [(helper.fake, "--fake"), (helper.sloppy, "--sloppy")];
     let flags = flags.iter().filter(|(on, _)| *on);

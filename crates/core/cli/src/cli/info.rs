@@ -29,7 +29,10 @@ pub struct Info {
 impl Info {
     pub fn run(self) -> Outcome {
         let volume = match self.target.is_dir() {
-            true => volume_behind(&self.target)?,
+            true => {
+                let entry = mount_table::varve_at(&self.target);
+                mount_table::volume_of(&entry.map_err(Failure::with(1))?)
+            }
             false => self.target.clone(),
         };
         let superblock = match read_superblock(&volume)? {
@@ -143,18 +146,4 @@ fn contents(volume: &Path) -> Option<VolumeView> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
     let inspector = Inspector::open(Arc::new(device), Arc::new(HostClock::default())).ok()?;
     Some(inspector.volume())
-}
-
-fn volume_behind(directory: &Path) -> Result<PathBuf, Failure> {
-    let entry = mount_table::mount_at(directory).filter(|entry| entry.is_varve());
-    let entry = entry.ok_or_else(|| {
-        Failure::new(
-            1,
-            format_args!(
-                "{} is no Varve mount; name the directory a volume is mounted on, or its image",
-                directory.display()
-            ),
-        )
-    })?;
-    Ok(entry.source)
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use varve::admin::{Superblock as Made, format};
 use varve::{Allocation, Fit, FreeMap, Layout, MetadataUpdates, Preallocation, VolumeOptions};
+use varve_device::size::Bytes;
 use varve_ffs::FfsFormatOptions;
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
@@ -289,7 +290,10 @@ impl Mkfs {
             whole.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
                 Failure::new(
                     2,
-                    format_args!("{bytes} bytes are not whole blocks, or too many"),
+                    format_args!(
+                        "{} is no whole number of blocks, or too many of them",
+                        Bytes(bytes)
+                    ),
                 )
             })
         };

@@ -7,12 +7,11 @@ use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
 use super::ship_server::Streams;
 use super::txn_server::Transactions;
-use super::{allocator, calls, daemon, mount_table, size, stats};
+use super::{allocator, calls, daemon, mount_options, mount_table, remounts, stats, umount};
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use varve::admin::{self, Statistics, Tree, Verifier};
 use varve::{IoMode, Volume};
 use varve_fs::{FileSystem, Layout};
@@ -21,8 +20,6 @@ use varve_lfs::Lfs;
 
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
-/// How long the volume's last server may take to let go of it.
-const RELEASE: Duration = Duration::from_secs(5);
 /// How long a stream may take to be told its end, once the volume is closed.
 const STREAMS_END: Duration = Duration::from_secs(5);
 /// How long a mount in use is waited for when the server is told to end.
@@ -39,16 +36,16 @@ pub struct Mount {
     /// The directory to mount it on.
     directory: PathBuf,
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
-    /// discard, noverify, order=strict, cache=SIZE, io=MODE, cleaner=POLICY
+    /// discard, noverify, order=strict, sync, dirsync, cache=SIZE, io=MODE, cleaner=POLICY
     /// (or off), cleaner-low=PERCENT, cleaner-high=PERCENT,
     /// cleaner-idle=SECONDS, commit-interval=MS and more.
     #[arg(short, value_name = "OPTIONS")]
-    options: Vec<String>,
+    options: Vec<OsString>,
     /// Refuse changes.
     #[arg(short, long)]
     read_only: bool,
     /// Bytes of memory for the volume's data and metadata; 128M by default.
-    #[arg(long, value_parser = size::parse)]
+    #[arg(long, value_parser = mount_options::cache)]
     cache: Option<u64>,
     /// How the image is read and written: direct, buffered or sync.
     #[arg(long)]
@@ -167,14 +164,14 @@ impl Mount {
         for list in &self.options {
             let help = "`varve help mount` lists some, mount(8) the others";
             chosen
-                .apply(list)
+                .apply(&list.to_string_lossy())
                 .map_err(|problem| Failure::new(USAGE, format_args!("{problem}; {help}")))?;
         }
         if self.read_only {
             chosen.set_read_only();
         }
         if let Some(cache) = self.cache {
-            chosen.volume.cache(cache);
+            chosen.set_cache(cache);
         }
         if let Some(io) = self.io {
             chosen.set_io(io);
@@ -206,6 +203,7 @@ impl Mount {
 
     /// Opens the volume, mounts it, and serves it until it is unmounted.
     fn serve(mut self, mut chosen: Chosen) -> Outcome {
+        chosen.warn_of_cache();
         let volume = self
             .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
@@ -224,7 +222,7 @@ impl Mount {
             chosen.set_read_only();
         }
         let mut mount = chosen.mount;
-        mount.source = self.volume.display().to_string();
+        mount.source = self.volume.clone().into();
         let tree = admin::tree(&volume).clone();
         if mount.atomic && !matches!(tree, Tree::Log(_)) {
             volume.close()?;
@@ -275,6 +273,7 @@ impl Mount {
         options: MountOptions,
         mounted: impl FnOnce(&Session<L>),
     ) -> Outcome {
+        let (read_only, synced) = (options.read_only, Arc::clone(&fs));
         let session = match Session::new(fs, &self.directory, options) {
             Ok(session) => session,
             Err(error) => {
@@ -286,30 +285,31 @@ impl Mount {
         mounted(&session);
         let watch = signals::unmount_on_termination(session.unmounter(), GRACE)
             .map_err(Failure::with(FAILED))?;
+        let remounts = (!read_only).then(|| self.watch_remounts(synced)).flatten();
         if self.background_server {
             daemon::say_live(self.log.as_deref()).map_err(Failure::with(2))?;
         }
         let ended = session.run();
-        drop(watch);
+        drop((watch, remounts));
         finish(volume, ended)
     }
 
-    /// umount(8) returns while the server may still be writing its last
-    /// checkpoint: a volume that is in use, but mounted nowhere, is waited for.
-    fn open(&self, chosen: &Chosen) -> varve::Result<Volume> {
-        let (options, until) = (chosen.volume(), Instant::now() + RELEASE);
-        loop {
-            match options.open(&self.volume) {
-                Err(error)
-                    if error.kind() == ErrorKind::ResourceBusy
-                        && mount_table::mount_of(&self.volume).is_none()
-                        && Instant::now() < until =>
-                {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                outcome => return outcome,
+    /// Has everything made durable when the mount becomes read-only.
+    fn watch_remounts<L: Layout>(&self, fs: Arc<FileSystem<L>>) -> Option<remounts::Watch> {
+        let make_durable = move || {
+            if let Err(error) = fs.sync() {
+                tracing::error!(%error, "what was written before the remount is not durable");
             }
-        }
+        };
+        let watch = remounts::Watch::start(&self.directory, make_durable);
+        watch
+            .inspect_err(|error| tracing::warn!(%error, "remounts are not seen"))
+            .ok()
+    }
+
+    fn open(&self, chosen: &Chosen) -> varve::Result<Volume> {
+        umount::await_release(&self.volume, umount::RELEASE);
+        chosen.volume().open(&self.volume)
     }
 
     fn mount_failed(&self, error: &std::io::Error) -> Failure {

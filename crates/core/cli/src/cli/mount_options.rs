@@ -7,7 +7,7 @@ use varve::{Atime, GroupCommit, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
-const FOREIGN: [&str; 16] = [
+const FOREIGN: [&str; 17] = [
     "auto",
     "noauto",
     "nofail",
@@ -21,7 +21,9 @@ const FOREIGN: [&str; 16] = [
     "nogroup",
     "nousers",
     // How a mount is in any case.
-    "async",
+    "user_xattr",
+    // A volume that cannot be written to takes no more changes.
+    "errors=remount-ro",
     "lazytime",
     "nolazytime",
     "silent",
@@ -50,6 +52,8 @@ pub struct Chosen {
     pub tuning: Tuning,
     /// When commits that wait are sealed.
     pub group_commit: GroupCommit,
+    /// Bytes of its cache, if they were given.
+    pub cache_bytes: Option<u64>,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
     /// Only the flags of a mount that is there already are to change, and how
@@ -71,6 +75,7 @@ impl Default for Chosen {
                 ..Tuning::default()
             },
             group_commit: GroupCommit::default(),
+            cache_bytes: None,
             mount: MountOptions::default(),
             remount: false,
             sloppy: false,
@@ -100,7 +105,7 @@ impl Chosen {
         match (name, value) {
             ("remount", "") => self.remount = true,
             ("cache", size) => {
-                self.volume.cache(size::parse(size)?);
+                self.set_cache(cache(size)?);
             }
             ("io", mode) => self.set_io(mode.parse()?),
             ("verify", "") => self.tuning.verify = true,
@@ -141,6 +146,24 @@ impl Chosen {
         Ok(())
     }
 
+    /// Sets how much memory the volume takes.
+    pub fn set_cache(&mut self, bytes: u64) {
+        self.volume.cache(bytes);
+        self.cache_bytes = Some(bytes);
+    }
+
+    /// Says so if the cache is larger than the machine's memory.
+    pub fn warn_of_cache(&self) {
+        let system = rustix::system::sysinfo();
+        let memory = u64::from(system.totalram).saturating_mul(system.mem_unit.into());
+        if let Some(cache) = self.cache_bytes.filter(|cache| *cache > memory) {
+            let (cache, memory) = (size::show(cache), size::show(memory));
+            tracing::warn!(
+                "the cache of {cache} is larger than the {memory} of memory that this machine has"
+            );
+        }
+    }
+
     /// Refuses changes.
     pub fn set_read_only(&mut self) {
         self.mount.read_only = true;
@@ -157,6 +180,23 @@ impl Chosen {
     /// Sets how the image is read and written.
     pub fn set_io(&mut self, io: IoMode) {
         self.volume.io(io);
+    }
+}
+
+/// Least bytes of a cache.
+const CACHE_MIN: u64 = 2 << 20;
+
+/// The size of a cache.
+///
+/// # Errors
+/// Says what would do.
+pub fn cache(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes if bytes >= CACHE_MIN => Ok(bytes),
+        _ => Err(format!(
+            "`{text}` is too small for a cache: it takes at least {}",
+            size::show(CACHE_MIN)
+        )),
     }
 }
 
@@ -226,6 +266,7 @@ fn cleaner_word(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_fuse::Synchronous;
 
     #[test]
     fn words_reach_the_layer_they_belong_to() {
@@ -285,6 +326,18 @@ mod tests {
         let wrong = chosen.apply("nodev,blue").unwrap_err();
         assert!(wrong.contains("`blue`"), "{wrong}");
         assert!(chosen.apply("cache=lots").is_err());
+        for (words, wanted) in [
+            ("sync", Synchronous::Everything),
+            ("dirsync", Synchronous::Everything),
+            ("async", Synchronous::Nothing),
+            ("dirsync,user_xattr,errors=remount-ro", Synchronous::Names),
+        ] {
+            chosen.apply(words).unwrap();
+            assert_eq!(chosen.mount.synchronous, wanted, "{words}");
+        }
+        let small = chosen.apply("cache=1K").unwrap_err();
+        assert!(small.contains("at least 2 MiB"), "{small}");
+        assert!(chosen.apply("errors=continue").is_err());
         chosen.sloppy = true;
         chosen.apply("blue,user=me,group").unwrap();
         assert!(chosen.apply("cache=lots").is_err());

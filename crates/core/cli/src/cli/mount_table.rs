@@ -1,5 +1,6 @@
 //! The host's mount table: who is mounted where.
 
+use super::server::{self, Server};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Its number; descriptors name it as `mnt_id`.
+    pub id: u32,
     /// Where.
     pub directory: PathBuf,
     /// The file system's type.
@@ -46,12 +49,67 @@ pub fn mount_at(directory: &Path) -> Option<Entry> {
     matching.next().cloned()
 }
 
+/// The volume that is mounted, where it is now: the table has the path by which it was
+/// mounted.
+pub fn volume_of(entry: &Entry) -> PathBuf {
+    let server = Server::of(entry.minor);
+    let found = server.and_then(|server| server.image());
+    found.unwrap_or_else(|| entry.source.clone())
+}
+
 /// The first mount of a volume of ours that `source` names.
 pub fn mount_of(source: &Path) -> Option<Entry> {
     let source = source.canonicalize().ok()?;
-    read()
-        .into_iter()
-        .find(|entry| entry.is_varve() && entry.source == source)
+    let servers = server::all();
+    let is_of = |entry: &Entry| match servers.get(&entry.minor) {
+        Some(server) => server.serves(&source),
+        None => entry.source == source,
+    };
+    let mut mounts = read().into_iter().filter(Entry::is_varve);
+    mounts.find(is_of)
+}
+
+/// The mount of ours exactly at `directory`.
+///
+/// # Errors
+/// Says what is there instead.
+pub fn varve_at(directory: &Path) -> Result<Entry, String> {
+    use std::os::unix::fs::MetadataExt;
+    let shown = directory.display();
+    if let Some(entry) = mount_at(directory) {
+        let kind = &entry.kind;
+        return match entry.is_varve() {
+            true => Ok(entry),
+            false => Err(format!(
+                "{shown} is a mount of type {kind}, not of a Varve volume"
+            )),
+        };
+    }
+    let device = std::fs::metadata(directory).map(|found| found.dev());
+    match device.ok().and_then(mount_on) {
+        Some(entry) => Err(format!(
+            "{shown} is inside of a mounted volume; name the directory that it is mounted on, {}",
+            entry.directory.display()
+        )),
+        None => Err(format!("nothing is mounted on {shown}")),
+    }
+}
+
+/// The mount of ours at `directory` that shows all of a volume; `what` concerns a whole
+/// volume.
+///
+/// # Errors
+/// Says what is there instead.
+pub fn whole_mount(directory: &Path, what: &str) -> Result<Entry, String> {
+    let entry = varve_at(directory)?;
+    match Server::of(entry.minor).is_some_and(|server| server.is_of_view) {
+        true => Err(format!(
+            "{} is seen through a transaction here, and {what} concerns the whole volume: end \
+             the transaction, or run the command outside of it",
+            directory.display()
+        )),
+        false => Ok(entry),
+    }
 }
 
 /// A mount of ours, whole, that shows what has the device number `device`; that
@@ -72,29 +130,60 @@ pub fn below(directory: &Path) -> Vec<Entry> {
     below
 }
 
+/// True if the file system with this device number is mounted writable somewhere in
+/// this mount namespace.
+pub fn is_writable(device: (u32, u32)) -> bool {
+    let of_device = |e: &Entry| (e.major, e.minor) == device;
+    read()
+        .iter()
+        .any(|entry| of_device(entry) && entry.has("rw"))
+}
+
 /// The path with symbolic links resolved in all but the last component.
 fn resolve_parent(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?.canonicalize().ok()?;
     Some(parent.join(path.file_name()?))
 }
 
-fn read() -> Vec<Entry> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines().filter_map(parse).collect()
+/// Directories below `directory` that something is mounted on.
+pub fn below(directory: &Path) -> Vec<PathBuf> {
+    let inside = |e: &Entry| e.directory != directory && e.directory.starts_with(directory);
+    let entries = read().into_iter().filter(inside);
+    entries.map(|entry| entry.directory).collect()
 }
 
-/// One line of mountinfo; see proc(5).
-fn parse(line: &str) -> Option<Entry> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut left = left.split(' ').skip(2);
-    let (major, minor) = left.next()?.split_once(':')?;
-    let (part, directory) = (left.next()?, left.next()?);
-    let options = left.next()?.to_owned();
-    let mut right = right.split(' ');
+/// The mounts that a process sees. None if it may not be looked at.
+pub fn of_process(pid: i32) -> Vec<Entry> {
+    parse_all(&format!("/proc/{pid}/mountinfo"))
+}
+
+fn read() -> Vec<Entry> {
+    parse_all("/proc/self/mountinfo")
+}
+
+fn parse_all(table: &str) -> Vec<Entry> {
+    let table = std::fs::read(table).unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n');
+    lines.filter_map(parse).collect()
+}
+
+/// One line of mountinfo; see proc(5). Names are bytes: one that is no UTF-8 is
+/// nothing special.
+fn parse(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
+    let id = text(fields.next()?)?.parse().ok()?;
+    let device = text(fields.nth(1)?)?;
+    let (major, minor) = device.split_once(':')?;
+    let (part, directory) = (fields.next()?, fields.next()?);
+    let options = text(fields.next()?)?;
+    // Fields that there may be or not end with a dash.
+    fields.find(|field| *field == b"-")?;
     Some(Entry {
+        id,
         directory: unescape(directory),
-        kind: right.next()?.to_owned(),
-        source: unescape(right.next()?),
+        kind: String::from_utf8_lossy(fields.next()?).into_owned(),
+        source: unescape(fields.next()?),
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
         options,
@@ -103,9 +192,9 @@ fn parse(line: &str) -> Option<Entry> {
 }
 
 /// Blanks and the like stand as three octal digits.
-fn unescape(text: &str) -> PathBuf {
+fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
         let code = match (first, after.get(..3)) {
             (b'\\', Some(digits)) => std::str::from_utf8(digits)
@@ -122,18 +211,27 @@ fn unescape(text: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn lines_are_parsed_and_unescaped() {
-        let line = r"36 35 98:17 / /mnt/a\040b rw,noatime - fuse.varve /im\134age rw";
+        let line = br"36 35 98:17 / /mnt/a\040b rw,noatime shared:1 - fuse.varve /im\134age rw";
         let entry = parse(line).unwrap();
+        assert_eq!(entry.id, 36);
         assert_eq!(entry.directory, Path::new("/mnt/a b"));
         assert_eq!(entry.source, Path::new(r"/im\age"));
         assert!(entry.is_varve());
         assert_eq!((entry.major, entry.minor), (98, 17));
         assert_eq!(entry.part, Path::new("/"));
         assert!(entry.has("noatime") && !entry.has("atime"));
-        assert_eq!(parse("nonsense"), None);
+        assert_eq!(parse(b"nonsense"), None);
+    }
+
+    #[test]
+    fn names_are_bytes() {
+        let entry = parse(b"1 2 0:9 / /m\xff rw - fuse.varve /i\xfe rw").unwrap();
+        assert_eq!(entry.directory.as_os_str().as_bytes(), b"/m\xff");
+        assert_eq!(entry.source.as_os_str().as_bytes(), b"/i\xfe");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `varve resize`: another size for a volume, or for one that is mounted.
 
+use super::mount_table::whole_mount;
 use super::output::{self, Failure, Outcome, Progress};
 use super::{resize_server, size};
 use serde_json::{Value, json};
@@ -96,13 +97,15 @@ impl Resize {
             );
             return Err(Failure::new(2, text));
         }
+        whole_mount(&self.volume, "its size").map_err(Failure::with(FAILED))?;
         let question = resize_server::question(wanted).to_string();
         let answer = varve_fuse::ask(&self.volume, &question).map_err(|error| {
             use rustix::io::Errno;
             let code = error.raw_os_error().map(Errno::from_raw_os_error);
             let text = match code {
                 Some(Errno::NOTTY) => format!(
-                    "{shown} is no mount of a segmented log, which alone can change its size"
+                    "{shown} has a layout without segments: only a segmented log can change its \
+                     size"
                 ),
                 Some(Errno::PERM) => {
                     format!("only root and whoever mounted {shown} may change its size")

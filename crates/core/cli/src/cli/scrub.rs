@@ -4,6 +4,7 @@
 //! of fsck(8): 0 nothing found, 4 damage, 8 the scrub itself failed or was not
 //! complete, 16 wrong usage, 32 cancelled.
 
+use super::mount_table::whole_mount;
 use super::output::{self, Failure, Outcome, Progress};
 use super::{scrub_server, size};
 use serde_json::{Value, json};
@@ -95,6 +96,7 @@ impl Scrub {
     }
 
     fn ask(&self, question: &Value) -> Result<Value, Failure> {
+        whole_mount(&self.directory, "a scrub").map_err(Failure::with(FAILED))?;
         let asked = varve_fuse::ask(&self.directory, &question.to_string());
         let answer = asked.map_err(|error| {
             let shown = self.directory.display();
@@ -104,7 +106,8 @@ impl Scrub {
             use rustix::io::Errno;
             let text = match code {
                 Some(Errno::NOTTY) => format!(
-                    "{shown} is no Varve mount; it must be the directory a volume is mounted on"
+                    "{shown} has a layout that cannot be scrubbed while it is mounted; unmount it \
+                     and check it by `varve fsck --data`"
                 ),
                 Some(Errno::PERM) => {
                     format!("only root and whoever mounted {shown} may scrub it")
@@ -117,7 +120,14 @@ impl Scrub {
             };
             Failure::new(FAILED, text)
         })?;
-        serde_json::from_str(&answer).map_err(Failure::with(FAILED))
+        let answer: Value = serde_json::from_str(&answer).map_err(Failure::with(FAILED))?;
+        match answer["refused"].as_str() {
+            Some(why) => {
+                let shown = self.directory.display();
+                Err(Failure::new(FAILED, format_args!("{shown}: {why}")))
+            }
+            None => Ok(answer),
+        }
     }
 
     /// Fetches all that was found, page by page, and prints it.

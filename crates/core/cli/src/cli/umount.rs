@@ -4,41 +4,63 @@
 //! last checkpoint then. Waiting for the image's lock makes what follows sure
 //! to find the volume closed.
 //!
-//! umount(2) itself waits for a server that does not answer. `--force` asks it
-//! nothing: it cuts the connection first. Even so the kernel may wait for the
-//! server, if that was stopped in the middle of a request: whoever lets go of
-//! the mount last cannot be killed then. So another process lets go of it, and
-//! we go on when the mount has left the tree, which comes first.
+//! umount(2), and statfs(2) on what it calls busy, wait for a server that does not
+//! answer, and whoever waits so may not be killable. So another process makes these
+//! calls. We go on when it has ended, or when the mount has left the tree, which comes
+//! first, or when the time is over.
+//!
+//! `--force` asks the server nothing: it cuts the connection first. A server that is
+//! stopped cannot let go of what it was asked before, nor of the volume: it is killed
+//! then, as is one that has not closed the volume in time.
 
 use super::mount_table::{self, Entry};
-use super::output::{Failure, Outcome};
+use super::output::{Failure, Outcome, Spinner};
+use super::server::Server;
+use super::users;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FAILED: u8 = 32;
+/// What the process that unmounts answers if the mount is in use.
+const BUSY: u8 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long after a mount was found in use it is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+/// The process that unmounts has so long in any case.
+const LEAST: Duration = Duration::from_secs(2);
+/// How long the volume's last server may take to let go of it.
+pub const RELEASE: Duration = Duration::from_secs(5);
+/// How long a server that was killed may take to be gone: the disk may still have
+/// requests of it.
+const LAST: Duration = Duration::from_secs(10);
 
 /// Unmount a directory, and wait until the volume is closed.
+///
+/// While files are open in it, or it is somebody's working directory, it is tried again
+/// until the time is over; the message names the processes.
 #[derive(clap::Args)]
 pub struct Umount {
     /// The directory a volume is mounted on.
     directory: PathBuf,
-    /// Most seconds to wait until the volume is closed.
+    /// Most seconds to wait until the mount is not in use and the volume is closed.
     #[arg(long, default_value_t = 60)]
     timeout: u64,
     /// Take the mount away even if it is in use or its server does not answer.
     ///
     /// Cuts the connection to the server: programs that use the mount get
     /// errors, and what they wrote and did not sync is lost, as if the server
-    /// had been killed.
+    /// had been killed. It is killed if it is stopped, or has not closed the volume
+    /// after --timeout.
     #[arg(short, long)]
     force: bool,
-    /// The process that does it.
+    /// Try once, in this process.
     #[arg(long, hide = true)]
-    force_here: bool,
+    once: bool,
     /// Flags that umount(8) hands to its helpers; they change nothing here.
     #[arg(short = 'n', hide = true)]
     no_table: bool,
@@ -48,109 +70,233 @@ pub struct Umount {
     read_only: bool,
 }
 
+/// What is known of a mount before it is gone.
+struct Mounted {
+    entry: Entry,
+    server: Option<Server>,
+    /// The image; nothing if it may not be looked at.
+    image: Option<File>,
+}
+
+/// How a process that unmounts ended.
+enum Tried {
+    Unmounted,
+    Busy,
+    /// It does not come back.
+    Stuck,
+    Failed(String),
+}
+
 impl Umount {
     pub fn run(self) -> Outcome {
         let shown = self.directory.display();
-        let entry = mount_table::mount_at(&self.directory)
-            .ok_or_else(|| Failure::new(FAILED, format_args!("nothing is mounted on {shown}")))?;
-        if !entry.is_varve() {
-            let text = format!(
-                "{shown} is a mount of type {}, not of a Varve volume; use umount(8)",
-                entry.kind
-            );
-            return Err(Failure::new(FAILED, text));
-        }
-        if self.force_here {
-            return match varve_fuse::force_unmount(&entry.directory, entry.minor) {
-                // A server that lives lets go of a mount that is cut off, too.
-                Err(error) if mount_table::mount_at(&entry.directory).as_ref() == Some(&entry) => {
-                    let text = format_args!("cannot unmount {shown}: {error}");
-                    Err(Failure::new(FAILED, text))
-                }
-                _ => Ok(0),
+        let found = mount_table::varve_at(&self.directory);
+        let entry = found.map_err(|why| {
+            let advice = match mount_table::mount_at(&self.directory) {
+                Some(_) => "; use umount(8)",
+                None => "",
             };
-        }
-        if self.force {
-            let code = force_elsewhere(&entry).map_err(Failure::with(FAILED))?;
-            if code != 0 {
-                return Ok(code);
-            }
-            return self.await_server(&entry.source);
-        }
-        varve_fuse::unmount(&entry.directory).map_err(|error| {
-            let advice = match error.raw_os_error() {
-                Some(code) if code == Errno::BUSY.raw_os_error() => {
-                    "; files are open or somebody's working directory is inside"
-                }
-                _ => "",
-            };
-            let text = format_args!("cannot unmount {shown}: {error}{advice}");
-            Failure::new(FAILED, text)
+            Failure::new(FAILED, format_args!("{why}{advice}"))
         })?;
-        self.await_server(&entry.source)
+        if self.once {
+            return self.try_here(&entry);
+        }
+        let until = Instant::now() + Duration::from_secs(self.timeout);
+        let server = Server::of(entry.minor);
+        let image = server.as_ref().and_then(Server::open_image);
+        let mounted = Mounted {
+            image: image.or_else(|| File::open(&entry.source).ok()),
+            server,
+            entry,
+        };
+        let busy = Spinner::new("waiting for those who use it");
+        loop {
+            match self.try_elsewhere(&mounted.entry, until) {
+                Tried::Unmounted => break,
+                Tried::Busy if Instant::now() < until => {
+                    busy.say(users::of_mount(&mounted.entry));
+                    std::thread::sleep(RETRY);
+                }
+                Tried::Busy => return Err(self.still_used(&mounted.entry)),
+                Tried::Stuck => return Err(self.no_answer(&mounted)),
+                Tried::Failed(why) => {
+                    let text = match why.is_empty() {
+                        true => format!("cannot unmount {shown}"),
+                        false => why,
+                    };
+                    return Err(Failure::new(FAILED, text));
+                }
+            }
+        }
+        busy.finish();
+        self.await_server(&mounted, until)
+    }
+
+    /// In the process that unmounts.
+    fn try_here(&self, entry: &Entry) -> Outcome {
+        let outcome = match self.force {
+            true => varve_fuse::force_unmount(&entry.directory, entry.minor),
+            false => varve_fuse::unmount(&entry.directory),
+        };
+        let Err(error) = outcome else { return Ok(0) };
+        if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+            return Ok(BUSY);
+        }
+        // A server that lives lets go of a mount that is cut off, too.
+        if self.force && mount_table::mount_at(&entry.directory).as_ref() != Some(entry) {
+            return Ok(0);
+        }
+        let shown = self.directory.display();
+        let text = format_args!("cannot unmount {shown}: {error}");
+        Err(Failure::new(FAILED, text))
+    }
+
+    /// Has a process of its own unmount. None of our streams may wait with it.
+    fn try_elsewhere(&self, entry: &Entry, until: Instant) -> Tried {
+        let failed = |error: std::io::Error| Tried::Failed(format!("cannot unmount: {error}"));
+        let until = until.max(Instant::now() + LEAST);
+        let program = match std::env::current_exe() {
+            Ok(program) => program,
+            Err(error) => return failed(error),
+        };
+        let mut command = Command::new(program);
+        command.args(["umount", "--once"]);
+        if self.force {
+            command.arg("--force");
+        }
+        command.arg("--").arg(&entry.directory);
+        let streams = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut process = match streams.stderr(Stdio::piped()).spawn() {
+            Ok(process) => process,
+            Err(error) => return failed(error),
+        };
+        loop {
+            match process.try_wait() {
+                Err(error) => return failed(error),
+                Ok(Some(status)) if status.success() => return Tried::Unmounted,
+                Ok(Some(status)) if status.code() == Some(BUSY.into()) => return Tried::Busy,
+                Ok(Some(_)) => {
+                    let mut said = String::new();
+                    if let Some(mut errors) = process.stderr.take() {
+                        let _ = errors.read_to_string(&mut said);
+                    }
+                    let said = said.trim();
+                    return Tried::Failed(said.strip_prefix("varve: ").unwrap_or(said).into());
+                }
+                Ok(None) => {}
+            }
+            if mount_table::mount_at(&entry.directory).as_ref() != Some(entry) {
+                return Tried::Unmounted;
+            }
+            if Instant::now() >= until {
+                // It may have to wait until the server goes on, and then end.
+                let _ = process.kill();
+                return Tried::Stuck;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Waits until the server of what was unmounted has closed the volume.
-    fn await_server(&self, source: &Path) -> Outcome {
-        match wait_until_closed(source, Duration::from_secs(self.timeout)) {
-            true => Ok(0),
-            false => Err(self.still_open(source)),
+    fn await_server(&self, mounted: &Mounted, until: Instant) -> Outcome {
+        // The server of a view goes on with its mount.
+        let is_of_view = mounted.server.as_ref().is_some_and(|s| s.is_of_view);
+        let Some(image) = mounted.image.as_ref().filter(|_| !is_of_view) else {
+            return Ok(0);
+        };
+        let is_stopped = || mounted.server.as_ref().is_some_and(Server::is_stopped);
+        let hopeless = || self.force && is_stopped();
+        if wait_until_closed(image, until, hopeless) {
+            return Ok(0);
         }
+        if self.force
+            && let Some(server) = &mounted.server
+        {
+            let pid = server.pid();
+            tracing::info!(pid, "the server is killed");
+            // ESRCH: it has just ended.
+            let killed = server.kill();
+            let until = Instant::now() + LAST;
+            if killed != Err(Errno::PERM) && wait_until_closed(image, until, || false) {
+                return Ok(0);
+            }
+        }
+        Err(self.still_open(mounted))
+    }
+
+    fn still_used(&self, entry: &Entry) -> Failure {
+        let shown = self.directory.display();
+        let users = match users::of_mount(entry) {
+            found if found.is_empty() => String::new(),
+            found => format!(": {found}"),
+        };
+        let text = format_args!(
+            "{shown} is in use: files are open or a directory in it is in use{users}; end what \
+             uses it, or take the mount away with --force"
+        );
+        Failure::new(FAILED, text)
+    }
+
+    fn no_answer(&self, mounted: &Mounted) -> Failure {
+        let shown = self.directory.display();
+        let server = describe(mounted.server.as_ref());
+        let text = format_args!(
+            "{shown} is still mounted: its server{server} has not answered within {} s; --force \
+             takes the mount away",
+            self.timeout
+        );
+        Failure::new(FAILED, text)
     }
 
     /// The mount is gone, its server is not.
-    fn still_open(&self, source: &Path) -> Failure {
-        let (shown, source) = (self.directory.display(), source.display());
-        let advice = match self.force {
-            true => "if it never does, end its process, which `varve info` names",
-            false => "wait before you use it",
+    fn still_open(&self, mounted: &Mounted) -> Failure {
+        let (shown, source) = (self.directory.display(), mounted.entry.source.display());
+        let elsewhere = users::of_other_namespaces(&mounted.entry);
+        let server = describe(mounted.server.as_ref());
+        let why = match elsewhere.is_empty() {
+            true => "wait before you use it, or end the server, which `varve info` names".into(),
+            false => format!("it is still mounted in another mount namespace: {elsewhere}"),
         };
         let text = format_args!(
-            "{shown} is unmounted, but its server has not closed {source} after {} s; {advice}",
+            "{shown} is unmounted, but its server{server} has not closed {source} after {} s; {why}",
             self.timeout
         );
         Failure::new(FAILED, text)
     }
 }
 
-/// Has a process of its own take the mount away by force. Answers its exit code,
-/// or 0 once the mount is gone: the process may have to wait for longer, and none
-/// of our streams may wait with it.
-fn force_elsewhere(entry: &Entry) -> std::io::Result<u8> {
-    let mut process = Command::new(std::env::current_exe()?)
-        .args(["umount", "--force-here", "--"])
-        .arg(&entry.directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    loop {
-        if let Some(status) = process.try_wait()? {
-            if let Some(mut said) = process.stderr.take() {
-                std::io::copy(&mut said, &mut std::io::stderr())?;
-            }
-            let code = status.code().and_then(|code| u8::try_from(code).ok());
-            return Ok(code.unwrap_or(FAILED));
+/// Which process it is, as far as it is known.
+fn describe(server: Option<&Server>) -> String {
+    match server {
+        Some(server) if server.is_stopped() => {
+            let pid = server.pid();
+            format!(" (process {pid}, which is stopped: `kill -CONT {pid}`)")
         }
-        if mount_table::mount_at(&entry.directory).as_ref() != Some(entry) {
-            return Ok(0);
-        }
-        std::thread::sleep(PAUSE);
+        Some(server) => format!(" (process {})", server.pid()),
+        None => String::new(),
     }
 }
 
-/// Waits until nobody has the volume locked. A volume that we may not even
-/// look at counts as closed.
-fn wait_until_closed(source: &Path, timeout: Duration) -> bool {
-    let Ok(file) = std::fs::File::open(source) else {
-        return true;
-    };
-    let deadline = Instant::now() + timeout;
+/// Waits until nobody has the volume locked, or there is no use in waiting.
+fn wait_until_closed(image: &File, until: Instant, is_hopeless: impl Fn() -> bool) -> bool {
     loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return false,
-            _ => return true,
+        match rustix::fs::flock(image, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) if Instant::now() >= until || is_hopeless() => return false,
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            _ => {
+                // Another descriptor of this process may follow.
+                let _ = rustix::fs::flock(image, FlockOperation::Unlock);
+                return true;
+            }
         }
+    }
+}
+
+/// umount(8) returns while the server may still be writing its last checkpoint: a
+/// volume that is in use, but mounted nowhere, is waited for.
+pub fn await_release(volume: &Path, most: Duration) {
+    if let Ok(image) = File::open(volume) {
+        let is_mounted = || mount_table::mount_of(volume).is_some();
+        wait_until_closed(&image, Instant::now() + most, is_mounted);
     }
 }

@@ -21,6 +21,7 @@ use super::{BOUNCE_BYTES, BOUNCE_KEPT, FileDevice, IoMode, lock, transfer};
 use crate::aligned::AlignedBuffer;
 use crate::device::Geometry;
 use crate::pool::BufferPool;
+use crate::size::Bytes;
 
 /// What a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,12 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It cannot hold one block, or not a whole number of them.
-    #[error("{}: a size of {size} bytes is not usable in blocks of {block} bytes", path.display())]
+    #[error(
+        "{}: a size of {} is no whole number of blocks of {}",
+        path.display(),
+        Bytes(*size),
+        Bytes((*block).into())
+    )]
     BadSize {
         /// What was named.
         path: PathBuf,

@@ -6,6 +6,7 @@
 use super::open::{OpenError, Preallocate, fill};
 use super::{FileDevice, OpenMode};
 use crate::device::{Device, DeviceError, Operation, Result};
+use crate::size::Bytes;
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use std::io;
@@ -51,7 +52,7 @@ impl FileDevice {
                     rustix::fs::fsync(&self.fd).map_err(|e| failed(e.into()))?;
                 }
                 (false, true) => {
-                    let text = format!("the device has {present} bytes");
+                    let text = format!("the device has {}", Bytes(present));
                     return Err(failed(io::Error::other(text)));
                 }
                 (false, false) => {}

@@ -62,9 +62,10 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let asked: SetattrIn = request.arguments().take()?;
         let ino = inode_of(request);
-        let set = translate(&asked);
+        let mut set = translate(&asked);
         if set.size.is_some() {
             self.writers.forget(ino);
+            self.keep_times(ino, &mut set)?;
         }
         let attr = if set == SetAttr::default() {
             self.fs.getattr(ino)?
@@ -72,6 +73,21 @@ impl<L: Layout> Adapter<L> {
             self.set_attributes(&self.asker(request), ino, &set)?
         };
         self.attr(&attr, reply);
+        Ok(())
+    }
+
+    /// Under write-back the kernel keeps the times of files. It sends them with each
+    /// truncate but one to the size that the file has in its cache (truncate(2); with
+    /// ftruncate(2) it always does), and then it leaves its own times as they are. So
+    /// the times here stay, too: new ones would be seen only once the kernel had
+    /// forgotten the file.
+    fn keep_times(&self, ino: InodeNo, set: &mut SetAttr) -> Done {
+        let kept_by_kernel = self.write_back() && !self.is_apart(ino);
+        if kept_by_kernel && set.mtime.is_none() && set.ctime.is_none() {
+            let attr = self.fs.getattr(ino)?;
+            set.mtime = Some(SetTime::At(attr.mtime));
+            set.ctime = Some(attr.ctime);
+        }
         Ok(())
     }
 

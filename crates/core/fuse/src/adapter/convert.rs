@@ -22,6 +22,16 @@ pub(super) fn node(ino: InodeNo) -> u64 {
     }
 }
 
+/// The generation of an inode's number. That of the root is 0: the kernel makes the
+/// root's inode itself, without a look-up, and compares later answers (a look-up of
+/// `..` for a file handle) with 0.
+pub(super) fn generation(attr: &Attr) -> u64 {
+    match attr.ino {
+        InodeNo::ROOT => 0,
+        _ => u64::from(attr.version),
+    }
+}
+
 /// Seconds before 1970 travel as the same 64 bits.
 pub(super) fn timestamp(seconds: u64, nanos: u32) -> Timestamp {
     Timestamp {

@@ -17,6 +17,7 @@ mod content;
 mod convert;
 mod direct;
 mod directories;
+mod durable;
 mod file_flags;
 mod found;
 mod full;
@@ -41,7 +42,7 @@ use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
 use crate::negotiate::{Negotiated, Wishes, negotiate};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Synchronous};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::{Patience, Request};
@@ -84,6 +85,8 @@ pub struct Adapter<L: Layout> {
     asks_opens: bool,
     /// Who opens a file for synchronous writes writes past the kernel's cache.
     dsync: bool,
+    /// Which changes are durable when they are answered.
+    synchronous: Synchronous,
     /// The volume was shut down, see `maintenance.rs`.
     down: AtomicBool,
     writers: full::Writers,
@@ -132,6 +135,7 @@ impl<L: Layout> Adapter<L> {
             extended_attributes: options.extended_attributes,
             asks_opens,
             dsync: options.dsync,
+            synchronous: options.synchronous,
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),

@@ -62,7 +62,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn entry_of(&self, attr: &Attr) -> EntryOut {
         EntryOut {
             nodeid: convert::node(attr.ino),
-            generation: u64::from(attr.version),
+            generation: convert::generation(attr),
             entry_valid: self.merging.trust(self.entry_valid_s),
             attr_valid: self.merging.trust(self.attr_valid_s),
             attr: convert::attributes(attr),

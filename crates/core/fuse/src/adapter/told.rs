@@ -98,7 +98,12 @@ impl<L: Layout> Adapter<L> {
     ) -> Result<Outcome, Errno> {
         self.keep_name(opcode, request);
         let watched = self.watch(opcode, request);
-        let outcome = self.dispatch(opcode, request, reply);
+        let mut outcome = self.dispatch(opcode, request, reply);
+        if matches!(outcome, Ok(Outcome::Reply))
+            && let Err(errno) = self.make_change_durable(opcode)
+        {
+            outcome = Err(errno);
+        }
         for watched in watched.iter().flatten() {
             self.compare(request, watched, outcome.is_ok(), reply);
         }

@@ -6,6 +6,7 @@
 //! relabel or resize a volume rewrite them, with a higher `generation`.
 
 use super::{Malformed, crc32c};
+use varve_device::size::Bytes;
 use varve_format::identity::{keeping_tag, padded_text, tag_of};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -199,7 +200,10 @@ impl Superblock {
                 Ok(())
             } else {
                 Err(format!(
-                    "{name} {v} is not a power of two in {low}..={high}"
+                    "{name}: {} is no power of two from {} to {}",
+                    Bytes(v.into()),
+                    Bytes(low.into()),
+                    Bytes(high.into())
                 ))
             }
         };

@@ -29,6 +29,7 @@ use crate::recovery::read_ring;
 use crate::superblocks::{self, superblock_offsets};
 use crate::tune::to_be_changed;
 use std::sync::Arc;
+use varve_device::size::Bytes;
 use varve_device::{Clock, Device};
 
 /// How a size is changed, and whom to tell how far it is.
@@ -81,9 +82,10 @@ pub fn resize(
     let size = device.geometry().size;
     if planned.device_bytes.get() > size {
         return Err(Error::Unfit(format!(
-            "{} has {size} bytes, the volume would need {}",
+            "{} has {}, the volume would need {}",
             device.name(),
-            planned.device_bytes
+            Bytes(size),
+            Bytes(planned.device_bytes.get())
         )));
     }
     if planned.segment_count < present.segment_count {

@@ -7,6 +7,7 @@ use crate::format::ifile::ENTRY_BYTES;
 use crate::format::superblock::incompat_flags;
 use crate::geometry::Geometry;
 use crate::mkfs::{Reserve, enough, not_too_many};
+use varve_device::size::Bytes;
 use zerocopy::IntoBytes;
 
 /// Part of the corrections that a record has room for, which the segments of a
@@ -42,7 +43,7 @@ fn most_segments(superblock: &Superblock) -> u64 {
 /// # Errors
 /// `Unfit` says what is impossible and what would do.
 pub fn plan(present: &Superblock, bytes: u64) -> Result<Superblock> {
-    let unfit = |problem: String| Error::Unfit(format!("a volume of {bytes} bytes: {problem}"));
+    let unfit = |problem: String| Error::Unfit(format!("a volume of {}: {problem}", Bytes(bytes)));
     let unit = u64::from(present.write_unit.get());
     let segment_bytes = present.segment_bytes.get();
     let device_bytes = bytes / unit * unit;
@@ -61,8 +62,9 @@ pub fn plan(present: &Superblock, bytes: u64) -> Result<Superblock> {
         let most = most_segments(present);
         if count > most {
             return Err(unfit(format!(
-                "it would have {count} segments of {segment_bytes} bytes, and can grow to {most}: \
-                 make a new volume with larger ones"
+                "it would have {count} segments of {}, and can grow to {most}: make a new volume \
+                 with larger ones",
+                Bytes(segment_bytes.into())
             )));
         }
         let gained = count - reserve;

@@ -140,6 +140,15 @@ impl Place {
         Ok((Arc::new(storage), Some(volume)))
     }
 
+    /// Bytes that files can still take there.
+    pub fn free_bytes(&self, volume: Option<&Volume>) -> Result<u64, Failure> {
+        if let Some(volume) = volume {
+            return Ok(volume.statfs().free * u64::from(volume.block_bytes()));
+        }
+        let found = rustix::fs::statvfs(&self.directory).map_err(|error| self.failed(error))?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     /// Opens what is there, or makes it where `options` say so.
     pub fn open(&self, make: bool, options: &mut Options) -> Result<Opened, Failure> {
         let (storage, volume) = self.storage(make)?;

@@ -68,7 +68,7 @@ impl View {
         })?;
         let lines = BufReader::new(connection.try_clone().map_err(failed)?);
         let options = MountOptions {
-            source: base.source.display().to_string(),
+            source: base.source.clone().into(),
             no_suid: base.has("nosuid"),
             no_dev: base.has("nodev"),
             no_exec: base.has("noexec"),

@@ -6,6 +6,7 @@ use crate::cli::output::{self, Failure, Outcome, Progress};
 use crate::cli::size;
 use std::path::{Path, PathBuf};
 use varve::admin::probe;
+use varve_device::size::Bytes;
 use varve_device::{Device, FileDevice, IoMode, Preallocate};
 use varve_disk::Drive;
 use varve_vlog::{FormatOptions, Vld};
@@ -106,7 +107,7 @@ impl Create {
         let device = medium::open_image(&self.image, false, IoMode::Direct)?;
         let size = device.geometry().size;
         if self.size.is_some_and(|wanted| wanted != size) {
-            let what = format!("exists already and has {size} bytes; leave the size out");
+            let what = format!("exists already and has {}; leave the size out", Bytes(size));
             return Err(refused(&self.image, what));
         }
         if !self.force
