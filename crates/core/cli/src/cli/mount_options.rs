@@ -155,7 +155,7 @@ impl Chosen {
     /// Says so if the cache is larger than the machine's memory.
     pub fn warn_of_cache(&self) {
         let system = rustix::system::sysinfo();
-        let memory = u64::from(system.totalram).saturating_mul(system.mem_unit.into());
+        let memory = system.totalram.saturating_mul(system.mem_unit.into());
         if let Some(cache) = self.cache_bytes.filter(|cache| *cache > memory) {
             let (cache, memory) = (size::show(cache), size::show(memory));
             tracing::warn!(
