@@ -145,13 +145,6 @@ fn resolve_parent(path: &Path) -> Option<PathBuf> {
     Some(parent.join(path.file_name()?))
 }
 
-/// Directories below `directory` that something is mounted on.
-pub fn below(directory: &Path) -> Vec<PathBuf> {
-    let inside = |e: &Entry| e.directory != directory && e.directory.starts_with(directory);
-    let entries = read().into_iter().filter(inside);
-    entries.map(|entry| entry.directory).collect()
-}
-
 /// The mounts that a process sees. None if it may not be looked at.
 pub fn of_process(pid: i32) -> Vec<Entry> {
     parse_all(&format!("/proc/{pid}/mountinfo"))

@@ -20,7 +20,7 @@ pub fn of_mount(entry: &Entry) -> String {
     let below = mount_table::below(&entry.directory);
     let mounts = below
         .iter()
-        .map(|path| format!("a mount on {}", path.display()));
+        .map(|below| format!("a mount on {}", below.directory.display()));
     let mut all: Vec<String> = mounts.collect();
     let mut tables = Tables::default();
     for pid in processes() {
