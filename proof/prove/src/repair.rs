@@ -4,7 +4,7 @@
 //! The extents that checksums protect are read off the image before the
 //! mutation: blocks and inodes from the summaries, the summaries themselves,
 //! checkpoint records, superblocks, the owner record; those of the other two layouts
-//! from their checksums ([`others`]). Whoever refers to an extent stores its checksum, wherever that is: so the old checksum is
+//! from their checksums (`others`). Whoever refers to an extent stores its checksum, wherever that is: so the old checksum is
 //! replaced by the new one in all that is used, which changes other extents,
 //! and so on until nothing changes.
 
