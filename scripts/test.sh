@@ -2,9 +2,41 @@
 # Runs every check: formatting, lints, unit, integration, crash, mount,
 # conformance and documentation tests, and a short fuzz of every parser of
 # on-disk bytes and of the network.
+#
+#   scripts/test.sh        all of it, as CI does
+#   scripts/test.sh core   for a change in crates/core: its lints, its tests but the long
+#                          ones on mounts, crashes at a tenth of the usual number
+#   scripts/test.sh long   all of it, with twenty times as many drawn cases, and fuzzing
+#                          for ten minutes a parser: some hours
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
+
+extent=${1:-all}
+case $extent in
+  all) ;;
+  long) export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-600} VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-20} ;;
+  core)
+    need_rust
+    need cc gcc
+    export VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-0.1}
+    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none
+    scripts/words.sh
+    cargo fmt --all --check
+    # The default members of the workspace are the core.
+    cargo clippy --all-targets --quiet -- -D warnings
+    cargo test --quiet --lib -p varve-device -p varve-console -p varve-format -p varve-fs \
+      -p varve-locks -p varve-lfs -p varve-fsck -p varve-fuse -p varve
+    cargo test --quiet -p varve-lfs -p varve-fsck -p varve --tests
+    cargo test --quiet -p varve-cli --bins --test cli --test helpers --test mount
+    printf 'the core passed in %d s\n' "$SECONDS"
+    exit
+    ;;
+  *)
+    say "usage: scripts/test.sh [core|long], not $extent"
+    exit 2
+    ;;
+esac
 
 export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-3}
 # Half of the cases that would be drawn otherwise, as two processors take 24 minutes

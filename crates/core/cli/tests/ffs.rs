@@ -241,14 +241,17 @@ fn every_policy_is_made_and_told_of() {
     refused(&["--layout=ffs", "--fit=best"], "--layout extent");
     refused(&["--layout=extent", "--grow=2"], "--layout restricted");
     refused(&["--layout=extent", "--shuffled=2"], "--layout fixed");
-    refused(&["--layout=extent", "--sizes=5000"], "whole blocks");
+    refused(
+        &["--layout=extent", "--sizes=5000"],
+        "whole number of blocks",
+    );
     refused(&["--layout=restricted", "--sizes=8K,64K"], "smallest block");
     refused(&["--layout=restricted", "--sizes=4K,64K,96K"], "multiples");
     refused(&["--layout=buddy", "--aged=x"], "--layout ffs");
     let nothing = ["--layout=extent", "--block-size=0", "--sizes=0"];
-    refused(&nothing, "whole blocks");
+    refused(&nothing, "whole number of blocks");
     let nothing = ["--layout=restricted", "--block-size=0", "--region=0"];
-    refused(&nothing, "whole blocks");
+    refused(&nothing, "whole number of blocks");
     let nine = "--sizes=4K,8K,12K,16K,20K,24K,28K,32K,36K";
     refused(&["--layout=extent", nine], "there must be 1 to 8");
     let none = varve([

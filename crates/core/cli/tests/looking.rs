@@ -211,7 +211,12 @@ impl Fixture {
             );
         }
         fs::write(inside("trace"), calls).unwrap();
-        fs::copy(VARVE, scratch.path("varve")).unwrap();
+        for program in ["varve", "varve-lab", "varve-prove"] {
+            let built = Path::new(VARVE).with_file_name(program);
+            if built.exists() {
+                fs::copy(built, scratch.path(program)).unwrap();
+            }
+        }
         Fixture { scratch, mark }
     }
 

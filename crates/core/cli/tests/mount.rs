@@ -141,7 +141,7 @@ fn git_works_in_a_mount() {
         git init -q -b main r; cd r
         export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e@example.org
         export GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e@example.org
-        cp -r {source}/*/src {source}/*/Cargo.toml . 2>/dev/null || cp -r {source}/varve/src .
+        cp -r {source}/*/src {source}/*/Cargo.toml . 2>/dev/null || cp -r {source}/cli/src .
         git add .; git commit -q -m one
         for i in $(seq 30); do echo $i >> log; git add log; git commit -q -m $i; done
         git clone -q . ../clone; git gc -q; git fsck --full --strict

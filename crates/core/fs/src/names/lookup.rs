@@ -49,9 +49,9 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
-    /// it. From the moment it is found, nobody can take its number away. To a
-    /// locking transaction the size is not promised, which [`Self::getattr`] is asked for:
-    /// who goes on to append must not keep others from it.
+    /// it. From the moment it is found, nobody can take its number away. A transaction
+    /// is not promised size and times, which [`Self::getattr`] is asked for: one that goes
+    /// on to write must not exclude those that write elsewhere in the file.
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -93,19 +93,25 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
     }
 
-    /// A transaction has seen its attributes and its times, and without a hold its size.
-    /// With a hold it is a kernel that has seen them, and answers later questions itself.
-    /// A serializable transaction has seen the size of a file then, too; not that of a
-    /// directory, as each path goes through several.
+    /// A transaction has seen the attributes of what it found. Without a hold it has seen
+    /// all that the answer says, size and times too: a kernel asks so, and answers later
+    /// questions itself. The size of a directory is then left out for a serializable
+    /// transaction, because each path leads through several.
     #[cold]
     fn use_found(&self, vnode: &Arc<Vnode>, holds: u64) -> Result<()> {
         let kind = self.below.as_ref().map(|below| &below.kind);
         let compares = matches!(kind, Some(Kind::Serializable(_)));
-        let sees_size = holds == 0 || compares && vnode.kind != FileKind::Directory;
         let parts = [Part::Attributes, Part::Times, Part::Size];
-        let seen = parts.into_iter().take(if sees_size { 3 } else { 2 });
-        let used = seen.map(|part| self.uses(vnode, part, Access::Read));
-        used.collect::<Result<()>>().inspect_err(|_| {
+        let seen = match holds {
+            0 if compares && vnode.kind == FileKind::Directory => 2,
+            0 => 3,
+            _ => 1,
+        };
+        let used = parts
+            .into_iter()
+            .take(seen)
+            .try_for_each(|part| self.uses(vnode, part, Access::Read));
+        used.inspect_err(|_| {
             vnode.refs.fetch_sub(holds, Relaxed);
         })
     }

@@ -102,11 +102,24 @@ fn a_time_that_a_look_up_showed_was_read() {
     ];
     for (at, change) in change.into_iter().enumerate() {
         let txn = begin(&fs, Isolation::Serializable);
-        txn.lookup_held(&Caller::root(), ROOT, b"file").unwrap();
+        txn.lookup(&Caller::root(), ROOT, b"file").unwrap();
         txn.t_file(&format!("new{at}"), b"x");
         change(&fs, file);
         assert_eq!(conflict(txn.commit()).of, Contended::Times);
     }
+}
+
+/// The library's paths lead to a file without a look at its times.
+#[test]
+fn what_a_held_look_up_found_may_be_written_elsewhere() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(9000, 1));
+    let txn = begin(&fs, Isolation::Serializable);
+    txn.lookup_held(&Caller::root(), ROOT, b"file").unwrap();
+    txn.t_write(file, 0, b"mine");
+    fs.t_write(file, 8192, b"theirs");
+    txn.release(file, 1);
+    txn.commit().unwrap();
 }
 
 #[test]
@@ -139,7 +152,7 @@ fn a_directory_that_a_path_went_through_is_no_conflict() {
     let fs = shared();
     let home = fs.t_mkdir(ROOT, "home");
     let txn = begin(&fs, Isolation::Serializable);
-    txn.lookup_held(&Caller::root(), ROOT, b"home").unwrap();
+    txn.lookup(&Caller::root(), ROOT, b"home").unwrap();
     txn.t_create(home, "mine");
     fs.t_create(home, "theirs");
     assert_eq!(fs.t_names(home), ["theirs"]);

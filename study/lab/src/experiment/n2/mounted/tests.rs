@@ -169,6 +169,20 @@ fn the_real_log_lives_on_zones_that_refuse() {
     let (fs, ino) = again(&device);
     check(&fs, ino, blocks, 1);
     overwrite(&fs, ino, blocks, 2);
+    // So that the log goes on within a zone, and not at the begin of the next.
+    let zone_bytes = device.zoned.zones().expect("it has some").zone_bytes;
+    let ends = || {
+        device
+            .open()
+            .iter()
+            .all(|at| at % zone_bytes > zone_bytes / 2)
+    };
+    for nth in (blocks..2 * blocks).take_while(|_| ends()) {
+        let offset = nth * 7919 % blocks * BLOCK;
+        fs.write(&Caller::root(), ino, offset, &content(2, nth))
+            .unwrap();
+        fs.fsync(ino, true).unwrap();
+    }
     assert_eq!(device.refused(), [""; 0]);
     drop(fs);
     // Something torn stands where the log was to go on: it is refused there,
