@@ -30,7 +30,7 @@ enum Kind {
     Fixed,
     /// Checksum at 4 over everything from 8.
     Owner,
-    /// Checksum at 0 over everything from 4, and perhaps with whoever refers to it.
+    /// Checksum at 0 over everything from 4, and perhaps in the structure that refers to it.
     First,
     /// A sector with a seal of the volume with this tag.
     Sealed(u64),

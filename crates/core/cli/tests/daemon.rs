@@ -30,7 +30,7 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The pipes of which a process has both ends: nobody else's.
+/// The pipes of which this process alone has both ends.
 fn own_pipes(server: &str) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{server}/fd"))
         .unwrap()

@@ -593,7 +593,7 @@ fn a_mount_whose_server_does_not_answer_is_taken_away_by_force() {
         .spawn();
     varve(["umount", "--force", dir]).expect(0, "");
     varve(["umount", dir]).expect(32, "nothing is mounted");
-    // The server has ended; whoever waited has an error.
+    // The server has ended; the reader that waited has an error.
     assert!(!Path::new(&format!("/proc/{server}/fd/0")).exists());
     assert!(!waiting.unwrap().wait().unwrap().success());
     m.mount();

@@ -1,4 +1,4 @@
-//! What somebody else wrote to a volume reaches the terminal escaped: labels, hosts, names.
+//! Labels, hosts and names that another user wrote to a volume reach the terminal escaped.
 
 mod support;
 

@@ -47,7 +47,7 @@ fn a_small_volume_gets_small_segments_of_the_log() {
     let load = [&["tp", "load", "env", "--from", &text][..], &volume].concat();
     varve(load).expect(0, "5000 records");
     varve([&["tp", "verify", "env"][..], &volume].concat()).expect(0, "");
-    // What is asked for is taken.
+    // A size that is asked for is taken.
     let large = [
         &["tp", "init", "other", "--segment-size", "1M"][..],
         &volume,

@@ -1,7 +1,7 @@
 //! What people and scripts see: failures, JSON, logs, progress.
 //!
 //! Everything that is printed goes through this module, which escapes control characters
-//! (`visible`): names, labels and hosts are whatever somebody wrote to a volume.
+//! (`visible`): names, labels and hosts are whatever another user wrote to a volume.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;

@@ -38,7 +38,7 @@ struct Demand {
 }
 
 impl Demand {
-    /// What is known of it once it is refused.
+    /// The record of its refusal, once it is refused.
     fn refused(&self) -> Refused {
         Refused {
             growth: sum(self.growth, self.keep),
@@ -234,7 +234,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Refuses growth, after asking once more while nobody else is under way and
+    /// Refuses growth, after asking once more while no other operation is under way and
     /// nothing waits: that answer is the same until something is freed.
     fn refuse(&self, demand: &Demand) -> Result<Operation<'_>> {
         let turn = self.space.crowd.turn();

@@ -1,4 +1,4 @@
-//! What the kernel of a mount keeps, and has to be told when changes come another
+//! Caches of the kernel of a mount, which must be invalidated when changes come another
 //! way than through the mount (`docs/transactions.md`, "For any program").
 //!
 //! Everything here makes the kernel wait for requests of its own: never call it on
@@ -283,7 +283,7 @@ impl<L: Layout> Kernel<L> {
     }
 
     /// Has it let go of what these names led to: it has them as expired, and would ask
-    /// only when somebody looks.
+    /// only at the next look-up.
     fn let_go<M: Layout>(&self, names: &[&(InodeNo, Vec<u8>)], view: &Adapter<M>) {
         let mut others = Vec::new();
         for (parent, name) in names {

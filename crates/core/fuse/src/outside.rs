@@ -50,7 +50,7 @@ pub(crate) struct Lock {
     pub last: u64,
 }
 
-/// A lock in the way of another: the lock, and the process that has it.
+/// A lock that conflicts with another: the lock, and the process that has it.
 pub(crate) type Holder = (Lock, i32);
 
 /// Why a file must not be written.
@@ -58,11 +58,11 @@ pub(crate) type Holder = (Lock, i32);
 pub enum InUse {
     /// It is a running program.
     Executed,
-    /// Another process has a lease of it (`F_SETLEASE`), and is being told.
+    /// Another process has a lease of it (`F_SETLEASE`), and is being notified.
     Leased,
 }
 
-/// What is held of a file.
+/// The descriptor and the locks that a transaction has of a file.
 #[derive(Default)]
 struct Held {
     read: Vec<(u64, u64)>,
@@ -94,7 +94,7 @@ impl Outside {
     }
 
     /// Takes a lock on the mount's file, or as much of it as is not held yet. False if
-    /// another process has one that is in the way. A file that the mount does not have
+    /// another process has one that conflicts. A file that the mount does not have
     /// has no other locks.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Outside {
         })
     }
 
-    /// The lock of another process that is in the way of this one.
+    /// The lock of another process that conflicts with this one.
     ///
     /// # Errors
     /// If the file cannot be opened.

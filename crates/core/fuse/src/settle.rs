@@ -3,7 +3,7 @@
 //! Under write-back the size and the times of a regular file that the kernel knows are
 //! the kernel's own: nothing but a truncate and a set time through the mount changes
 //! them. A directory that the kernel knows and that was moved is taken to its new place
-//! by a look-up there, with all that is mounted, open or somebody's working directory
+//! by a look-up there, with all that is mounted, open or a working directory
 //! below; a look-up of the old name before that would cut all of it off.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT};

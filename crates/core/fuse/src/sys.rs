@@ -98,7 +98,7 @@ pub(crate) fn open_node(
 }
 
 /// Sets (`F_OFD_SETLK`) or tests (`F_OFD_GETLK`) a lock of an open file description.
-/// The lock that is in the way takes the place of the one that is tested.
+/// The lock that conflicts takes the place of the one that is tested.
 pub(crate) fn lock_range(
     file: impl AsFd,
     command: libc::c_int,

@@ -87,14 +87,14 @@ pub fn invalidate_attributes(transport: &dyn Transport, nodeid: u64) -> io::Resu
     transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
 }
 
-/// What is to become of a name that the kernel holds.
+/// How a name that the kernel caches is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stale {
     /// The kernel looks it up again when it is next wanted. If it leads to the same
     /// inode, nothing happens to what is mounted below, or has its working directory
     /// there. (Before Linux 6.2 as [`Stale::Gone`].)
     Expired,
-    /// It leads nowhere. What is mounted below is unmounted.
+    /// It leads nowhere. Mounts below it are unmounted.
     Gone,
 }
 

@@ -74,6 +74,7 @@ fn a_write_moves_the_modification_time_and_reaches_the_server() {
     );
 }
 
+/// truncate(2) by a path, which neither std nor rustix offers.
 #[allow(unsafe_code)]
 fn truncate(path: &std::path::Path, size: i64) {
     use std::os::unix::ffi::OsStrExt;

@@ -435,7 +435,7 @@ fn a_refusal_waits_only_for_files_that_the_kernel_still_holds() {
     assert!(kernel.ask(10, 1, b"h\0").is_ok()); // UNLINK
     let body = write(0, 0);
     let later = put_off(ask(&kernel.adapter, 16, other, &body), Instant::now());
-    // What is removed later is not waited for.
+    // Files that are removed later are not waited for.
     assert!(kernel.ask(10, 1, b"i\0").is_ok());
     kernel.adapter.file_system().release(InodeNo(small), 1);
     let mut reply = Reply::new();

@@ -143,7 +143,7 @@ impl Layout for Ffs {
     }
 
     fn gains(&self) -> u64 {
-        // What has been given up is free behind a checkpoint.
+        // Blocks that were given up are free after a checkpoint.
         self.counts.checkpoints.load(Relaxed)
     }
 

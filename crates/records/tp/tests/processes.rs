@@ -285,7 +285,7 @@ fn a_stopped_holder_is_not_waited_for() {
     assert_eq!(holder.ask("get a"), "Some(1)");
 }
 
-/// Longer than a holder may be silent: it is not, while somebody waits.
+/// Longer than a holder may be silent: it is not, while a client waits.
 #[test]
 fn who_waits_long_for_a_lock_is_told_that_the_holder_lives() {
     let directory = tempfile::tempdir().unwrap();

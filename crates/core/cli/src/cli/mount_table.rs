@@ -14,7 +14,7 @@ pub struct Entry {
     pub directory: PathBuf,
     /// The file system's type.
     pub kind: String,
-    /// What is mounted: for a Varve volume its path.
+    /// The source of the mount: for a Varve volume its path.
     pub source: PathBuf,
     /// The numbers of its device; the second is that of a FUSE connection.
     pub major: u32,
@@ -122,7 +122,7 @@ pub fn mount_on(device: u64) -> Option<Entry> {
     })
 }
 
-/// What is mounted below `directory`, from the top down.
+/// The mounts below `directory`, from the top down.
 pub fn below(directory: &Path) -> Vec<Entry> {
     let mut below = read();
     below.retain(|e| e.directory.starts_with(directory) && e.directory != directory);

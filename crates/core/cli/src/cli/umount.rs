@@ -5,7 +5,7 @@
 //! to find the volume closed.
 //!
 //! umount(2), and statfs(2) on what it calls busy, wait for a server that does not
-//! answer, and whoever waits so may not be killable. So another process makes these
+//! answer, and a process that waits for it cannot always be killed. So another process makes these
 //! calls. We go on when it has ended, or when the mount has left the tree, which comes
 //! first, or when the time is over.
 //!
@@ -41,7 +41,7 @@ const LAST: Duration = Duration::from_secs(10);
 
 /// Unmount a directory, and wait until the volume is closed.
 ///
-/// While files are open in it, or it is somebody's working directory, it is tried again
+/// While files are open in it, or it is a working directory, it is tried again
 /// until the time is over; the message names the processes.
 #[derive(clap::Args)]
 pub struct Umount {
@@ -70,7 +70,7 @@ pub struct Umount {
     read_only: bool,
 }
 
-/// What is known of a mount before it is gone.
+/// The facts about a mount that are needed after it is gone.
 struct Mounted {
     entry: Entry,
     server: Option<Server>,
@@ -277,7 +277,7 @@ fn describe(server: Option<&Server>) -> String {
     }
 }
 
-/// Waits until nobody has the volume locked, or there is no use in waiting.
+/// Waits until no process has the volume locked, or until waiting is of no use.
 fn wait_until_closed(image: &File, until: Instant, is_hopeless: impl Fn() -> bool) -> bool {
     loop {
         match rustix::fs::flock(image, FlockOperation::NonBlockingLockShared) {

@@ -1,7 +1,7 @@
 //! Removed files that are still held, whose space is about to be free.
 //!
 //! The kernel says a moment after the removal of a file, and by another path than its
-//! requests, that it holds the file no longer. Whoever is refused in between may be
+//! requests, that it holds the file no longer. A request that is refused in between may be
 //! admitted once it has said so. A file that a program has open may be held for ever;
 //! so only those that were removed within the last second are known here.
 
@@ -16,7 +16,7 @@ const RECENT_NS: u64 = 1_000_000_000;
 /// The removals of one tree.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRemovals {
-    /// How many are known, so that whoever asks while there is none takes no lock.
+    /// How many are known, so that a question while there is none takes no lock.
     count: AtomicU64,
     state: Mutex<State>,
 }

@@ -123,7 +123,7 @@ impl SpaceAccount {
         }
         self.present.add(after);
         self.present.subtract(before);
-        // Whoever reads this later sees what is present without it.
+        // A later reader sees what is present without it.
         if difference(before, after) != Usage::default() {
             self.refusals.freed();
         }

@@ -1,8 +1,8 @@
-//! What was refused, for as long as nothing is freed.
+//! Refused growth, remembered for as long as nothing is freed.
 //!
 //! Before growth is refused everything that waits is written back, deleted files are
 //! freed, and the layout cleans and takes checkpoints. While nothing is freed that
-//! ends as it did before, so whoever asks for as much is refused at once.
+//! ends as it did before, so an operation that asks for as much is refused at once.
 //!
 //! Invariant: what is known was refused while no other operation was under way and
 //! nothing waited in memory, and the same [`Moment`] was read before and after it was

@@ -51,7 +51,7 @@ fn space(name: &[u8]) -> Result<Space> {
     Err(Error::NotSupported)
 }
 
-/// What is wrong with the stored attributes of a file, if anything. They are sound if
+/// The first flaw of the stored attributes of a file, if there is one. They are sound if
 /// every call answers: each name is one that can be asked for, they ascend, they can be
 /// listed together, and access control lists can be parsed.
 pub fn attributes_flaw(blob: &[u8]) -> Option<String> {

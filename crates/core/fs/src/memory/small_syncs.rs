@@ -11,7 +11,7 @@ pub(crate) const WINDOW_BYTES: u64 = 32 << 20;
 /// Fsyncs in a window from which on other groups are small.
 pub(crate) const OFTEN: u64 = 8;
 
-/// What has been made durable lately. Updates of several threads may be lost: the next
+/// Counts of bytes made durable lately. Updates of several threads may be lost: the next
 /// fsyncs make up for them.
 #[derive(Debug, Default)]
 pub(crate) struct SmallSyncs {

@@ -49,7 +49,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
-    /// it. From the moment it is found, nobody can take its number away. A transaction
+    /// it. From the moment it is found, no other file can get its number. A transaction
     /// is not promised size and times, which [`Self::getattr`] is asked for: one that goes
     /// on to write must not exclude those that write elsewhere in the file.
     ///

@@ -2,7 +2,7 @@
 //! is refused in any case.
 //!
 //! Space is asked for before a directory is locked. But a name that is taken, or
-//! missing, and a directory that may not be changed are told first, as other file
+//! missing, and a directory that may not be changed are reported first, as other file
 //! systems look at those first: a program that makes directories unless they exist
 //! works on a full volume.
 

@@ -132,7 +132,7 @@ fn few_fsyncs_keep_no_groups_small() {
     assert!(write_back(&fs) >= GROUP_BYTES);
 }
 
-/// Whoever makes large files durable has large groups.
+/// A program that makes large files durable has large groups.
 #[test]
 fn large_fsyncs_keep_no_groups_small() {
     let fs = fresh_with_large_groups();

@@ -522,7 +522,7 @@ fn a_file_that_others_wrote_is_not_removed() {
     }
 }
 
-/// One that nobody wrote goes, however it is stored by now, and however long it is.
+/// One that no other wrote goes, however it is stored by now, and however long it is.
 #[test]
 fn a_file_that_is_what_it_was_is_removed() {
     let fs = shared();

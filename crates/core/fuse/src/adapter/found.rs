@@ -34,7 +34,7 @@ pub(super) struct Found {
 #[derive(Default)]
 struct Lost {
     first: Option<Errno>,
-    /// Those that the kernel was told are done, by file: see [`Adapter::loses`].
+    /// Those that were answered to the kernel as done, by file: see [`Adapter::loses`].
     untold: HashMap<InodeNo, Errno>,
 }
 
@@ -116,7 +116,7 @@ impl<L: Layout> Adapter<L> {
         true
     }
 
-    /// Who closes or syncs a file is told what was lost of it.
+    /// The error for a close or a sync of a file of which writes were lost.
     pub(super) fn has_lost_nothing(&self, ino: InodeNo) -> Done {
         let found = self.found.as_ref();
         match found.and_then(|found| found.lost.lock().untold.get(&ino).copied()) {
@@ -149,7 +149,7 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
-    /// What was renamed.
+    /// The files that were renamed.
     pub(crate) fn renamed(&self) -> Vec<InodeNo> {
         let found = self.found.as_ref();
         found.map_or_else(Vec::new, |found| {

@@ -36,7 +36,7 @@ enum Work {
     Flags(Setting),
     /// An atomic write that begins or ends.
     Window(Act),
-    /// A lock that another one is in the way of.
+    /// A lock that conflicts with another one.
     Lock(Held),
     /// A direct write is done but for pages that it has outdated.
     DropPages {

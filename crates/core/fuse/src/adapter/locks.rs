@@ -65,7 +65,7 @@ pub(super) struct Held {
 /// What became of an attempt.
 enum Attempt {
     Taken,
-    /// Another lock is in the way.
+    /// Another lock conflicts.
     Blocked,
 }
 
@@ -213,7 +213,7 @@ impl<L: Layout> Adapter<L> {
             Ok(true) => Ok(locks.put(ino, wanted)),
             Ok(false) => Ok(Attempt::Blocked),
             Err(error) => match error.raw_os_error() {
-                // A lease is in the way.
+                // A lease conflicts.
                 Some(libc::EWOULDBLOCK) => Ok(Attempt::Blocked),
                 _ => Err(refused(error)),
             },

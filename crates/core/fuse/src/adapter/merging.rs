@@ -16,7 +16,7 @@
 //!   locks for such a request is needed to drop anything else, so nothing waits for
 //!   itself; a page that is asked for is locked, but its file has been seen to.
 //!
-//! Nobody waits longer than [`HELD_MAX`]. What was answered before the merge after
+//! No request waits longer than [`HELD_MAX`]. What was answered before the merge after
 //! that time is noted as well, and dropped after it.
 
 use super::{Adapter, inode_of};

@@ -318,7 +318,7 @@ fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
         nodes > 2 * 400 * 512,
         "{nodes} bytes of nodes, written twice"
     );
-    // What was kept for that is given back with it.
+    // The space kept for that is given back with it.
     assert_eq!(m.lfs.committed.read().live.counts, Counts::default());
     assert_eq!(m.errors(), [""; 0]);
 }

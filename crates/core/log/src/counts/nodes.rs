@@ -47,7 +47,7 @@ enum Below {
     Nodes,
 }
 
-/// What is known of a dirty node.
+/// The facts about a dirty node that its size follows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Node {
     /// Pointers that may be new, [`FANOUT`] at most.
@@ -90,7 +90,7 @@ impl DirtyNodes {
     pub fn block(&mut self, geometry: &Geometry, block: u64, below: Option<u8>, change: Change) {
         let slots = geometry.root_slots();
         self.below = match (self.below, below) {
-            // What is below a delta does not change while it lasts.
+            // The image below a delta does not change while it lasts.
             (Below::Untold, Some(0)) | (Below::Flat, Some(0) | None) => Below::Flat,
             _ => Below::Nodes,
         };
@@ -101,7 +101,7 @@ impl DirtyNodes {
                 return; // nothing is there to change
             }
             let former = below.map_or(0, |_| self.height);
-            // What is moved shows that the index was as tall.
+            // A moved node shows that the index was as tall.
             self.raise(geometry, needed, change != Change::Move);
             if matches!(change, Change::Write | Change::Fill) {
                 // What the root led to hangs below a new node.
@@ -410,7 +410,7 @@ mod tests {
         change(&mut full, 500, Some(0), Change::Fill);
         let more = geometry.largest_node() - holding(1);
         assert_eq!(counted(&full).3, counted(&flat).3 + more);
-        // What was known of the index below goes on being so.
+        // Facts about the index below stay true.
         change(&mut again, 101, None, Change::Rewrite);
         assert_eq!(counted(&again), counted(&flat));
         let mut dirty = flat;

@@ -70,7 +70,7 @@ impl Lfs {
         if planned.device_bytes.get() > size {
             self.device.set_size(Some(planned.device_bytes.get()))?;
         }
-        // What has been logged was counted by the measures of before.
+        // Logged changes were counted by the measures of before.
         match self.checkpoint_now(&mut schedule) {
             Ok(()) | Err(Error::OutOfSegments) => {}
             Err(error) => return Err(error),

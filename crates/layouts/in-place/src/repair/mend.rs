@@ -62,7 +62,7 @@ impl Claim {
         }
     }
 
-    /// What is wrong with the attributes of a file, if this is their place.
+    /// The flaw of the attributes of a file, if this is their place.
     pub fn attributes_flaw(&self, source: &impl Sectors, image: &Image) -> Option<String> {
         if self.what != What::Attributes {
             return None;

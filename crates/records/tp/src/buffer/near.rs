@@ -10,7 +10,7 @@
 //! ones stay for as long as an entry refers to them. They are counted, and all tables are
 //! emptied when they reach a 32nd of the frames, so that is the memory they take at most.
 //!
-//! Order: a table's mutex after every other lock of the pool. Whoever holds one waits for
+//! Order: a table's mutex after every other lock of the pool. A thread that holds one waits for
 //! nothing.
 
 use super::Pool;

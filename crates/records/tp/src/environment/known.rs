@@ -72,7 +72,7 @@ impl Known {
         if let Some((entry, since)) = copies.tables.get(name) {
             return Some(look(entry, *since));
         }
-        // What is copied may be younger than the generation, and is then copied again.
+        // The copy may be younger than the generation, and is then made again.
         let (entry, since) = self.tables.read().get(name).cloned()?;
         let looked = look(&entry, since);
         copies.tables.insert(name.to_owned(), (entry, since));

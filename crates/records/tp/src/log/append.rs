@@ -94,7 +94,7 @@ impl Log {
         state.end = state.open_at + state.open.len() as u64;
         self.end.store(state.end, SeqCst);
         if state.sealed.len() > 4 && !state.busy {
-            // No commit waits for these: whoever makes it too many writes them. A segment
+            // No commit waits for these: the appender that makes it too many writes them. A segment
             // that is full is synced, too, so that batches in the next say so.
             let begins = |batch: &Arc<Batch>| self.shape.offset(batch.at) == 0;
             let sync = state.sealed.iter().any(begins);

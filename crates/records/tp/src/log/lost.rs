@@ -138,7 +138,7 @@ fn number(name: &str) -> Option<usize> {
     (number < MOST_FILES && super::segment_file(number) == name).then_some(number)
 }
 
-/// Hands over a file of the log in pieces, until it is told to stop.
+/// Hands over a file of the log in pieces, until the callback says stop.
 fn pieces(
     file: &Named,
     until: u64,

@@ -31,7 +31,7 @@ impl HostStorage {
     }
 
     /// The same, to be read: below an [`OverlayStorage`](super::OverlayStorage). Nothing is
-    /// made, and files need not be writable. Several may read at a time, while nobody writes.
+    /// made, and files need not be writable. Several may read at a time, while none writes.
     ///
     /// # Errors
     /// If it is no directory.
@@ -89,7 +89,7 @@ impl Storage for HostStorage {
         let file = match self.read_only {
             true => {
                 let file = match File::open(path) {
-                    // Nobody has ever opened it there, or it is a copy without.
+                    // It was never opened there, or it is a copy without.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                     file => file?,
                 };

@@ -46,7 +46,7 @@ pub trait Storage: Send + Sync + Debug {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Keeps every other process out until the storage is dropped; of one that only reads,
-    /// every process that writes. Who has it may ask again.
+    /// every process that writes. A process that has it may ask again.
     ///
     /// # Errors
     /// `WouldBlock` if another has it.

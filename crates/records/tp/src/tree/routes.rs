@@ -28,7 +28,7 @@ enum Led {
 /// Where the copies led a search for a leaf.
 pub(super) enum Routed<'a> {
     Leaf(ReadPage<'a>),
-    /// What was looked for has been seen without a latch.
+    /// The key was read without a latch.
     Near,
     /// The leaf has to be looked for without copies.
     Lost,

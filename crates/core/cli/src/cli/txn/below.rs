@@ -12,7 +12,7 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// What is shown.
+/// The mounts that the view shows.
 enum Shown {
     /// Another file system, with all that is mounted below it; mounted nowhere.
     Other(OwnedFd),

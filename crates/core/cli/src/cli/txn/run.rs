@@ -276,7 +276,7 @@ fn unwatched(error: std::io::Error) -> Failure {
 
 /// Makes this process one that can have a view: with a mount namespace of its own,
 /// and all descendants its children in the end. Where the view is going to be, a mount
-/// is left that answers nobody: whatever still runs when the view has gone finds that
+/// is left that answers no request: a process that still runs when the view has gone finds that
 /// (ENOTCONN), and not what is beneath. Returns what else is mounted below `base`.
 pub fn leave(base: &Entry) -> Result<Below, String> {
     let root = base.directory.display();
