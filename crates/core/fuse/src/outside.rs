@@ -73,7 +73,8 @@ struct Held {
 
 type Exists = Box<dyn Fn(InodeNo, u32) -> bool + Send + Sync>;
 
-/// See the module's head. Dropped, it gives up all locks and files.
+/// Descriptors and locks that a transaction has on the mount itself. When it is dropped,
+/// all of them are released.
 pub struct Outside {
     mountpoint: PathBuf,
     exists: Exists,

@@ -37,7 +37,8 @@ const BY_FLOCK: u32 = 1;
 /// Interrupts that are remembered.
 const INTERRUPTS: usize = 256;
 
-/// See the module's head.
+/// The lock table of one view, and the connection to the mount on which each lock is
+/// taken again.
 pub(super) struct Locks {
     outside: Arc<Outside>,
     handles: AtomicU64,

@@ -55,7 +55,7 @@ struct State {
     own: Option<u32>,
 }
 
-/// See the module's head.
+/// The files of a commit whose READ and GETATTR wait while it is merged.
 #[derive(Default)]
 pub(super) struct Merging {
     /// One merge at a time.

@@ -10,7 +10,7 @@ const COMMITS: u64 = 32;
 /// Bytes of log for each commit up to which a commit counts as small.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// See the module's head.
+/// Counts of small commits, from which follows whether the log is written ahead.
 pub(crate) struct Ahead {
     /// The device fills holes slowly, and has refused no write ahead of the log.
     pub useful: AtomicBool,

@@ -28,7 +28,7 @@ struct Copies {
     tables: Tables,
 }
 
-/// See the module's head.
+/// The committed tables by name, with copies for each thread.
 #[derive(Debug)]
 pub(super) struct Known {
     tables: RwLock<Tables>,

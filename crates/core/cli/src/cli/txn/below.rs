@@ -20,7 +20,7 @@ enum Shown {
     Part(PathBuf),
 }
 
-/// See the module's head.
+/// Clones of the mounts below a mount, each with its path, for the views of a transaction.
 pub struct Below(Vec<(PathBuf, Shown)>);
 
 impl Below {
