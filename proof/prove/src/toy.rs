@@ -21,8 +21,8 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Block, Device, SECTOR};
 use varve_fs::{
-    Admission, BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry,
-    Mapping, Position, Purpose, Result, StatFs, Usage, Version, View, Waiting,
+    Answer, BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry,
+    Mapping, Position, Purpose, Request, Result, StatFs, Usage, Version, View,
 };
 
 /// Where the first partial lies.
@@ -415,17 +415,16 @@ impl Layout for ToyLayout {
         blocks.iter().map(one).collect()
     }
 
-    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+    fn admit(&self, request: &Request) -> Result<Answer> {
         let journal = self.journal();
         if journal.failed {
             return Err(Error::ReadOnly("a request failed".to_owned()));
         }
-        let full = total.sectors * SECTOR > self.device.geometry().size / 2;
-        if full && purpose != Purpose::Shrink {
-            Err(Error::NoSpace)
-        } else {
-            Ok(Admission::Granted)
-        }
+        let full = request.total.sectors * SECTOR > self.device.geometry().size / 2;
+        Ok(match full && request.purpose != Purpose::Shrink {
+            true => Answer::Refused,
+            false => Answer::Granted,
+        })
     }
 
     fn append(&self, group: Group) -> Result<Position> {

@@ -167,14 +167,49 @@ pub enum Purpose {
     Shrink,
 }
 
-/// What a layout answers to who asks for room.
+/// A question to a layout: may the operation begin?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// It may go on.
+pub struct Request {
+    /// The tree if all operations, admitted or not yet, add their worst.
+    pub total: Usage,
+    /// Changes in memory and changes to come.
+    pub waiting: Waiting,
+    /// The kind of operation.
+    pub purpose: Purpose,
+    /// The caller writes back if it is asked to. False once it has: then
+    /// [`Answer::WriteBack`] is no answer.
+    pub writes_back: bool,
+}
+
+impl Request {
+    /// A request of a caller that has nothing to write back.
+    pub fn new(total: Usage, waiting: Waiting, purpose: Purpose) -> Self {
+        Request {
+            total,
+            waiting,
+            purpose,
+            writes_back: false,
+        }
+    }
+}
+
+/// The answer of a layout to a [`Request`]. All but the first leave the layout as it
+/// was, and say what the caller does before it asks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// There is space for the operation, at its worst.
     Granted,
-    /// What others under way may come to write takes the room that it needs: it asks
-    /// again when it is [alone](Waiting::alone).
+    /// Append a group of the changes in memory: their cost is then known, where the
+    /// layout must assume the worst.
+    WriteBack,
+    /// Call [`Layout::make_space`]: a checkpoint or the cleaner may provide the space.
+    Clean,
+    /// Ask when no other operation is under way ([`Waiting::alone`]): the space that is
+    /// missing is promised to others.
     Alone,
+    /// There is no space. A request for [`Purpose::Shrink`] does not meet this on a
+    /// healthy volume.
+    Refused,
 }
 
 /// A place in the order of groups. Later is greater.
@@ -358,27 +393,39 @@ pub trait Layout: Send + Sync + 'static {
     /// Nobody reads that any more, nor will any group name it.
     fn release_spill(&self, _spill: SpillNo) {}
 
-    /// Asks whether the volume may hold `total` while `waiting` changes are in
-    /// memory. Waits for the cleaner where that helps. Call it before taking
-    /// any lock. Who is alone, with one operation under way, is granted or refused.
+    /// Answers whether an operation may begin. It writes nothing and waits for no
+    /// device, and is called for every operation.
     ///
     /// # Errors
-    /// `NoSpace`, which [`Purpose::Shrink`] does not meet on a healthy volume;
-    /// `ReadOnly`, or what stopped the cleaner.
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission>;
+    /// `ReadOnly`.
+    fn admit(&self, request: &Request) -> Result<Answer>;
+
+    /// Does what [`Answer::Clean`] said, or waits for the thread that does, and answers
+    /// the request again: granted or refused. No lock is held. The default is for
+    /// layouts that never answer so.
+    ///
+    /// # Errors
+    /// `ReadOnly`, or what stopped the checkpoint or the cleaner.
+    fn make_space(&self, _request: &Request) -> Result<Answer> {
+        Ok(Answer::Refused)
+    }
+
+    /// [`Layout::admit`], and [`Layout::make_space`] where that is the answer.
+    ///
+    /// # Errors
+    /// As these two.
+    fn admit_or_clean(&self, request: &Request) -> Result<Answer> {
+        match self.admit(request)? {
+            Answer::Clean => self.make_space(request),
+            answer => Ok(answer),
+        }
+    }
 
     /// A number that grows whenever the layout may admit more than before although
     /// nothing was removed: it has cleaned, knows its sums better, or the volume has
     /// grown. The default is for layouts of which [`Layout::admit`] does all of that.
     fn gains(&self) -> u64 {
         0
-    }
-
-    /// True if clean space is so short that what waits should be appended
-    /// before more is admitted: what it costs is then known, where
-    /// [`Layout::admit`] must assume the worst.
-    fn wants_write_back(&self, _waiting: Unwritten) -> bool {
-        false
     }
 
     /// Appends one group: afterwards every read sees it.

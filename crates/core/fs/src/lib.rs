@@ -48,8 +48,8 @@ pub use error::{Conflict, Contended, Error, Result};
 pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
-    Admission, BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping,
-    Position, Promise, Purpose, StatFs, Unwritten, Usage, Waiting,
+    Answer, BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping,
+    Position, Promise, Purpose, Request, StatFs, Unwritten, Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;

@@ -18,8 +18,8 @@ mod volume;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::layout::{
-    Admission, BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose,
-    StatFs, Usage, Waiting,
+    Answer, BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Request,
+    StatFs, Usage,
 };
 use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use state::{File, State};
@@ -410,15 +410,15 @@ impl Layout for MemoryLayout {
         self.volume.lock().spills.remove(&spill);
     }
 
-    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+    fn admit(&self, request: &Request) -> Result<Answer> {
         if let Some(reason) = &self.volume.lock().read_only {
             return Err(Error::ReadOnly(reason.clone()));
         }
-        match purpose {
-            Purpose::Shrink => Ok(Admission::Granted),
-            _ if price_bytes(total) > self.options.capacity_bytes => Err(Error::NoSpace),
-            Purpose::Grow | Purpose::Rewrite => Ok(Admission::Granted),
-        }
+        Ok(match request.purpose {
+            Purpose::Shrink => Answer::Granted,
+            _ if price_bytes(request.total) > self.options.capacity_bytes => Answer::Refused,
+            Purpose::Grow | Purpose::Rewrite => Answer::Granted,
+        })
     }
 
     fn append(&self, group: Group) -> Result<Position> {

@@ -11,17 +11,15 @@ mod spill;
 
 pub(crate) use numbers::Number;
 
-use crate::account::crowd::Turn;
 use crate::account::refusals::{Moment, Refused};
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
-use crate::layout::{Admission, Cause, Layout, Purpose, StatFs, Usage, Waiting};
+use crate::layout::{Answer, Cause, Layout, Purpose, Request, StatFs, Usage, Waiting};
 use crate::locks::{Lock, Ranked, assert_none};
 use crate::memory::vnode::Life;
 use crate::statistics::count;
-use std::cell::Cell;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// What somebody asks for.
@@ -33,8 +31,6 @@ struct Demand {
     purpose: Purpose,
     /// What it leaves besides.
     keep: Usage,
-    /// How often it has been asked for.
-    tries: Cell<u64>,
 }
 
 impl Demand {
@@ -47,8 +43,14 @@ impl Demand {
     }
 }
 
-/// What an operation is told; nothing if it is to ask again alone.
-type Answer<'a> = Result<Option<Operation<'a>>>;
+/// An operation that was not admitted.
+struct Denied {
+    answer: Answer,
+    /// No other operation was under way when the layout was asked.
+    was_alone: bool,
+}
+
+type Asked<'a> = std::result::Result<Operation<'a>, Denied>;
 
 impl<L: Layout> FileSystem<L> {
     /// Admits an operation that adds at most `growth` to the tree and `coming`
@@ -118,13 +120,9 @@ impl<L: Layout> FileSystem<L> {
             coming: coming.into(),
             purpose,
             keep,
-            tries: Cell::new(0),
         };
         self.prepare(&demand)?;
-        match self.ask_until_it_fits(&demand) {
-            Err(Error::NoSpace) if purpose == Purpose::Grow => self.refuse(&demand),
-            answer => answer,
-        }
+        self.admit(&demand)
     }
 
     /// [`Self::promise_keeping`] of what makes the tree larger, if there is room
@@ -143,10 +141,9 @@ impl<L: Layout> FileSystem<L> {
             coming: bytes.into(),
             purpose: Purpose::Grow,
             keep,
-            tries: Cell::new(0),
         };
         self.prepare(&demand)?;
-        self.ask(&demand, None)?.ok_or(Error::NoSpace)
+        self.ask(&demand, false)?.map_err(|_| Error::NoSpace)
     }
 
     /// Before anything is asked for.
@@ -160,61 +157,67 @@ impl<L: Layout> FileSystem<L> {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
         }
-        self.relieve_layout()?;
         self.space.crowd.give_way();
         Ok(())
     }
 
-    /// Asks, and makes room if there is none; alone, if others beside it are in the
-    /// way, or may have been.
-    fn ask_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
-        let seen = self.space.crowd.look();
-        let answer = match self.ask_and_write_back(demand, None) {
-            Err(Error::NoSpace) if demand.purpose != Purpose::Shrink => {
-                self.free_until_it_fits(demand)
+    /// Asks the layout until it grants the demand or there is nothing left to try: what
+    /// waits is appended, as that may delete, or displace older copies; what was deleted
+    /// is freed; the operation asks alone, as others were promised their worst; and what
+    /// they displaced is made durable.
+    ///
+    /// Each step is taken once, or frees something, or waits for another thread, so the
+    /// loop ends. A refusal is the answer to a request beside which no other operation
+    /// was under way.
+    fn admit(&self, demand: &Demand) -> Result<Operation<'_>> {
+        let crowd = &self.space.crowd;
+        let (mut turn, mut crowded) = (None, false);
+        let (mut appended, mut synced) = (false, false);
+        let (mut reaps, mut reaped) = (demand.purpose != Purpose::Shrink, false);
+        loop {
+            let moment = turn.is_some().then(|| self.moment());
+            let denied = match self.ask(demand, turn.is_some())? {
+                Ok(operation) => return Ok(operation),
+                Err(denied) => denied,
+            };
+            crowded |= !denied.was_alone;
+            if denied.answer == Answer::Alone || (turn.is_some() && !denied.was_alone) {
+                drop(turn.take()); // operations that need not ask may have begun
+                turn = Some(crowd.turn());
+                continue;
             }
-            answer => answer,
-        };
-        match answer {
-            Ok(Some(operation)) => Ok(operation),
-            Ok(None) => self.ask_alone(demand),
-            Err(Error::NoSpace) if !self.space.crowd.was_alone(seen, demand.tries.get()) => {
-                self.ask_alone(demand)
+            if !appended && self.waits.bytes() > 0 {
+                self.append_all(Cause::WriteBack)?;
+                appended = true;
+            } else if reaps && self.must_reap() {
+                // Steps ask, too, and so not while newcomers are kept waiting.
+                drop(turn.take());
+                (reaps, reaped) = (self.reap_or_wait()?, true);
+            } else if std::mem::take(&mut reaped) {
+                appended = false; // layouts free what has been appended
+            } else if turn.is_none() && (crowded || demand.purpose == Purpose::Grow) {
+                turn = Some(crowd.turn());
+                appended = false;
+            } else if crowded && !synced {
+                drop(turn.take());
+                self.sync()?;
+                (synced, appended) = (true, false);
+            } else {
+                self.note_refusal(demand, moment);
+                return Err(Error::NoSpace);
             }
-            Err(error) => Err(error),
         }
     }
 
-    /// Asks while nobody else is under way: the answer is about the volume.
-    fn ask_alone(&self, demand: &Demand) -> Result<Operation<'_>> {
-        let mut is_durable = false;
-        loop {
-            let turn = self.space.crowd.turn();
-            demand.tries.set(0);
-            let seen = self.space.crowd.look();
-            let answer = self.ask_and_write_back(demand, Some(&turn));
-            let alone = self.space.crowd.was_alone(seen, demand.tries.get());
-            drop(turn);
-            match answer {
-                Ok(Some(operation)) => return Ok(operation),
-                // Somebody had come too far to give way.
-                Ok(None) => {}
-                Err(Error::NoSpace) if !alone => {}
-                // Others may be in the middle of an fsync; what that displaces is
-                // free once it is durable.
-                Err(Error::NoSpace) if !is_durable => {
-                    self.sync()?;
-                    is_durable = true;
-                }
-                // Steps ask, too, and so not within the turn.
-                Err(Error::NoSpace) if demand.purpose != Purpose::Shrink && self.must_reap() => {
-                    if let Some(operation) = self.free_until_it_fits(demand)? {
-                        return Ok(operation);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+    /// Takes a step of freeing what was deleted, or waits for a thread that does. False
+    /// if there is none to be taken.
+    fn reap_or_wait(&self) -> Result<bool> {
+        let freed = self.reap_step()?;
+        let others = !freed && self.reaping.load(Relaxed) > 0;
+        if others {
+            varve_device::sync::thread::yield_now();
         }
+        Ok(freed || others)
     }
 
     /// True if as much was refused, and nothing has been freed since.
@@ -226,6 +229,17 @@ impl<L: Layout> FileSystem<L> {
             && !self.must_reap()
     }
 
+    /// Remembers a refusal of growth if it was about the volume as it is now.
+    fn note_refusal(&self, demand: &Demand, moment: Option<Moment>) {
+        if demand.purpose == Purpose::Grow
+            && self.waits.bytes() == 0
+            && let Some(moment) = moment
+            && moment == self.moment()
+        {
+            self.space.refusals.note(moment, demand.refused());
+        }
+    }
+
     /// What a refusal depends on.
     fn moment(&self) -> Moment {
         Moment {
@@ -234,93 +248,79 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Refuses growth, after asking once more while no other operation is under way and
-    /// nothing waits: that answer is the same until something is freed.
-    fn refuse(&self, demand: &Demand) -> Result<Operation<'_>> {
-        let turn = self.space.crowd.turn();
-        if self.waits.bytes() > 0 {
-            self.append_all(Cause::WriteBack)?;
-        }
-        demand.tries.set(0);
-        let (seen, moment) = (self.space.crowd.look(), self.moment());
-        let answer = self.ask(demand, Some(&turn));
-        if let Ok(Some(operation)) = answer {
-            return Ok(operation);
-        }
-        let alone = self.space.crowd.was_alone(seen, demand.tries.get());
-        if alone && self.waits.bytes() == 0 && moment == self.moment() {
-            self.space.refusals.note(moment, demand.refused());
-        }
-        Err(answer.err().unwrap_or(Error::NoSpace))
-    }
-
-    /// Asks, and asks again when nothing waits in memory: that may be what would
-    /// make room, deletes, or new copies of blocks whose old ones could go.
-    fn ask_and_write_back(&self, demand: &Demand, turn: Option<&Turn<'_>>) -> Answer<'_> {
-        match self.ask(demand, turn) {
-            Err(Error::NoSpace) if self.waits.bytes() > 0 => {
-                self.append_all(Cause::WriteBack)?;
-                self.ask(demand, turn)
-            }
-            answer => answer,
-        }
-    }
-
-    /// What has been deleted counts as free although it is freed in steps:
-    /// whoever needs it takes the steps, and has the last of them appended, as
-    /// layouts give room back with what is appended.
-    fn free_until_it_fits(&self, demand: &Demand) -> Answer<'_> {
-        loop {
-            let freed = self.reap_step()?;
-            match self.ask(demand, None) {
-                Err(Error::NoSpace) if freed => {}
-                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
-                    varve_device::sync::thread::yield_now()
-                }
-                Err(Error::NoSpace) => return self.ask_and_write_back(demand, None),
-                answer => return answer,
-            }
-        }
-    }
-
     /// True if something that was deleted is not freed yet.
     fn must_reap(&self) -> bool {
         self.reaping.load(Relaxed) > 0 || !self.queues().reap.is_empty()
     }
 
-    /// Asks the layout once whether all that is there, promised and to be kept
-    /// fits beside what is asked for. Who has the turn is alone.
-    fn ask(&self, demand: &Demand, turn: Option<&Turn<'_>>) -> Answer<'_> {
+    /// Asks the layout whether all that exists, is promised and is to be kept fits in
+    /// addition to the demand. It writes back first if the layout says so, no more than
+    /// waits now.
+    fn ask(&self, demand: &Demand, alone: bool) -> Result<Asked<'_>> {
+        let mut groups = None;
+        loop {
+            match self.ask_once(demand, alone, groups != Some(0))? {
+                Err(denied) if denied.answer == Answer::WriteBack => {
+                    let left = groups.unwrap_or_else(|| self.groups_waiting());
+                    let wanted = || self.wants_write_back(demand, alone);
+                    groups = Some(match self.write_back_if(wanted)? {
+                        true => left.saturating_sub(1),
+                        false => 0,
+                    });
+                }
+                asked => return Ok(asked),
+            }
+        }
+    }
+
+    /// True if the layout still says so: another thread may have written back.
+    fn wants_write_back(&self, demand: &Demand, alone: bool) -> bool {
+        let request = self.request(demand, alone, true);
+        self.waits.bytes() > 0 && matches!(self.store.layout.admit(&request), Ok(Answer::WriteBack))
+    }
+
+    fn ask_once(&self, demand: &Demand, alone: bool, writes_back: bool) -> Result<Asked<'_>> {
         let (account, growth, coming) = (&self.space, demand.growth, demand.coming);
-        demand.tries.set(demand.tries.get() + 1);
+        let seen = account.crowd.look();
         account.crowd.enter();
         account.asked.add(growth);
         account.asked_coming.add(coming);
-        let answer = self.admits(demand, turn.is_some());
+        let request = self.request(demand, alone, writes_back);
+        let answer = match self.store.layout.admit_or_clean(&request) {
+            Err(Error::NoSpace) => Ok(Answer::Refused),
+            answer => answer,
+        };
         // Promised before it is no longer asked for.
-        let admitted = answer.map(|answer| match answer {
-            Admission::Granted => Some(Operation::admitted(account, growth, coming)),
-            Admission::Alone => None,
-        });
+        let operation = matches!(answer, Ok(Answer::Granted))
+            .then(|| Operation::admitted(account, growth, coming));
         account.asked.subtract(growth);
         account.asked_coming.subtract(coming);
-        if !matches!(admitted, Ok(Some(_))) {
-            account.crowd.leave();
+        if let Some(operation) = operation {
+            return Ok(Ok(operation));
         }
-        admitted
+        account.crowd.leave();
+        answer.map(|answer| {
+            Err(Denied {
+                answer,
+                was_alone: account.crowd.was_alone(seen, 1),
+            })
+        })
     }
 
-    fn admits(&self, demand: &Demand, alone: bool) -> Result<Admission> {
+    /// The demand, and everything that was admitted or asks as well.
+    fn request(&self, demand: &Demand, alone: bool, writes_back: bool) -> Request {
         let account = &self.space;
         let (asked, coming) = match demand.purpose {
-            // Nobody may be admitted into what another was promised.
+            // Nothing may be admitted into what another operation was promised.
             Purpose::Grow | Purpose::Rewrite => (account.asked.get(), account.asked_coming.get()),
-            // Those who grow the tree may be refused; this one may not, and
-            // does not wait for them.
+            // Growth may be refused; a removal may not, and does not wait for that.
             Purpose::Shrink => (demand.growth, demand.coming),
         };
         let total = sum(sum(account.present.get(), account.promised.get()), asked);
         let mut unwritten = self.waits.now();
+        if self.settings.strict_order {
+            unwritten.joined = unwritten.blocks;
+        }
         if account.merging.bytes() > 0 {
             unwritten.add(&account.merging.now());
         }
@@ -336,8 +336,12 @@ impl<L: Layout> FileSystem<L> {
             highest_block: account.highest_block.load(Relaxed),
             alone,
         };
-        let layout = &self.store.layout;
-        layout.admit(sum(total, demand.keep), waiting, demand.purpose)
+        Request {
+            total: sum(total, demand.keep),
+            waiting,
+            purpose: demand.purpose,
+            writes_back: writes_back && unwritten.bytes > 0,
+        }
     }
 
     /// The second half of [`Self::begin`].

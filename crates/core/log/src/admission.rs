@@ -9,7 +9,7 @@ use crate::pending::Pending;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{Purpose, Usage, Waiting};
+use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
 
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
@@ -18,13 +18,37 @@ const MAX_IDLE_ROUNDS: u32 = 3;
 
 impl Lfs {
     /// Answers for [`varve_fs::Layout::admit`].
+    pub(crate) fn answer(&self, request: &Request) -> Answer {
+        let waiting = &request.waiting;
+        // What others may come to write is kept from the cleaner, which needs it to
+        // gain anything.
+        let is_below_floor = self.control.is_below_floor.load(Relaxed);
+        let covered = self.is_granted(&request.total, waiting);
+        let plugs = self.control.plugs.is_expected();
+        if request.writes_back && (plugs || !covered) && self.is_short_of(waiting.unwritten) {
+            return Answer::WriteBack;
+        }
+        match request.purpose {
+            Purpose::Shrink if is_below_floor && !waiting.alone => Answer::Alone,
+            _ if covered => Answer::Granted,
+            _ => Answer::Clean,
+        }
+    }
+
+    /// True if as much was granted in advance. Blocks that are reserved and not logged
+    /// are within what a grant says of `total`.
+    fn is_granted(&self, total: &Usage, waiting: &Waiting) -> bool {
+        let pending = Pending::of(waiting, waiting.asked, 0, &self.geometry);
+        self.allowance.covers(total, &pending)
+    }
+
+    /// Makes space for what is asked, if there is none.
     ///
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
-        // What is reserved and not logged is within what a grant says of `total`.
-        if self.allowance.covers(&total, &told(waiting.asked, 0)) {
+        if self.is_granted(&total, &waiting) {
             return Ok(());
         }
         let unlogged = total

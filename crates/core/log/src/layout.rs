@@ -13,8 +13,8 @@ use varve_device::Block;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Admission, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
-    Purpose, Result, SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Answer, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
+    Request, Result, SnapshotNo, SpillNo, StatFs, Usage, Version, View,
 };
 
 impl Layout for Lfs {
@@ -170,18 +170,21 @@ impl Layout for Lfs {
         self.let_go_of_spill(spill);
     }
 
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
-        if let Some(reason) = self.stopped() {
-            return Err(varve_fs::Error::ReadOnly(reason));
+    fn admit(&self, request: &Request) -> Result<Answer> {
+        match self.stopped() {
+            Some(reason) => Err(varve_fs::Error::ReadOnly(reason)),
+            None => Ok(self.answer(request)),
         }
-        // What others may come to write is kept from the cleaner, which needs it to
-        // gain anything (docs/space.md, R4).
-        let below_floor = self.control.is_below_floor.load(Relaxed);
-        if purpose == Purpose::Shrink && below_floor && !waiting.alone {
-            return Ok(Admission::Alone);
+    }
+
+    fn make_space(&self, request: &Request) -> Result<Answer> {
+        match self.make_room(request.total, request.waiting, request.purpose) {
+            Ok(()) => Ok(Answer::Granted),
+            Err(error) => match error.into() {
+                varve_fs::Error::NoSpace => Ok(Answer::Refused),
+                error => Err(error),
+            },
         }
-        self.make_room(total, waiting, purpose)?;
-        Ok(Admission::Granted)
     }
 
     fn gains(&self) -> u64 {
@@ -190,10 +193,6 @@ impl Layout for Lfs {
         counters.checkpoints.load(Relaxed)
             + counters.segments_emptied.load(Relaxed)
             + u64::from(self.geometry.segment_count)
-    }
-
-    fn wants_write_back(&self, waiting: Unwritten) -> bool {
-        self.is_short_of(waiting)
     }
 
     fn append(&self, group: Group) -> Result<Position> {

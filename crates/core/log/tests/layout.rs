@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_device::{Block, Clock, MemoryDevice, VirtualClock};
 use varve_fs::{
-    Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Mapping, Purpose, Timestamp, Usage, View,
-    Waiting,
+    Answer, Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Mapping, Purpose, Request,
+    Timestamp, Usage, View, Waiting,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -240,10 +240,12 @@ fn overwriting_forever_needs_the_cleaner_and_loses_nothing() {
     let mut files: Vec<File> = (0..4).map(|_| create(&mut volume)).collect();
     let mut opened = 0;
     for generation in 0..2000 {
-        let admitted = volume
-            .lfs
-            .admit(volume.usage, asked(64 << 10), Purpose::Grow);
-        admitted.unwrap_or_else(|error| panic!("generation {generation}: {error}"));
+        let request = Request::new(volume.usage, asked(64 << 10), Purpose::Grow);
+        let answer = volume.lfs.admit_or_clean(&request);
+        assert!(
+            matches!(answer, Ok(Answer::Granted)),
+            "{generation}: {answer:?}"
+        );
         let which = rng.random_range(0..4);
         let mut file = files[which].clone();
         let mut blocks: Vec<u64> = (0..rng.random_range(1..8))

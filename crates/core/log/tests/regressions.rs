@@ -8,7 +8,8 @@ use varve_device::{
     VirtualClock,
 };
 use varve_fs::{
-    Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Timestamp, Usage, View, Waiting,
+    Answer, Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Request, Timestamp,
+    Usage, View, Waiting,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -20,6 +21,14 @@ struct Volume {
 }
 
 /// What an operation that nothing waits beside asks for.
+/// Asks once, as an operation does that has nothing to write back.
+fn admit(lfs: &Lfs, total: Usage, waiting: Waiting, purpose: Purpose) -> varve_fs::Result<()> {
+    match lfs.admit_or_clean(&Request::new(total, waiting, purpose))? {
+        Answer::Granted => Ok(()),
+        _ => Err(varve_fs::Error::NoSpace),
+    }
+}
+
 fn asked(bytes: u64) -> Waiting {
     Waiting {
         asked: bytes,
@@ -418,7 +427,7 @@ fn reserve(mib: u64, fill_percent: u64, purpose: Purpose) {
         let mut usage = v.usage;
         usage.blocks += n;
         usage.sectors += 8 * n;
-        if let Err(e) = v.lfs.admit(usage, asked(n * 4096), Purpose::Grow) {
+        if let Err(e) = admit(&v.lfs, usage, asked(n * 4096), Purpose::Grow) {
             println!("full at {at} of {total}: {e}");
             break;
         }
@@ -432,7 +441,7 @@ fn reserve(mib: u64, fill_percent: u64, purpose: Purpose) {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
     for round in 0..600u64 {
-        if let Err(e) = v.lfs.admit(v.usage, asked(64 * 4096), purpose) {
+        if let Err(e) = admit(&v.lfs, v.usage, asked(64 * 4096), purpose) {
             panic!("round {round}: admit {e}; stopped {:?}", v.lfs.stopped());
         }
         let mut blocks: Vec<u64> = (0..64).map(|_| rng.random_range(0..at)).collect();
@@ -471,10 +480,7 @@ fn a_volume_short_of_segments_can_still_truncate() {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
     for _ in 0..4000u64 {
-        if v.lfs
-            .admit(v.usage, asked(64 * 4096), Purpose::Shrink)
-            .is_err()
-        {
+        if admit(&v.lfs, v.usage, asked(64 * 4096), Purpose::Shrink).is_err() {
             break;
         }
         let mut blocks: Vec<u64> = (0..64).map(|_| rng.random_range(0..at)).collect();
@@ -499,7 +505,7 @@ fn a_volume_short_of_segments_can_still_truncate() {
     println!("stopped {:?}", v.lfs.stopped());
     for round in 0..3 {
         v.lfs = Lfs::mount(v.device.clone(), v.clock.clone(), options()).unwrap();
-        let a = v.lfs.admit(v.usage, asked(4096), Purpose::Shrink);
+        let a = admit(&v.lfs, v.usage, asked(4096), Purpose::Shrink);
         let d = v.lfs.append(Group {
             items: vec![
                 Item::Truncated {

@@ -14,8 +14,8 @@ use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Admission, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise,
-    Purpose, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Answer, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise,
+    Purpose, Request, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 /// Blocks of the reserve that are whole.
@@ -131,24 +131,32 @@ impl Layout for Ffs {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
-    fn admit(&self, _total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+    fn admit(&self, request: &Request) -> Result<Answer> {
         self.writable()?;
-        // All at once might change more than a record takes; one alone does not.
-        if waiting.operations > 1 && self.prices.all_sectors(&waiting) > self.prices.largest_sectors
-        {
-            return Ok(Admission::Alone);
+        let waiting = &request.waiting;
+        if request.writes_back && self.is_short_of(&waiting.unwritten) {
+            return Ok(Answer::WriteBack);
         }
-        self.fits(&waiting, purpose)?;
-        Ok(Admission::Granted)
+        // All at once might change more than a record takes; one alone does not.
+        if waiting.operations > 1 && self.prices.all_sectors(waiting) > self.prices.largest_sectors
+        {
+            return Ok(Answer::Alone);
+        }
+        Ok(self.fits(request))
+    }
+
+    fn make_space(&self, request: &Request) -> Result<Answer> {
+        // What has been given up is free once it is durable, and in place.
+        self.write_checkpoint()?;
+        Ok(match self.fits(request) {
+            Answer::Granted => Answer::Granted,
+            _ => Answer::Refused,
+        })
     }
 
     fn gains(&self) -> u64 {
         // Blocks that were given up are free after a checkpoint.
         self.counts.checkpoints.load(Relaxed)
-    }
-
-    fn wants_write_back(&self, waiting: Unwritten) -> bool {
-        self.is_short_of(&waiting)
     }
 
     fn append(&self, group: Group) -> Result<Position> {
@@ -329,31 +337,21 @@ impl Ffs {
         }
     }
 
-    /// Whether what waits fits.
-    fn fits(&self, waiting: &Waiting, purpose: Purpose) -> InnerResult<()> {
-        if purpose == Purpose::Shrink {
-            return Ok(());
+    /// Whether the changes that wait fit, or would behind a checkpoint.
+    fn fits(&self, request: &Request) -> Answer {
+        if request.purpose == Purpose::Shrink {
+            return Answer::Granted;
         }
-        let need = self.prices.blocks(waiting, purpose == Purpose::Rewrite);
-        let fits = || {
-            let writer = self.writer.lock();
-            let waits = writer.room.given_up() > 0;
-            let left = match purpose {
-                Purpose::Grow => self.blocks_to_grow(&writer.room),
-                Purpose::Rewrite | Purpose::Shrink => writer.room.free_blocks(),
-            };
-            (need <= left, waits)
+        let need = (self.prices).blocks(&request.waiting, request.purpose == Purpose::Rewrite);
+        let writer = self.writer.lock();
+        let left = match request.purpose {
+            Purpose::Grow => self.blocks_to_grow(&writer.room),
+            Purpose::Rewrite | Purpose::Shrink => writer.room.free_blocks(),
         };
-        match fits() {
-            (true, _) => return Ok(()),
-            (false, false) => return Err(Inner::Full),
-            (false, true) => {}
-        }
-        // What has been given up is free once it is durable, and in place.
-        self.write_checkpoint()?;
-        match fits().0 {
-            true => Ok(()),
-            false => Err(Inner::Full),
+        match writer.room.given_up() {
+            _ if need <= left => Answer::Granted,
+            0 => Answer::Refused,
+            _ => Answer::Clean,
         }
     }
 

@@ -11,11 +11,11 @@
 //! can gain. Nothing needs to be cleaned here before it is written over.
 
 use crate::Vlfs;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::prices::{PATH_MAX, WORST};
 use crate::writer::Writer;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{Purpose, StatFs, Unwritten, Usage, Waiting};
+use varve_fs::{Answer, Purpose, Request, StatFs, Unwritten, Usage, Waiting};
 
 /// Bytes asked for by one operation up to which they may be scattered; beyond,
 /// they are a file's, in sequence.
@@ -91,35 +91,33 @@ impl Vlfs {
         live.max((several + long).saturating_add(units / u64::from(measures.units_per_block())))
     }
 
-    pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+    pub(super) fn answer(&self, request: &Request) -> Result<Answer> {
         self.writable()?;
+        let &Request {
+            total,
+            waiting,
+            purpose,
+            writes_back,
+        } = request;
+        if writes_back && self.is_short_of(waiting.unwritten) {
+            return Ok(Answer::WriteBack);
+        }
         let measures = self.measures();
         if total.inodes > measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0) {
-            return Err(Error::Full);
+            return Ok(Answer::Refused);
         }
         let room = match planted::is(Planted::RoomUncounted) {
             true => u64::MAX,
             false => self.room_for(purpose, self.attributes_of(&waiting)),
         };
         let (need, owed) = self.need_of(total, waiting, purpose);
-        if need.saturating_add(owed) <= room {
-            return Ok(());
-        }
-        // What was appended counts as if each node and inode of it took a block;
-        // once it is written, what it takes is known. If that is not what is
-        // missing, a transaction and its flush would be in vain.
-        if need > room || owed == 0 {
-            return Err(Error::Full);
-        }
-        {
-            let _one = self.committing.lock();
-            self.commit_all(&mut self.writer.lock())?;
-        }
-        let (need, owed) = self.need_of(total, waiting, purpose);
-        match need.saturating_add(owed) <= room {
-            true => Ok(()),
-            false => Err(Error::Full),
-        }
+        Ok(match need.saturating_add(owed) <= room {
+            true => Answer::Granted,
+            // If what is owed is not what is missing, a transaction and its flush would
+            // be in vain.
+            false if need > room || owed == 0 => Answer::Refused,
+            false => Answer::Clean,
+        })
     }
 
     /// Blocks that may live once an operation for this purpose is done, of which

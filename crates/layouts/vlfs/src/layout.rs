@@ -13,8 +13,8 @@ use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Admission, Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position,
-    Purpose, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
+    Answer, Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position,
+    Request, Result, StatFs, Usage, Version, View,
 };
 
 /// Units read by one request of neighbours at most.
@@ -110,18 +110,26 @@ impl Layout for Vlfs {
         Ok(self.read_blocks(ino, blocks)?)
     }
 
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
-        self.fits(total, waiting, purpose)?;
-        Ok(Admission::Granted)
+    fn admit(&self, request: &Request) -> Result<Answer> {
+        Ok(self.answer(request)?)
+    }
+
+    fn make_space(&self, request: &Request) -> Result<Answer> {
+        // Each node and inode that was appended counts as a block of its own until it
+        // is written.
+        {
+            let _one = self.committing.lock();
+            self.commit_all(&mut self.writer.lock())?;
+        }
+        Ok(match self.answer(request)? {
+            Answer::Granted => Answer::Granted,
+            _ => Answer::Refused,
+        })
     }
 
     fn gains(&self) -> u64 {
         // The compactor's moves, too, are a transaction's.
         self.counts.transactions.load(Relaxed)
-    }
-
-    fn wants_write_back(&self, waiting: Unwritten) -> bool {
-        self.is_short_of(waiting)
     }
 
     fn append(&self, group: Group) -> Result<Position> {

@@ -97,7 +97,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Appends a group, unless those who had the lock before have left none
     /// that is wanted. Returns whether it did.
-    fn write_back_if(&self, wanted: impl FnOnce() -> bool) -> Result<bool> {
+    pub(crate) fn write_back_if(&self, wanted: impl FnOnce() -> bool) -> Result<bool> {
         let mut writer = self.writer();
         if !wanted() {
             return Ok(false);
@@ -127,26 +127,6 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn write_back_while(&self, wanted: impl Fn() -> bool) -> Result<()> {
         while wanted() {
             self.write_back_if(&wanted)?;
-        }
-        Ok(())
-    }
-
-    /// Writes back for as long as the layout wants that, what waits now at most.
-    pub(crate) fn relieve_layout(&self) -> Result<()> {
-        let wanted = || {
-            let mut waiting = self.waits.now();
-            if self.settings.strict_order {
-                waiting.joined = waiting.blocks;
-            }
-            waiting.bytes > 0 && self.store.layout.wants_write_back(waiting)
-        };
-        if !wanted() {
-            return Ok(());
-        }
-        for _ in 0..self.groups_waiting() {
-            if !self.write_back_if(wanted)? {
-                break;
-            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::state::root_inode;
 use super::*;
-use crate::layout::Cause;
+use crate::layout::{Cause, Waiting};
 use crate::types::FileKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -220,20 +220,13 @@ fn growth_is_refused_by_price_and_shrinking_never() {
         blocks: 1,
         sectors,
     };
-    assert!(
-        layout
-            .admit(total(8, 4), Waiting::default(), Purpose::Grow)
-            .is_ok()
-    );
-    assert!(matches!(
-        layout.admit(total(9, 4), Waiting::default(), Purpose::Grow),
-        Err(Error::NoSpace)
-    ));
-    assert!(
-        layout
-            .admit(total(9, 4), Waiting::default(), Purpose::Shrink)
-            .is_ok()
-    );
+    let answer = |total, purpose| {
+        let request = Request::new(total, Waiting::default(), purpose);
+        layout.admit(&request).unwrap()
+    };
+    assert_eq!(answer(total(8, 4), Purpose::Grow), Answer::Granted);
+    assert_eq!(answer(total(9, 4), Purpose::Grow), Answer::Refused);
+    assert_eq!(answer(total(9, 4), Purpose::Shrink), Answer::Granted);
     assert_eq!(layout.statfs(total(8, 0)).files_free, 8);
 }
 

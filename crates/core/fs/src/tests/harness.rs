@@ -1,8 +1,8 @@
 //! A layout that watches, and short names for what tests do all the time.
 
 use crate::layout::{
-    Admission, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
-    Waiting,
+    Answer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Request, StatFs,
+    Usage, Waiting,
 };
 use crate::{
     Attr, BlockPointer, Caller, Conflict, Error, FileKind, FileSystem, Inode, InodeNo,
@@ -169,7 +169,8 @@ impl Layout for Recorder {
         }
         read
     }
-    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<Admission> {
+    fn admit(&self, request: &Request) -> Result<Answer> {
+        let (total, waiting, purpose) = (request.total, request.waiting, request.purpose);
         let beyond = |limit: Usage| {
             total.inodes > limit.inodes
                 || total.blocks > limit.blocks
@@ -186,15 +187,15 @@ impl Layout for Recorder {
             hook();
         }
         if purpose == Purpose::Shrink && self.take_turns.load(Relaxed) && !waiting.alone {
-            return Ok(Admission::Alone);
+            return Ok(Answer::Alone);
         }
         if purpose == Purpose::Shrink && self.without_reserve.load(Relaxed) {
-            return Err(Error::NoSpace);
+            return Ok(Answer::Refused);
         }
         if purpose != Purpose::Shrink && self.limit.lock().is_some_and(beyond) {
-            return Err(Error::NoSpace);
+            return Ok(Answer::Refused);
         }
-        self.memory().admit(total, waiting, purpose)
+        self.memory().admit(request)
     }
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 use varve_device::{Event, RecordingDevice};
 use varve_fs::{
-    Cause, Error, FileKind, Group, Item, Purpose, Rename, SetAttr, Unwritten, View, Waiting,
+    Answer, Cause, Error, FileKind, Group, Item, Purpose, Rename, Request, SetAttr, Unwritten,
+    View, Waiting,
 };
 
 /// One thread's directory, and what its files hold.
@@ -238,9 +239,8 @@ fn what_a_commit_is_about_to_free_is_waited_for() {
             operations: 1,
             ..Waiting::default()
         };
-        layout
-            .admit(layout.usage(), waiting, Purpose::Grow)
-            .unwrap();
+        let request = Request::new(layout.usage(), waiting, Purpose::Grow);
+        assert_eq!(layout.admit_or_clean(&request), Ok(Answer::Granted));
     });
     let make = |nth: &u32| {
         let name = format!("{nth}");
