@@ -11,6 +11,9 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
 
@@ -97,7 +100,8 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
     }
     for layout in LAYOUTS {
         let m = mounted(layout);
-        let work = |name: &str| -> u32 {
+        let synced_often = [const { AtomicBool::new(false) }; 2];
+        let work = |name: &str, often: &AtomicBool| -> u32 {
             let mut synced = 0;
             for round in 0..10_000_u32 {
                 let path = m.path(&format!("{name}-{}", round % 50));
@@ -113,14 +117,23 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
                     Ok(()) => synced = round / 10 * 10,
                     Err(_) => break,
                 }
+                often.store(synced > 0, Relaxed);
             }
             synced
         };
         let ended = std::thread::scope(|scope| {
-            let threads = ["a", "b"].map(|name| scope.spawn(move || work(name)));
-            std::thread::sleep(std::time::Duration::from_millis(700));
+            let jobs = ["a", "b"].into_iter().zip(&synced_often);
+            let threads: Vec<_> = jobs
+                .map(|(name, often)| scope.spawn(move || work(name, often)))
+                .collect();
+            std::thread::sleep(Duration::from_millis(300));
+            let go_on = || threads.iter().all(|thread| !thread.is_finished());
+            while !synced_often.iter().all(|often| often.load(Relaxed)) && go_on() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             assert_eq!(shut_down(&m.path(""), NOLOGFLUSH), Ok(()));
-            threads.map(|thread| thread.join().unwrap())
+            let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+            ended.collect::<Vec<u32>>()
         });
         is_down(&m);
         m.umount();
@@ -129,7 +142,6 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
         for (name, synced) in ["a", "b"].into_iter().zip(ended) {
             let path = m.path(&format!("{name}-{}", synced % 50));
             let content = fs::read(path).unwrap();
-            assert!(synced > 0, "{layout}, {name}: too little happened");
             let want = synced.to_le_bytes().repeat(5_000);
             assert!(content == want, "{layout}, {name}: {synced}");
         }
@@ -244,5 +256,86 @@ fn files_are_protected_and_shown_to_be() {
     fs::write(m.path("home/new"), b"again").unwrap();
     assert_eq!(fs::read(m.path("home/new")).unwrap(), b"again");
     varve(["protect", "/dev/null"]).expect(1, "no file or directory of a mounted volume");
+    m.finish();
+}
+
+#[test]
+fn a_name_is_spelled_anew_where_case_is_ignored() {
+    if no_fuse() {
+        return;
+    }
+    for layout in LAYOUTS {
+        let scratch = Scratch::new();
+        let image = scratch.text("image");
+        let mkfs = [
+            "mkfs",
+            "--layout",
+            layout,
+            "--size",
+            "64M",
+            "--case-fold",
+            &image,
+        ];
+        varve(mkfs).expect(0, "");
+        let m = Mount::of(scratch, image);
+        let text = |path: &str| m.path(path).to_str().unwrap().to_owned();
+        let names = || {
+            let entries = fs::read_dir(m.path("")).unwrap();
+            let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        fs::write(m.path("notes"), b"x").unwrap();
+        fs::write(m.path("other"), b"y").unwrap();
+        assert_eq!(names(), ["notes", "other"]);
+        varve(["rename", &text("notes"), "NOTES"]).expect(0, "");
+        assert_eq!(names(), ["NOTES", "other"], "{layout}");
+        assert_eq!(fs::read(m.path("Notes")).unwrap(), b"x");
+        // A name of its own: the kernel renames, and knows of it.
+        assert!(!m.path("third").exists());
+        varve(["rename", &text("notes"), "third"]).expect(0, "");
+        assert_eq!(fs::read(m.path("third")).unwrap(), b"x");
+        assert!(!m.path("notes").exists());
+        varve(["rename", &text("third"), "Other"]).expect(1, "there already, as another file");
+        varve(["rename", &text("gone"), "Gone"]).expect(1, "No such file");
+        varve(["rename", &text("third"), "a/b"]).expect(2, "without directories");
+        varve(["rename", &text("third"), "x".repeat(256).as_str()]).expect(1, "too long");
+        assert_eq!(names(), ["other", "third"], "{layout}");
+        m.finish();
+    }
+    varve(["rename", "/dev/null", "NULL"]).expect(1, "no file or directory of a mounted volume");
+}
+
+#[test]
+fn spelling_a_name_anew_takes_the_right_to_rename() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    varve(["mkfs", "--size", "64M", "--case-fold", &image]).expect(0, "");
+    let m = Mount::with_options(scratch, image, "allow_other");
+    fs::create_dir(m.path("theirs")).unwrap();
+    fs::write(m.path("theirs/file"), b"x").unwrap();
+    let path = m.path("theirs/file");
+    let group = 4242;
+    let dir = m.path("theirs");
+    std::os::unix::fs::chown(&dir, None, Some(group)).unwrap();
+    fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o775)).unwrap();
+    let program = env!("CARGO_BIN_EXE_varve");
+    let as_user = |groups: &str| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", groups]);
+        command.arg(program).arg("rename").arg(&path).arg("FILE");
+        command.output().unwrap()
+    };
+    let refused = as_user("--clear-groups");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(message.contains("Permission denied"), "{message}");
+    let allowed = as_user("--groups=4242");
+    assert!(allowed.status.success(), "{allowed:?}");
+    let mut entries = fs::read_dir(&dir).unwrap();
+    assert_eq!(entries.next().unwrap().unwrap().file_name(), "FILE");
+    drop(entries);
     m.finish();
 }

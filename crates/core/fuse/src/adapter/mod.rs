@@ -28,6 +28,7 @@ mod maintenance;
 mod merging;
 mod names;
 mod removals;
+mod respell;
 mod seek;
 mod told;
 mod windows;
