@@ -66,7 +66,7 @@ pub struct MountOptions {
     /// When the mount's own cleaner works.
     pub pace: Pace,
     /// Groups of another volume's log are replayed: where this one stands is said
-    /// before anything else is written (`docs/shipping.md`).
+    /// before anything else is written (`docs/spec/stream.md`).
     pub replays: bool,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,

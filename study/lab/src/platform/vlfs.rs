@@ -39,7 +39,7 @@ struct Inside {
 }
 
 /// What the records of the map and of changes begin with, behind a checksum
-/// (`docs/vlfs.md`).
+/// (`docs/spec/vlfs.md`).
 const RECORDS: [&[u8]; 2] = [b"VLFM", b"VLFD"];
 
 impl Inside {

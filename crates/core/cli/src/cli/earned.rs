@@ -99,7 +99,7 @@ fn every_choice_of_a_library_user_is_named() {
     all_named("varve::", &setters.into_iter().chain(fields).collect(), 30);
 }
 
-/// Features by their names, bits of other structures as in `docs/format.md`:
+/// Features by their names, bits of other structures as in `docs/spec/log.md`:
 /// `summary.FIRST`.
 fn flags(source: &str) -> BTreeSet<String> {
     let (mut found, mut group, mut feature) = (BTreeSet::new(), None, false);
