@@ -115,7 +115,7 @@ fn every_subcommand_and_option_in_the_text_exists() {
     let mut known = BTreeSet::new();
     options(&cli, &mut known);
     let mut seen = 0;
-    for page in [root().join("README.md"), root().join("docs/operations.md")] {
+    for page in [root().join("README.md"), root().join("docs/guide/operations.md")] {
         let prose = parts(&page).1;
         let codes = prose.split('`').skip(1).step_by(2);
         for code in codes {
