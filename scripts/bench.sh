@@ -38,8 +38,8 @@ peers() {
 records() {
   jq -rs '
     def median: sort | .[((length - 1) / 2) | floor];
-    group_by([.system, .threads, .sync]) |
-    map({system: .[0].system, threads: .[0].threads, sync: .[0].sync,
+    group_by([.system, .page, .threads, .sync]) |
+    map({system: (.[0].system + (.[0].page // "" | if . == "" then . else " (\(.) B)" end)), threads: .[0].threads, sync: .[0].sync,
          tps: (map(.tps // empty) | if length == 0 then null else median end)}) |
     map(select(.tps != null)) |
     "| system | threads | durable | transactions/s |\n|---|---:|---|---:|",
