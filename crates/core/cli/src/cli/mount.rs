@@ -38,7 +38,7 @@ pub struct Mount {
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
     /// discard, noverify, order=strict, sync, dirsync, cache=SIZE, io=MODE, cleaner=POLICY
     /// (or off), cleaner-low=PERCENT, cleaner-high=PERCENT,
-    /// cleaner-idle=SECONDS, commit-interval=MS and more.
+    /// cleaner-idle=SECONDS and more.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<OsString>,
     /// Refuse changes.
