@@ -105,8 +105,6 @@ impl Chosen {
             }
             ("io", mode) => self.set_io(mode.parse()?),
             ("verify", "") => self.tuning.verify = true,
-            ("coalesce", "") => self.tuning.coalesce = true,
-            ("nocoalesce", "") => self.tuning.coalesce = false,
             ("compact", "") => self.tuning.compact = true,
             ("nocompact", "") => self.tuning.compact = false,
             ("noverify", "") => self.tuning.verify = false,
