@@ -64,7 +64,6 @@ scripts/bench-tp-peers.sh "$work/records" "$seconds" "$runs" | records
 printf '\n## Transactions of the file system\n\n`scripts/bench-tpcb.sh DIRECTORY %s %s`\n\n' "$seconds" "$runs"
 scripts/bench-tpcb.sh "$work/tpcb" "$seconds" "$runs" | records
 printf '\n## SQLite\n'
-listed scripts/bench-sqlite-atomic.sh "$work/sqlite" "$runs" "$seconds"
 printf '\n## Shipping\n'
 listed scripts/bench-ship.sh "$VARVE" "$work" "$runs"
 printf '\n## NBD\n'
