@@ -1,6 +1,6 @@
 //! Transactions of which nearly everything is written before their commit, beside
 //! writes, checkpoints and cleaning, and a power cut at any write (`docs/design/transactions.md`,
-//! "Spilling").
+//! "Larger than memory").
 //!
 //! Each transaction writes blocks of one old file, and a new file, and is committed,
 //! aborted, or cut off with the process. Whatever of the unflushed writes survives, from

@@ -4,7 +4,7 @@
 //! what a question for one would have taken from its cache, and whoever runs a
 //! program asks for the mode alone. So each operation is done anew for every
 //! attribute, which is then asked for alone. The table of `docs/guide/semantics.md`
-//! ("Attribute caching") is what is walked here.
+//! ("Who tells the kernel") is what is walked here.
 
 mod fields;
 mod operations;

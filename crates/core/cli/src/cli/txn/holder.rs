@@ -1,5 +1,5 @@
 //! The process that holds a transaction for others to join (`docs/design/transactions.md`,
-//! "For any program").
+//! "Handed over").
 //!
 //! Over its socket, one connection for each who asks, lines of JSON:
 //!
