@@ -175,7 +175,7 @@ impl Layout for Lfs {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
         // What others may come to write is kept from the cleaner, which needs it to
-        // gain anything (docs/design/space.md, R4).
+        // gain anything (docs/space.md, R4).
         let below_floor = self.control.is_below_floor.load(Relaxed);
         if purpose == Purpose::Shrink && below_floor && !waiting.alone {
             return Ok(Admission::Alone);
