@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{Found, identity, open_device, probe};
-use varve_fsck::inspect::uuid_text;
 use varve_device::{HostClock, OpenMode};
 use varve_ffs::allocate::{Fit, Policy};
 use varve_ffs::format::{Geometry, Metadata, Superblock};
 use varve_ffs::{
     Checked, Error, Examine, Ffs, FfsMountOptions, FreeSpace, Repaired, check, passed_over, search,
 };
+use varve_fsck::inspect::uuid_text;
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;

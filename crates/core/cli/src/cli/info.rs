@@ -66,9 +66,10 @@ pub(super) struct Shown {
 impl Shown {
     /// What a layout without segments shows.
     pub fn new(mut value: Value, usage: Option<Usage>, lines: Vec<(&'static str, String)>) -> Self {
-        value["contents"] = usage.map_or(Value::Null, |usage| {
-            json!({ "used": [usage.inodes, usage.blocks, usage.sectors] })
-        });
+        value["contents"] = usage.map_or(
+            Value::Null,
+            |usage| json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
+        );
         Shown {
             value,
             lines,

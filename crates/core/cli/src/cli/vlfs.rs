@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{layout_of, open_device};
-use varve_fsck::inspect::uuid_text;
 use varve_device::{Device, HostClock, OpenMode};
+use varve_fsck::inspect::uuid_text;
 use varve_vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
 use varve_vlfs::{Checked, Vlfs, VlfsMountOptions, check, passed_over, whole_checkpoints};
 use varve_vlog::{InOrder, Medium};
@@ -90,7 +90,11 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
         ("units", size::show(measures.unit_bytes.into())),
         ("inodes", format!("{} at most", measures.inodes)),
     ];
-    held.show(volume, Shown::new(describe(superblock), usage, lines), as_json)
+    held.show(
+        volume,
+        Shown::new(describe(superblock), usage, lines),
+        as_json,
+    )
 }
 
 /// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.

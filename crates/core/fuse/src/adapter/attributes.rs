@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Caller, FileSystem, InodeNo, Layout, SetAttr, SetTime};
+use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(

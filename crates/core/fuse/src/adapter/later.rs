@@ -154,10 +154,9 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_)
-            | Work::Room { .. }
-            | Work::Flags(_)
-            | Work::Lock(_) => Err(Errno(libc::EAGAIN)),
+            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) | Work::Lock(_) => {
+                Err(Errno(libc::EAGAIN))
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, IntegerSetter, NoArg, Setter, Updater, ioctl};
+use rustix::ioctl::{Getter, IntegerSetter, Setter, Updater, ioctl};
 use std::fs::File;
 use std::path::Path;
 
