@@ -224,11 +224,6 @@ impl Mount {
         let mut mount = chosen.mount;
         mount.source = self.volume.clone().into();
         let tree = admin::tree(&volume).clone();
-        if mount.atomic && !matches!(tree, Tree::Log(_)) {
-            volume.close()?;
-            let text = "`-o atomic` needs transactions, which only the segmented log has";
-            return Err(Failure::new(USAGE, text));
-        }
         match tree {
             Tree::Log(fs) => {
                 let transactions = Transactions::new(Arc::clone(&fs));

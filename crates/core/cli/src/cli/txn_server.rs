@@ -261,7 +261,6 @@ impl Transactions {
         let transaction = begun.map_err(|error| error.to_string())?;
         let options = MountOptions {
             note_names: true,
-            atomic: false,
             statistics: None,
             ioctl: Some(no_answers()),
             outside: base.outside().map(Arc::new),
@@ -352,14 +351,6 @@ impl Transactions {
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
         let changed = transaction.changed();
-        let _shut = match base.no_windows(&changed.files) {
-            Ok(shut) => shut,
-            Err(ino) => {
-                let path = adapter.path_of(ino).unwrap_or_default();
-                let path = path.display();
-                return json!({"conflict": format!("a program is writing {path} atomically")});
-            }
-        };
         let kept = match base.keep_from_execution(&changed.content, &adapter) {
             Ok(kept) => kept,
             Err((ino, in_use)) => {
