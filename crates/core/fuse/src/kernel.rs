@@ -1,5 +1,5 @@
 //! Caches of the kernel of a mount, which must be invalidated when changes come another
-//! way than through the mount (`docs/transactions.md`, "For any program").
+//! way than through the mount (`docs/design/transactions.md`, "For any program").
 //!
 //! Everything here makes the kernel wait for requests of its own: never call it on
 //! a thread that serves.

@@ -42,7 +42,7 @@
 //! | | [`Volume::begin`], [`Volume::transact`]: transactions |
 //!
 //! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
-//! `rename` promise is in `docs/semantics.md`.
+//! `rename` promise is in `docs/guide/semantics.md`.
 
 pub mod admin;
 mod background;

@@ -2,7 +2,7 @@
 //! many bytes is written again and again, with an fsync each time, and read again and
 //! again from an empty cache, ten times for each seed, so fifty in all.
 //!
-//! Host and drive overlap as `docs/rivals.md` says. *Raw* is the drive without a file
+//! Host and drive overlap as `study/file-systems.md` says. *Raw* is the drive without a file
 //! system: 64 KB are copied and transferred, one after the other, as the paper found.
 //! FFS and EFS have a cluster written as soon as it is full, and go on; LFS gathers
 //! 800 KB. Beside them an LFS that does as EFS: what the paper says of LFS is that it

@@ -6,7 +6,7 @@
 //! 64 KB or 1 MB, 25 to a directory, on the drive and the processor of table 5;
 //! metadata is written in order and at once. Not as there: directories are copied,
 //! not overwritten (`docs/ffs.md`, I2); and the use is that of profiles, not of people
-//! (`docs/ageing.md`).
+//! (`study/file-systems.md`).
 
 use super::{Context, Experiment, Point, Row};
 use crate::ageing::{self, Aged, Make, Profile};

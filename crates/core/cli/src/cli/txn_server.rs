@@ -1,4 +1,4 @@
-//! The server's side of `varve txn` (`docs/transactions.md`, "For any program").
+//! The server's side of `varve txn` (`docs/design/transactions.md`, "For any program").
 //!
 //! Questions, over the ioctl of the other commands:
 //!
@@ -333,7 +333,7 @@ impl Transactions {
         *self.state.lock().aborts.entry(cause).or_default() += 1;
     }
 
-    /// The steps of `docs/transactions.md`.
+    /// The steps of `docs/design/transactions.md`.
     fn commit(&self, view: View) -> Value {
         let View {
             transaction,

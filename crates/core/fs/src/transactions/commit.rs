@@ -1,4 +1,4 @@
-//! The steps of a commit, and its locks (`docs/transactions.md`, "Commit").
+//! The steps of a commit, and its locks (`docs/design/transactions.md`, "Commit").
 
 use super::Below;
 use super::changes::{Changes, Mine};

@@ -1,5 +1,5 @@
 //! Atomic writes to one file: the ioctls of F2FS, and where requests about the
-//! content of such a file go (`docs/transactions.md`, "Databases without a journal").
+//! content of such a file go (`docs/guide/transactions.md`, "SQLite without a journal").
 //!
 //! Invariants:
 //! - A file has one [`Window`] at most. Whoever opens or ends it holds its `turn`.

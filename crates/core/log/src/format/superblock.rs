@@ -110,7 +110,7 @@ pub mod incompat_flags {
     pub const SHRUNK: u64 = 1 << 4;
 
     /// Groups may hold blocks of transactions that have not been committed
-    /// (`docs/transactions.md`, "Larger than memory").
+    /// (`docs/design/transactions.md`, "Spilling").
     pub const SPILLS: u64 = 1 << 5;
 
     /// Those of a new volume.
