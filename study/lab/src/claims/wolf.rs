@@ -78,4 +78,19 @@ pub(super) const CLAIMS: &[Claim] = &[
             "holds at every crash point",
         ],
     ),
+    Claim::new(
+        "W7",
+        Wolf,
+        "§2.2, figure 3",
+        "lifetimes of bytes in four recorded workloads",
+        [
+            "of the data, more than 70 % of INS and Sitar and about 35 % of RES and Harp live \
+             less than 10 minutes",
+            "each trace within 5 points",
+        ],
+    )
+    .underdetermined(
+        "W145-150",
+        "the four traces (INS, RES, Sitar, Harp), which cannot be had",
+    ),
 ];
