@@ -36,7 +36,7 @@ pub(super) const ROSENBLUM: &[Claim] = &[
         "greedy cleaning: write cost against utilisation, uniform and hot-and-cold",
         [
             "with greedy cleaning, hot-and-cold costs more than uniform",
-            "the order holds at 75 %",
+            "the order holds at every utilisation from 20 to 90 %",
         ],
     ),
     Claim::new(
@@ -45,14 +45,10 @@ pub(super) const ROSENBLUM: &[Claim] = &[
         "§3.6, figure 7",
         "cost-benefit against greedy on hot-and-cold files, sorted by age",
         [
-            "up to 50 % cheaper than greedy when full; below 4, FFS at its best, until some 80 %",
-            "at least 35 % cheaper at 75 to 85 %; at most 4 at 75 %",
+            "cheaper than greedy when full; below 4, FFS at its best, until some 80 %; the age is \
+             that of the youngest block in the formula, of the segment in the usage table",
+            "at least 25 % cheaper at 75 %, 35 % at 80 to 90 %; at most 4 at 75 %, by either age",
         ],
-    )
-    .because(
-        "The formula as stated takes the age of a segment's youngest block, and one hot survivor \
-         makes a segment of cold blocks look young. With the age of the segment itself it holds \
-         at 80 and 85 %. At 75 % a third is near what there is to gain at all.",
     ),
     Claim::new(
         "R3c",
@@ -61,12 +57,9 @@ pub(super) const ROSENBLUM: &[Claim] = &[
         "how full segments are when cost-benefit cleans them",
         [
             "two modes: cold segments are cleaned at about 75 %, hot ones at about 15 %",
-            "two modes; cold ones at 0.65 to 0.85 in the mean, hot ones at 0.05 to 0.30",
+            "two modes; segments of survivors at 0.65 to 0.85 in the mean, those of users at 0.05 \
+             to 0.30, by either age",
         ],
-    )
-    .because(
-        "Cold segments are cleaned at about a half, at 1,000 segments and at 10,000, and at less \
-         if the segment's own age counts. What makes the difference was not found.",
     ),
     Claim::new(
         "R4",

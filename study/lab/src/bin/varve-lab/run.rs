@@ -45,7 +45,7 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
     /// Segments of the simulated volumes (R3a, R3b, R3c, R4; 150 to 100000);
-    /// results go to OUT/ID-N. By default R3a has 1000, R3b and R3c 10000,
+    /// results go to OUT/ID-N. By default R3a to R3c have 10000,
     /// R4 1280.
     #[arg(long, value_name = "N")]
     segments: Option<u32>,
