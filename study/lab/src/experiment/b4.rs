@@ -6,7 +6,7 @@
 //! share one processor, one drive and one cache (`docs/rivals.md`). As in the paper, the
 //! time of a pass is divided by the number of users.
 
-use super::rivals::{EFS, FFS, HP_380, LFS, WRITE_BEHIND};
+use super::rivals::{EFS, FFS, HP_380, LFS};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::threads::Threads;
 use crate::platform::{Platform, System};
@@ -41,27 +41,21 @@ const PASSES: u32 = 3;
 
 fn points(context: &Context) -> Vec<Point> {
     let mut points = Vec::new();
-    let mut add = |name, (layout, write_back_bytes), users, computes| {
+    let mut add = |name, layout, users, computes| {
         let label = format!("{name}, {users} users");
         points.push(Point::per_seed(label, move |_, seed| {
-            let platform = HP_380.overlapping(layout, write_back_bytes);
+            let platform = HP_380.with(layout);
             let row = Row::new(name, f64::from(users), seed);
             measure(&platform, row, users, computes)
         }));
     };
-    for ((name, layout), write_back_bytes) in WRITE_BEHIND {
+    for (name, layout) in [FFS, EFS, LFS] {
         for &users in context.size(&USERS[..], &USERS[..2]) {
-            add(name, (layout, write_back_bytes), users, 1.0);
+            add(name, layout, users, 1.0);
         }
     }
-    let [_, efs, lfs] = WRITE_BEHIND;
-    for (name, ((_, layout), write_back_bytes)) in WAITING.into_iter().zip([efs, lfs]) {
-        add(
-            name,
-            (layout, write_back_bytes),
-            context.size(MANY, 2),
-            COMPUTES,
-        );
+    for (name, (_, layout)) in WAITING.into_iter().zip([EFS, LFS]) {
+        add(name, layout, context.size(MANY, 2), COMPUTES);
     }
     points
 }
@@ -187,8 +181,8 @@ mod tests {
 
     #[test]
     fn users_at_once_give_the_same_row_every_time() {
-        for ((name, layout), write_back_bytes) in WRITE_BEHIND {
-            let platform = HP_380.overlapping(layout, write_back_bytes);
+        for (name, layout) in [FFS, EFS, LFS] {
+            let platform = HP_380.with(layout);
             let row = |seed| measure(&platform, Row::new(name, 2.0, seed), 2, 1.0).unwrap();
             assert_eq!(row(5), row(5));
         }

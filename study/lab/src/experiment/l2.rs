@@ -283,3 +283,32 @@ fn picture(rows: &[Row]) -> Picture {
     }
     .with_room_for_names()
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Rows as figure 7 and its text have them, and others that lose as much.
+    pub(in crate::experiment) fn paper() -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut row = |series: &str, percent: f64, tps: f64| {
+            let row = Row::new(series, percent, 1).with("tps", tps);
+            rows.push(row.with("log_bytes", 5e3));
+        };
+        for on in ["", NVME] {
+            let mut row = |series: &str, percent, tps| row(&format!("{on}{series}"), percent, tps);
+            for never in [NEVER, SKEWED_NEVER] {
+                row(never, LEAST, 42.0);
+            }
+            row(SORTED, LEAST, 30.0);
+            for percent in PERCENT {
+                let loss = if percent == LEAST { 0.34 } else { 0.41 };
+                row(FFS, percent, 28.0);
+                for series in [PAPERS, BEST, SKEWED] {
+                    row(series, percent, 42.0 * (1.0 - loss));
+                }
+            }
+        }
+        rows
+    }
+}

@@ -3,12 +3,12 @@
 
 use super::{LabError, Row};
 use crate::platform::store::Spent;
-use crate::platform::{BLOCK, System};
+use crate::platform::{BLOCK, Built};
 use varve_prove::random::Random;
 
 /// A file system with one file, and chance.
 pub(super) struct Updates {
-    pub system: Box<dyn System>,
+    pub system: Built,
     random: Random,
     blocks: u64,
     sync: bool,
@@ -17,12 +17,7 @@ pub(super) struct Updates {
 impl Updates {
     /// Writes a file of `percent` of the drive's bytes, in order. Updates are
     /// synchronous, or wait in memory that is taken for non-volatile.
-    pub fn new(
-        mut system: Box<dyn System>,
-        percent: u64,
-        sync: bool,
-        seed: u64,
-    ) -> Result<Self, LabError> {
+    pub fn new(mut system: Built, percent: u64, sync: bool, seed: u64) -> Result<Self, LabError> {
         let blocks = system.store().drive_bytes() * percent / 100 / BLOCK;
         system.create(0)?;
         for block in 0..blocks {
