@@ -78,7 +78,7 @@ fn what_claims_a_difference_fails_where_there_is_none() {
     assert_eq!(failing_if_equal("R1"), (6, 9));
     assert_eq!(failing_if_equal("R2"), (6, 6));
     assert_eq!(failing_if_equal("L1"), (6, 14));
-    assert_eq!(failing_if_equal("L4"), (8, 11));
+    assert_eq!(failing_if_equal("L4"), (17, 23));
     assert_eq!(failing_if_equal("B2"), (13, 17));
     assert_eq!(failing_if_equal("B3"), (4, 6));
     assert_eq!(failing_if_equal("B8"), (16, 16));
