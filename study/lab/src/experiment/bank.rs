@@ -153,6 +153,7 @@ impl Found {
         let drive = self.spent.drive;
         let row = Row::new(series, x, seed)
             .with("tps", self.tps)
+            .with("transactions", self.transactions as f64)
             .with("host_ms", each_ms(self.spent.host_ns))
             .with("seek_ms", each_ms(drive.seek_ns + drive.head_switch_ns))
             .with("rotation_ms", each_ms(drive.rotation_ns))
@@ -421,7 +422,9 @@ impl Setting {
         if when.is_fresh() {
             running.tidy_up()?;
         }
-        running.run(some(context, when.warm))?;
+        // The store's cache must be full: until then no page is put out.
+        let filling = self.cache_bytes / BLOCK * 3 / 2;
+        running.run(some(context, when.warm.max(filling)))?;
         if !context.small {
             running.turn(when.turns)?;
         }

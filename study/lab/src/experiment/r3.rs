@@ -267,11 +267,17 @@ pub(super) const READINGS: [&str; 2] = ["cost-benefit", BY_SEGMENT];
 /// them, whose verdicts then count. If it holds by neither, the formula's
 /// count. The verdicts of the other reading are shown beside.
 pub(super) fn by_either_age([formula, segment]: [Vec<Verdict>; 2]) -> Vec<Verdict> {
-    let holds = |verdicts: &[Verdict]| verdicts.iter().all(|v| v.pass);
+    let holds = |verdicts: &[Verdict]| verdicts.iter().all(|v| v.pass || v.beside);
     let by_segment = !holds(&formula) && !segment.is_empty() && holds(&segment);
-    let formula = formula.into_iter().map(|v| v.beside_the_claim(by_segment));
-    let segment = segment.into_iter().map(|v| v.beside_the_claim(!by_segment));
-    formula.chain(segment).collect()
+    let beside = |verdicts: Vec<Verdict>, all: bool| {
+        let verdicts = verdicts.into_iter();
+        verdicts.map(move |v| Verdict {
+            beside: v.beside || all,
+            ..v
+        })
+    };
+    let formula = beside(formula, by_segment);
+    formula.chain(beside(segment, !by_segment)).collect()
 }
 
 fn verdicts_of(rows: &[Row], name: &str) -> Vec<Verdict> {

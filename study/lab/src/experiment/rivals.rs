@@ -59,9 +59,13 @@ const fn host(name: &'static str, mhz: u64) -> Host {
 
 /// Rosenblum & Ousterhout 1992, §5.1: a Sun-4/260 of 25 MHz (Seltzer et al. 1995,
 /// table 1) and 32 MB with a Wren IV. How much of the memory was cache is not said:
-/// it varied, on Sprite.
+/// it varied, on Sprite. The SPARCstation II does 2.5 times as much a second (table 2 of
+/// the same), at 1.6 times the clock rate.
 pub(super) const SUN_4: Machine = Machine {
-    host: host("Sun-4/260", 25),
+    host: Host {
+        effort: SCALE_CPU * 25.0 / 40.0,
+        ..host("Sun-4/260", 25)
+    },
     drive: drives::wren_iv,
     cylinders: 0,
     heads: 0,
@@ -70,6 +74,11 @@ pub(super) const SUN_4: Machine = Machine {
     flash: false,
     cleaning: Cleaning::HOLES,
 };
+/// How many times as fast a SPARCstation II with a DSP 3105 is as a Sun-4/260 with a Wren
+/// IV: processor, bandwidth of the drive, accesses a second (Seltzer et al. 1995, table 2).
+pub(super) const SCALE_CPU: f64 = 2.5;
+pub(super) const SCALE_BANDWIDTH: f64 = 1.8;
+pub(super) const SCALE_ACCESS: f64 = 1.2;
 pub(super) const SPRITE_LFS: Rival = ("Sprite LFS", Layout::Lfs);
 /// Its rotdelay is deduced by Seltzer et al. 1995, §2.
 pub(super) const SUN_FFS: Rival = ("SunOS FFS", ffs(8192, 1, 1));
@@ -380,10 +389,6 @@ pub(super) fn rates(
             .with("files_per_s", count / seconds)
             .with("kb_per_s", count * files.bytes as f64 / 1e3 / seconds)
             .with("processor_percent", spent.host_ns as f64 / 1e7 / seconds)
-            .with("seek_s", spent.drive.seek_ns as f64 / 1e9)
-            .with("rot_s", spent.drive.rotation_ns as f64 / 1e9)
-            .with("trans_s", spent.drive.transfer_ns as f64 / 1e9)
-            .with("total_s", seconds)
             .with("writes", writes as f64))
     };
     phases.iter().map(row).collect()
@@ -462,6 +467,9 @@ pub(super) fn and_todays(tell: impl Fn(&str) -> Vec<Verdict>) -> Vec<Verdict> {
 pub(super) fn ratio(rows: &[Row], one: &str, other: &str, x: f64, what: &str) -> f64 {
     mean(rows, one, x, what) / mean(rows, other, x, what)
 }
+
+/// An order of magnitude: nearer to ten times than to once or a hundred times.
+pub(super) const ORDER_OF_MAGNITUDE: std::ops::Range<f64> = 3.162..31.62;
 
 #[cfg(test)]
 mod tests;

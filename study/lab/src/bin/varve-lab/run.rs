@@ -123,7 +123,7 @@ impl Run {
                 )),
             }
         }
-        let failed = outcome.verdicts.iter().filter(|v| !v.pass && !v.beside);
+        let failed = outcome.verdicts.iter().filter(|v| !v.pass && v.counts());
         match failed.count() {
             0 => Ok(0),
             failed => {
@@ -188,7 +188,7 @@ fn minutes(time: Duration) -> String {
 
 /// Claims of an experiment that hold, and how many there are.
 fn held(outcome: &experiment::Outcome) -> (usize, usize) {
-    let claims = outcome.verdicts.iter().filter(|v| !v.beside);
+    let claims = outcome.verdicts.iter().filter(|v| v.counts());
     (claims.clone().filter(|v| v.pass).count(), claims.count())
 }
 
@@ -201,6 +201,9 @@ fn told(ended: &Ended, decides: bool) -> String {
             format!("{} points are left to other shards", outcome.missing)
         }
         Ok(outcome) => match held(outcome) {
+            (_, 0) if outcome.verdicts.iter().any(|v| v.needs.is_some()) => {
+                "underdetermined by the paper".into()
+            }
             (_, 0) => "no part of the claim was measured".into(),
             (hold, all) if !decides => format!("{hold} of {all} parts hold, which says nothing"),
             (hold, all) if hold == all => format!("reproduced: {all} of {all}"),
