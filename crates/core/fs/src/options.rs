@@ -31,6 +31,9 @@ pub enum ReadAheadWindow {
     /// The largest window as soon as two blocks in a row are wanted. Where pages of
     /// several blocks are read at random, each begins such a row: for experiments.
     Maximal,
+    /// None: only the blocks that are wanted are read, as file systems without reading
+    /// ahead do. For experiments.
+    Off,
 }
 
 /// Choices made at mount.

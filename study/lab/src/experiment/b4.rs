@@ -3,7 +3,7 @@
 //!
 //! What a user does is a pass of B3, but the processor is charged after each step and
 //! not at a phase's end, so that one computes while the drive works for another. All
-//! share one processor, one drive and one cache (`docs/rivals.md`). As in the paper, the
+//! share one processor, one drive and one cache (`study/file-systems.md`). As in the paper, the
 //! time of a pass is divided by the number of users.
 
 use super::rivals::{EFS, FFS, HP_380, LFS};

@@ -234,6 +234,18 @@ impl Platform {
         }
     }
 
+    /// The same as Wang et al. configure it: MinixUFS, which is above their log, reads
+    /// nothing ahead (V266).
+    pub fn of_virtual_log_paper(layout: Layout, disk: Disk) -> Self {
+        Platform {
+            read_ahead_window: match layout {
+                Layout::Lfs => ReadAheadWindow::Off,
+                Layout::Ffs(_) | Layout::Vlfs => ReadAheadWindow::Adaptive,
+            },
+            ..Platform::new(layout, disk)
+        }
+    }
+
     /// On another drive and host.
     #[must_use]
     pub fn on(self, drive: Drive, host: Host) -> Self {
