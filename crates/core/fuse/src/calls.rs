@@ -26,14 +26,6 @@ pub const EXCHANGE_BYTES: usize = STATISTICS_BYTES;
 pub const VARVE_IOC_EXCHANGE: u32 =
     (3 << 30) | ((EXCHANGE_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 3;
 
-/// Bytes of two names, each ended by a NUL, and zeros behind.
-pub(crate) const RENAME_BYTES: usize = 512;
-
-/// `_IOW('V', 4, [u8; 512])`: another spelling of a name in this directory. The kernel does
-/// not pass on a rename whose two names lead to one inode.
-pub(crate) const VARVE_IOC_RENAME: u32 =
-    (1 << 30) | ((RENAME_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 4;
-
 /// Says more for the statistics: the text of a JSON object. Runs on a serving
 /// thread, so it must not use the mount.
 pub type StatisticsSource = Arc<dyn Fn() -> String + Send + Sync>;

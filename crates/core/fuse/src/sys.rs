@@ -3,7 +3,6 @@
 
 use crate::calls::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE};
 use crate::calls::{QUESTION_BYTES, VARVE_IOC_ASK};
-use crate::calls::{RENAME_BYTES, VARVE_IOC_RENAME};
 use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -47,16 +46,6 @@ pub(crate) fn exchange_ioctl(
     // SAFETY: as above; the opcode is an `_IOWR` of EXCHANGE_BYTES.
     unsafe {
         let request = Updater::<'_, { VARVE_IOC_EXCHANGE as _ }, _>::new(buffer);
-        ioctl(directory, request)?;
-    }
-    Ok(())
-}
-
-/// Sends two names to the directory of a mount that is open.
-pub(crate) fn rename_ioctl(directory: impl AsFd, names: &mut [u8; RENAME_BYTES]) -> io::Result<()> {
-    // SAFETY: as above; the opcode is an `_IOW` of RENAME_BYTES, which are only read.
-    unsafe {
-        let request = Updater::<'_, { VARVE_IOC_RENAME as _ }, _>::new(names);
         ioctl(directory, request)?;
     }
     Ok(())

@@ -29,7 +29,6 @@ mod prometheus;
 mod protect;
 mod reception;
 mod remounts;
-mod rename;
 mod replay;
 mod resize;
 mod resize_server;
@@ -86,7 +85,6 @@ enum Command {
     Top(top::Top),
     Coalesce(coalesce::Coalesce),
     Protect(protect::Protect),
-    Rename(rename::Rename),
     Txn(txn::Txn),
     Bench(external::Bench),
     Lab(external::Lab),
@@ -130,7 +128,6 @@ pub fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Coalesce(command) => command.run(),
         Command::Protect(command) => command.run(),
-        Command::Rename(command) => command.run(),
         Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),

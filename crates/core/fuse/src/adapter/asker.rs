@@ -27,21 +27,6 @@ impl<L: Layout> Adapter<L> {
     }
 }
 
-/// The supplementary groups of a thread; none if they are not to be found.
-pub(super) fn groups(pid: u32) -> Vec<u32> {
-    let status = match pid {
-        0 => String::new(),
-        _ => std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
-    };
-    groups_of(&status)
-}
-
-fn groups_of(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|text| text.strip_prefix("Groups:"));
-    let words = line.unwrap_or_default().split_whitespace();
-    words.filter_map(|word| word.parse().ok()).collect()
-}
-
 /// User and group with which a thread looks at files.
 fn credentials(pid: u32) -> Option<(u32, u32)> {
     if pid == 0 {
@@ -67,8 +52,6 @@ mod tests {
         assert_eq!(last_of(status, "Uid:"), Some(4));
         assert_eq!(last_of(status, "Gid:"), Some(8));
         assert_eq!(last_of("Uid:\t1\n", "Uid:"), None);
-        assert_eq!(groups_of("Uid:\t1\nGroups:\t4 27 1000 \n"), [4, 27, 1000]);
-        assert!(groups_of(status).is_empty() && groups(0).is_empty());
         assert_eq!(credentials(0), None);
         let own = (rustix::process::geteuid(), rustix::process::getegid());
         let found = credentials(std::process::id()).unwrap();

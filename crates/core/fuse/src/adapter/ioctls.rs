@@ -4,7 +4,7 @@
 
 use super::{Adapter, Outcome, inode_of};
 use crate::calls::IoctlRequest;
-use crate::calls::{STATISTICS_BYTES, VARVE_IOC_RENAME, VARVE_IOC_STATS};
+use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use crate::errno::Errno;
 use crate::protocol::{IoctlIn, IoctlOut, capability};
 use crate::reply::Reply;
@@ -22,10 +22,6 @@ impl<L: Layout> Adapter<L> {
         }
         if let Some(outcome) = self.flag_ioctl(request, asked.cmd, input, reply)? {
             return Ok(outcome);
-        }
-        if asked.cmd == VARVE_IOC_RENAME {
-            self.respell(request, input, reply)?;
-            return Ok(Outcome::Reply);
         }
         if inode_of(request) != InodeNo::ROOT {
             return Err(Errno::NOT_A_TTY);

@@ -27,7 +27,6 @@ mod maintenance;
 mod merging;
 mod names;
 mod removals;
-mod respell;
 mod seek;
 mod told;
 mod xattrs;
