@@ -56,8 +56,8 @@ mod unmounter;
 pub use adapter::{Adapter, LATE, Later, Outcome};
 pub use apart::pass_on_no_descriptors;
 pub use calls::{
-    EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, StatisticsSource, VARVE_IOC_ASK,
-    VARVE_IOC_EXCHANGE, VARVE_IOC_STATS,
+    EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, RESPELL, StatisticsSource,
+    VARVE_IOC_ASK, VARVE_IOC_EXCHANGE, VARVE_IOC_STATS,
 };
 pub use counters::RequestCounters;
 pub use end::End;

@@ -27,6 +27,7 @@ mod maintenance;
 mod merging;
 mod names;
 mod removals;
+mod respell;
 mod seek;
 mod told;
 mod xattrs;
@@ -289,6 +290,7 @@ impl<L: Layout> Adapter<L> {
                 return Err(Errno::NOT_IMPLEMENTED);
             }
             Opcode::Getxattr => self.getxattr(request, reply)?,
+            Opcode::Setxattr if self.respell(request)? => {}
             Opcode::Setxattr => self.setxattr(request)?,
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,

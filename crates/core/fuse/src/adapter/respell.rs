@@ -1,73 +1,66 @@
-//! An ioctl that spells a name anew where names ignore case: see [`crate::respell`].
+//! Spelling a name anew where case is folded, such as `foo` as `FOO`.
+//!
+//! The kernel answers rename(2) itself when both names lead to one inode, so that the
+//! request never arrives. A program asks with setxattr(2) on the directory instead: the
+//! attribute [`RESPELL`] has the old and the new name as its value. It is never stored.
+//! Unlike an ioctl, setxattr(2) is refused by the kernel on a mount that is read-only,
+//! read-only bind mounts included, and it locks the directory as rename(2) does. The
+//! kernel asks only for the permission to write to the directory; searching it and its
+//! sticky bit are checked here.
+//!
+//! The kernel keeps a listing of the directory until it sees another time of
+//! modification. As after every SETXATTR it forgets the directory's attributes
+//! (`told.rs`), and the program asks for them before it is done.
 
-use super::asker::groups;
-use super::{Adapter, Done, inode_of};
+use super::{Adapter, inode_of};
+use crate::calls::RESPELL;
 use crate::errno::Errno;
-use crate::protocol::IoctlOut;
-use crate::reply::Reply;
-use crate::request::Request;
-use varve_fs::{Caller, Error, Layout, Rename};
+use crate::protocol::{Opcode, SetxattrExtIn, SetxattrIn, capability};
+use crate::request::{Arguments, Request};
+use varve_fs::{Caller, Layout, Rename};
 
 impl<L: Layout> Adapter<L> {
-    /// Renames from one spelling of a name to another. Everything else is refused with
-    /// EINVAL: rename(2) does it, and keeps the kernel's names right.
-    ///
-    /// The kernel has not checked permissions here: the file system does.
-    pub(super) fn respell(&self, request: &Request<'_>, input: &[u8], reply: &mut Reply) -> Done {
-        let (old, new) = names(input).ok_or(Errno::INVALID)?;
-        let caller = Caller {
-            checked: false,
-            groups: groups(request.header.pid),
-            ..self.asker(request)
-        };
-        let parent = inode_of(request);
-        let source = self.fs.lookup(&caller, parent, old)?;
-        match self.fs.lookup(&caller, parent, new) {
-            Ok(target) if target.ino == source.ino && self.folds_case() => {}
-            Ok(_) | Err(Error::NotFound) => return Err(Errno::INVALID),
-            Err(error) => return Err(error.into()),
+    /// SETXATTR that spells a name anew. False for other attributes.
+    pub(super) fn respell(&self, request: &Request<'_>) -> Result<bool, Errno> {
+        let mut arguments = request.arguments();
+        let set: SetxattrIn = arguments.take()?;
+        if self.has(capability::SETXATTR_EXT) {
+            arguments.take::<SetxattrExtIn>()?;
         }
-        let how = Rename {
-            no_replace: true,
-            ..Rename::default()
-        };
-        self.fs.rename(&caller, parent, old, parent, new, how)?;
-        self.note_renamed(&caller, parent, new);
-        // The kernel has listed the directory with the former name.
-        reply.amend(request.header.nodeid);
-        reply.put(&IoctlOut::default());
-        Ok(())
+        if arguments.string()? != RESPELL {
+            return Ok(false);
+        }
+        if !self.fs.layout().geometry().case_fold {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let mut names = Arguments::of(arguments.bytes(set.size as usize)?);
+        let (old, new) = (names.name()?, names.name()?);
+        let directory = inode_of(request);
+        let caller = self.unchecked(request)?;
+        // Anything else is for rename(2), which tells the kernel what has changed.
+        let leads_to = |name| self.fs.lookup(&caller, directory, name);
+        if leads_to(old)?.ino != leads_to(new)?.ino {
+            return Err(Errno(libc::EEXIST));
+        }
+        let how = Rename::default();
+        self.fs
+            .rename(&caller, directory, old, directory, new, how)?;
+        self.note_renamed(&caller, directory, new);
+        self.make_change_durable(Some(Opcode::Rename2))?;
+        Ok(true)
     }
 
-    fn folds_case(&self) -> bool {
-        self.fs.layout().geometry().case_fold
-    }
-}
-
-/// Two names, each in its half of the argument and ended by a NUL or the half's end.
-fn names(input: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (first, second) = input.split_at(input.len() / 2);
-    let name = |half: &'_ [u8]| {
-        half.iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(half.len())
-    };
-    let (old, new) = (&first[..name(first)], &second[..name(second)]);
-    (!old.is_empty() && !new.is_empty()).then_some((old, new))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_names_are_taken_from_their_halves() {
-        let mut input = [0; 16];
-        assert_eq!(names(&input), None);
-        input[..3].copy_from_slice(b"foo");
-        assert_eq!(names(&input), None);
-        input[8..].copy_from_slice(b"FOOFOOFO");
-        assert_eq!(names(&input), Some((&b"foo"[..], &b"FOOFOOFO"[..])));
-        assert_eq!(names(&[]), None);
+    /// The caller of a request that the kernel has not checked.
+    ///
+    /// # Errors
+    /// EACCES if its groups cannot be found, as those of another PID namespace.
+    fn unchecked(&self, request: &Request<'_>) -> Result<Caller, Errno> {
+        let mut caller = self.asker(request);
+        caller.checked = false;
+        if caller.uid != 0 {
+            let groups = super::asker::groups(request.header.pid);
+            caller.groups = groups.ok_or(Errno(libc::EACCES))?;
+        }
+        Ok(caller)
     }
 }
