@@ -1,6 +1,6 @@
 #!/bin/bash
 # bench-floors.sh - what this machine's disk, memory and kernel give at best, to hold the
-# stages of docs/pipelines.md against.
+# stages of study/performance.md against.
 #
 #   scripts/bench-floors.sh [SECONDS]      length of each of fio's runs (3)
 #   environment: WORK, VARVE as for bench-peers.sh

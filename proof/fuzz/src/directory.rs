@@ -72,7 +72,7 @@ fn parse(data: &[u8]) -> (Key, Blocks) {
     (key, blocks)
 }
 
-/// Makes right what names the node: see `docs/format.md`, "Directories".
+/// Makes right what names the node: see `docs/spec/log.md`, "Directories".
 fn seal(bytes: &mut [u8], block: u64) {
     let length = bytes.len() as u16;
     bytes[..4].copy_from_slice(b"VDir");

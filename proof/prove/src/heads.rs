@@ -2,7 +2,7 @@
 //!
 //! One chain of partials runs over all heads: each partial names its
 //! predecessor, whichever head that is in, and stands at the successor's place
-//! of one of the heads. The rules are those of `docs/heads.md`, H1 to H7. This
+//! of one of the heads. The rules are those of `docs/design/heads.md`, H1 to H7. This
 //! model came before the code: it explores every short sequence of appends,
 //! flushes, checkpoints, changes of the number of heads and crashes, with
 //! every way in which unflushed writes may survive, and each rule can be

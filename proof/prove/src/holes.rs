@@ -2,7 +2,7 @@
 //!
 //! A partial of the chain may describe a block that stands in a hole of another
 //! segment, and beside it a map of what lives there. The rules are those of
-//! `docs/holes.md`, P1 to P7. This model came before the code: from a segment
+//! `docs/design/holes.md`, P1 to P7. This model came before the code: from a segment
 //! with holes it explores every short sequence of appends, plugs, flushes,
 //! checkpoints and crashes, with every way in which unflushed writes may
 //! survive, and each rule can be switched off to see what it is for.

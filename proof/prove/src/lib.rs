@@ -71,6 +71,7 @@ pub mod rows;
 pub mod runner;
 pub mod shipped;
 pub mod slow_holes;
+pub mod snapshots;
 pub mod space;
 pub mod spilled;
 pub mod strangers;

@@ -1,6 +1,6 @@
 //! One large file whose blocks are overwritten at random, some of them often, on a volume so full
 //! that its segments are reused ahead of checkpoints all the time, as a whole (rules E1 to
-//! E3 of `docs/reuse.md`) or hole by hole (P1 to P3 of `docs/holes.md`), and a power cut at any
+//! E3 of `docs/design/reuse.md`) or hole by hole (P1 to P3 of `docs/design/holes.md`), and a power cut at any
 //! write.
 //!
 //! Whatever of the unflushed writes survives, from the newest record and from
@@ -30,7 +30,7 @@ const STOP_ONE_IN: u64 = 12;
 pub struct Reused {
     /// Given back as a whole.
     pub vacated: u64,
-    /// Written into, hole by hole (`docs/holes.md`).
+    /// Written into, hole by hole (`docs/design/holes.md`).
     pub plugged: u64,
 }
 

@@ -1,5 +1,5 @@
 //! Another size, another name: cut short at every write, and in random order with
-//! everything else (`docs/resize.md`).
+//! everything else (`docs/design/resize.md`).
 //!
 //! For every image that a power cut may leave of a change:
 //! - it says the old size and name or the new ones, and its check finds nothing;

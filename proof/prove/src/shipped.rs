@@ -1,4 +1,4 @@
-//! A copy that follows its original (`docs/shipping.md`).
+//! A copy that follows its original (`docs/spec/stream.md`).
 //!
 //! A [`Ledger`] is what groups say, kept in maps: the model of a replay. Original and
 //! copy are compared with it inode by inode: all attributes, versions and times, the

@@ -1,5 +1,5 @@
 //! Transactions of which nearly everything is written before their commit, beside
-//! writes, checkpoints and cleaning, and a power cut at any write (`docs/transactions.md`,
+//! writes, checkpoints and cleaning, and a power cut at any write (`docs/design/transactions.md`,
 //! "Larger than memory").
 //!
 //! Each transaction writes blocks of one old file, and a new file, and is committed,

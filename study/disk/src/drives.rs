@@ -1,7 +1,7 @@
 //! The drives of the literature, and two of today's kind.
 //!
 //! Each function's comment names the source of every number: a paper's table,
-//! the drive's data sheet, or an estimate. `docs/disks.md` has them side by
+//! the drive's data sheet, or an estimate. `study/disks.md` has them side by
 //! side. A name is a drive as *one* source describes it: where two papers give
 //! one drive different numbers, there are two.
 

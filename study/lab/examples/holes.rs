@@ -1,4 +1,4 @@
-//! What writing into holes would cost, before there is any (`docs/holes.md`):
+//! What writing into holes would cost, before there is any (`docs/design/holes.md`):
 //! device blocks per user block at random overwrites, everything counted, with
 //! the log's own rules about when a dead block may be written over.
 //!

@@ -16,7 +16,7 @@ use varve_lab::platform::files::{Files, Phase};
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
 use varve_lab::platform::store::Spent;
-use varve_lab::platform::{BLOCK, Disk, Layout, Platform, System, seagate, vlfs};
+use varve_lab::platform::{BLOCK, Built, Disk, Layout, Platform, System, seagate, vlfs};
 use varve_prove::random::Random;
 use varve_vlfs::{Vlfs, VlfsStatistics};
 
@@ -25,8 +25,8 @@ const FILES: u32 = 1500;
 
 /// A system, and what can be asked of it.
 enum Subject {
-    Ufs(Box<dyn System>),
-    Lfs(Box<dyn System>),
+    Ufs(Built),
+    Lfs(Built),
     Vlfs(Box<Mounted<Vlfs>>),
 }
 

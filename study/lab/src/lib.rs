@@ -16,7 +16,7 @@
 //! | [`replay`] | a reader's own trace, and which layout and cleaner suits it |
 //! | [`page`] | all results as one page of HTML |
 //!
-//! `docs/cleaning.md` has the results.
+//! `study/cleaning.md` has the results.
 
 pub mod ageing;
 pub mod claims;

@@ -75,6 +75,7 @@ const COMMANDS: &[(&str, Does)] = &[
     ("top", LookAtMount(&[&["MOUNT", "--once"]])),
     ("coalesce", Change),
     ("protect", LookAtMount(&[&["MOUNT/file", "--show"]])),
+    ("rename", Change),
     ("txn run", Change),
     ("txn shell", Change),
     ("txn begin", Change),

@@ -11,6 +11,9 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
 
@@ -97,7 +100,8 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
     }
     for layout in LAYOUTS {
         let m = mounted(layout);
-        let work = |name: &str| -> u32 {
+        let synced_often = [const { AtomicBool::new(false) }; 2];
+        let work = |name: &str, often: &AtomicBool| -> u32 {
             let mut synced = 0;
             for round in 0..10_000_u32 {
                 let path = m.path(&format!("{name}-{}", round % 50));
@@ -113,14 +117,23 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
                     Ok(()) => synced = round / 10 * 10,
                     Err(_) => break,
                 }
+                often.store(synced > 0, Relaxed);
             }
             synced
         };
         let ended = std::thread::scope(|scope| {
-            let threads = ["a", "b"].map(|name| scope.spawn(move || work(name)));
-            std::thread::sleep(std::time::Duration::from_millis(700));
+            let jobs = ["a", "b"].into_iter().zip(&synced_often);
+            let threads: Vec<_> = jobs
+                .map(|(name, often)| scope.spawn(move || work(name, often)))
+                .collect();
+            std::thread::sleep(Duration::from_millis(300));
+            let go_on = || threads.iter().all(|thread| !thread.is_finished());
+            while !synced_often.iter().all(|often| often.load(Relaxed)) && go_on() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             assert_eq!(shut_down(&m.path(""), NOLOGFLUSH), Ok(()));
-            threads.map(|thread| thread.join().unwrap())
+            let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+            ended.collect::<Vec<u32>>()
         });
         is_down(&m);
         m.umount();
@@ -129,7 +142,6 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
         for (name, synced) in ["a", "b"].into_iter().zip(ended) {
             let path = m.path(&format!("{name}-{}", synced % 50));
             let content = fs::read(path).unwrap();
-            assert!(synced > 0, "{layout}, {name}: too little happened");
             let want = synced.to_le_bytes().repeat(5_000);
             assert!(content == want, "{layout}, {name}: {synced}");
         }

@@ -452,7 +452,7 @@ fn events_of_a_commit(mount: &Mount) -> BTreeSet<String> {
     seen
 }
 
-/// As `docs/transactions.md` has it: a file that is watched is in use, and the kernel is
+/// As `docs/design/transactions.md` has it: a file that is watched is in use, and the kernel is
 /// told of its content through the mount.
 #[test]
 fn watchers_outside_see_writes_to_what_they_watch() {

@@ -1,7 +1,7 @@
 //! The images that a power cut may leave on a medium.
 //!
 //! Input is the image before, and the trace of what was asked of the device
-//! since. The medium is the one that `docs/semantics.md` assumes: what a
+//! since. The medium is the one that `docs/guide/semantics.md` assumes: what a
 //! successful flush covers is there; of the writes since, any subset is, in
 //! whole or in part; one atomic unit is written whole or not at all or reads
 //! as an error, which is modelled by zeros or garbage in its place.

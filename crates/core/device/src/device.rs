@@ -2,7 +2,7 @@
 //!
 //! Every layer above works through [`Device`]; image files, block devices,
 //! memory, simulated disks, recorders and fault injectors differ only here.
-//! The contract about durability is the one `docs/semantics.md` states:
+//! The contract about durability is the one `docs/guide/semantics.md` states:
 //!
 //! - a write is durable once a later [`Device::flush`] has returned `Ok`;
 //! - until then its sectors may reach the medium in any order and any subset;

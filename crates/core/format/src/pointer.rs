@@ -176,7 +176,7 @@ impl Pointer {
     }
 
     /// The same copy, with the same content: a map of a life that was discarded
-    /// may name the same address and birth (`docs/holes.md`).
+    /// may name the same address and birth (`docs/design/holes.md`).
     pub fn same_content(&self, other: &Pointer) -> bool {
         self.same_copy(other.sector(), other.birth())
             && (self.crc(), self.sectors()) == (other.crc(), other.sectors())

@@ -34,7 +34,6 @@ use crate::error::{Error, Result};
 use crate::isolation::{self, Budget, Object, Open, Snapshots};
 use crate::layout::{Layout, Usage};
 use crate::locks::Level;
-use crate::memory::gathering::Gathering;
 use crate::memory::listings::Listings;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
@@ -44,7 +43,7 @@ use crate::memory::store::Store;
 use crate::memory::vnode_table::VnodeTable;
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
-use crate::options::{Atime, GroupCommit};
+use crate::options::Atime;
 use crate::types::Timestamp;
 use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
@@ -97,8 +96,6 @@ pub struct FileSystem<L: Layout> {
     pub(crate) appended: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) waits: Waits,
-    /// Commits that wait for company.
-    pub(crate) gathering: Gathering,
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
     pub(crate) has_failed: AtomicBool,
@@ -134,7 +131,6 @@ pub(crate) struct Settings {
     pub step_blocks: u64,
     /// Files of which only the access time changed: so many wait at most.
     pub read_times_max: usize,
-    pub group_commit: GroupCommit,
     pub deadlocks: Detection,
 }
 
@@ -168,7 +164,6 @@ impl<L: Layout> FileSystem<L> {
             appended: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             waits: Waits::default(),
-            gathering: Gathering::default(),
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             reaping: AtomicU64::new(0),

@@ -53,7 +53,7 @@ pub use layout::{
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
-pub use options::{Atime, GroupCommit, Options, ReadAheadWindow};
+pub use options::{Atime, Options, ReadAheadWindow};
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};

@@ -85,7 +85,6 @@ impl<L: Layout> FileSystem<L> {
                 atime: options.relatime,
                 step_blocks: STEP_BLOCKS,
                 read_times_max: vnodes / 4,
-                group_commit: options.group_commit,
                 deadlocks: options.deadlocks,
             },
         });

@@ -1,6 +1,5 @@
 //! What a mount may choose.
 
-use std::time::Duration;
 use varve_locks::Detection;
 
 /// How access times are kept.
@@ -20,28 +19,6 @@ pub enum Atime {
     Never,
 }
 
-/// When commits of transactions that wait to become durable are sealed: at the first
-/// of these thresholds. Commits share a group and a flush in any case, as whoever
-/// arrives while a flush runs goes with the next; thresholds pay where a flush costs
-/// much more than its own time, and cost every commit that has no company a delay.
-///
-/// A commit may share its group with anything else that asks for one earlier, an
-/// fsync or write-back. What waits is as any change that was not synced: a crash
-/// takes it back as a whole, and nobody was told otherwise.
-///
-/// Source: Seltzer 1992, §5.2.4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupCommit {
-    /// The first of a batch waits so long at most. Zero, the default: nobody waits,
-    /// and the other thresholds mean nothing.
-    pub interval: Duration,
-    /// Commits of a batch; zero, the default: any number.
-    pub commits: u32,
-    /// Bytes that commits of a batch changed, with what each block and inode counts
-    /// for besides its content; zero, the default: any number.
-    pub bytes: u64,
-}
-
 /// How much is read behind blocks that were asked for and are not in memory.
 ///
 /// Source: Seltzer 1992, §7.7.
@@ -54,6 +31,9 @@ pub enum ReadAheadWindow {
     /// The largest window as soon as two blocks in a row are wanted. Where pages of
     /// several blocks are read at random, each begins such a row: for experiments.
     Maximal,
+    /// None: only the blocks that are wanted are read, as file systems without reading
+    /// ahead do. For experiments.
+    Off,
 }
 
 /// Choices made at mount.
@@ -80,8 +60,6 @@ pub struct Options {
     pub read_ahead_threads: usize,
     /// How much is read ahead. Default: adaptive windows.
     pub read_ahead_window: ReadAheadWindow,
-    /// When commits that wait are sealed. Default: at once.
-    pub group_commit: GroupCommit,
     /// When deadlocks of transactions are looked for. Default: at each wait.
     pub deadlocks: Detection,
 }
@@ -96,7 +74,6 @@ impl Default for Options {
             keep_written: true,
             read_ahead_threads: 0,
             read_ahead_window: ReadAheadWindow::default(),
-            group_commit: GroupCommit::default(),
             deadlocks: Detection::default(),
         }
     }

@@ -113,7 +113,7 @@ pub struct SnapshotNo(pub u64);
 pub struct SpillNo(pub u64);
 
 /// Which state of a layout is read. A tree reads one and the same for as long as it
-/// lives (`docs/transactions.md`).
+/// lives (`docs/design/transactions.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
     /// What the last group left.

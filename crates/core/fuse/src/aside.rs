@@ -1,9 +1,9 @@
 //! A thread that uses files of the server's own mount.
 //!
 //! What it calls makes the kernel ask the server, so it must not be a thread that
-//! serves, and it has left the process's descriptors: see `apart.rs`. It stays, as
-//! it is wanted for every atomic write. Descriptors that it opens are its own and
-//! mean nothing to others, so they stay with it, under the numbers of their inodes.
+//! serves, and it has left the process's descriptors: see `apart.rs`. Descriptors that
+//! it opens are its own and mean nothing to other threads, so they stay with it, under
+//! the numbers of their inodes.
 
 use crate::sys;
 use std::collections::HashMap;
@@ -18,15 +18,10 @@ pub(crate) type Files = HashMap<u64, File>;
 
 type Job = Box<dyn FnOnce(&mut Files) + Send>;
 
-/// See the module's head. The thread ends after this has gone.
+/// See the module's head. The thread ends after this has been dropped.
 #[derive(Default)]
 pub(crate) struct Aside {
-    thread: OnceLock<Thread>,
-}
-
-struct Thread {
-    jobs: Sender<Job>,
-    id: u32,
+    jobs: OnceLock<Sender<Job>>,
 }
 
 impl Aside {
@@ -39,54 +34,32 @@ impl Aside {
         job: impl FnOnce(&mut Files) -> io::Result<R> + Send + 'static,
     ) -> io::Result<R> {
         let (say, said) = channel();
-        self.begin(move |files| {
+        let job: Job = Box::new(move |files| {
             let _ = say.send(job(files));
-        })?;
+        });
+        let ended = |_| io::Error::other("the thread for the own mount has ended");
+        self.jobs()?.send(job).map_err(ended)?;
         said.recv().map_err(io::Error::other)?
     }
 
-    /// Has it do `job`, and does not wait.
-    ///
-    /// # Errors
-    /// If there is no such thread.
-    pub fn begin(&self, job: impl FnOnce(&mut Files) + Send + 'static) -> io::Result<()> {
-        let sent = self.thread()?.jobs.send(Box::new(job));
-        sent.map_err(|_| io::Error::other("the thread for the own mount has ended"))
-    }
-
-    /// Starts the thread before it is needed. Leaving descriptors closes copies of them,
-    /// which a mount of which this process has files open hears of.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start(&self) -> io::Result<()> {
-        self.thread().map(|_| ())
-    }
-
-    /// True if a request with this process number comes from the thread.
-    pub fn is(&self, pid: u32) -> bool {
-        self.thread.get().is_some_and(|thread| thread.id == pid)
-    }
-
-    fn thread(&self) -> io::Result<&Thread> {
-        if let Some(thread) = self.thread.get() {
-            return Ok(thread);
+    fn jobs(&self) -> io::Result<&Sender<Job>> {
+        if let Some(jobs) = self.jobs.get() {
+            return Ok(jobs);
         }
         let (jobs, queue) = channel::<Job>();
         let (say, said) = channel();
         Builder::new().name("varve-aside".into()).spawn(move || {
             let left = sys::leave_descriptors().and_then(|()| leave_streams());
-            let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             let serves = left.is_ok();
-            let _ = say.send(left.map(|()| id));
+            let _ = say.send(left);
             if serves {
                 let mut files = Files::new();
                 queue.into_iter().for_each(|job| job(&mut files));
             }
         })?;
-        let id = said.recv().map_err(io::Error::other)??;
+        said.recv().map_err(io::Error::other)??;
         // Of two that start one at once, one keeps it; the other's ends.
-        Ok(self.thread.get_or_init(|| Thread { jobs, id }))
+        Ok(self.jobs.get_or_init(|| jobs))
     }
 }
 
@@ -120,7 +93,6 @@ mod tests {
             Ok(bytes)
         });
         assert_eq!(&first.unwrap(), b"\x7fELF");
-        assert!(!aside.is(std::process::id()));
         let failed = aside.run(|_| Err::<(), _>(io::Error::other("no")));
         assert_eq!(failed.unwrap_err().to_string(), "no");
         assert_eq!(aside.run(|files| Ok(files.len())).unwrap(), 1);

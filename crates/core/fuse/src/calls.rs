@@ -26,6 +26,11 @@ pub const EXCHANGE_BYTES: usize = STATISTICS_BYTES;
 pub const VARVE_IOC_EXCHANGE: u32 =
     (3 << 30) | ((EXCHANGE_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 3;
 
+/// The attribute of a directory that spells a name in it anew when it is set: its value
+/// is the old name and the new one, each with the NUL that ends it. It is never stored,
+/// and only volumes that fold case take it.
+pub const RESPELL: &[u8] = b"varve.respell";
+
 /// Says more for the statistics: the text of a JSON object. Runs on a serving
 /// thread, so it must not use the mount.
 pub type StatisticsSource = Arc<dyn Fn() -> String + Send + Sync>;

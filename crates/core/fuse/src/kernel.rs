@@ -1,10 +1,10 @@
 //! Caches of the kernel of a mount, which must be invalidated when changes come another
-//! way than through the mount (`docs/transactions.md`, "For any program").
+//! way than through the mount (`docs/design/transactions.md`, "For any program").
 //!
 //! Everything here makes the kernel wait for requests of its own: never call it on
 //! a thread that serves.
 
-use crate::adapter::{Adapter, Merge, NoWindows};
+use crate::adapter::{Adapter, Merge};
 use crate::apart;
 use crate::outside::{self, InUse, Kept, Outside, Place};
 use crate::settle::{Moved, Root, in_order};
@@ -53,15 +53,6 @@ impl<L: Layout> Kernel<L> {
             let root = rustix::fs::open(root, flags, Mode::empty())?;
             Ok(rustix::fs::syncfs(root)?)
         })
-    }
-
-    /// For a commit that changes these files: none of them is being written
-    /// atomically, and none begins to be while the answer is kept.
-    ///
-    /// # Errors
-    /// The one that is.
-    pub fn no_windows(&self, files: &[InodeNo]) -> Result<NoWindows<'_, L>, InodeNo> {
-        self.adapter.keep_windows_shut(files)
     }
 
     /// The mount's files, as other programs have them; nothing if another process

@@ -24,7 +24,6 @@
 mod adapter;
 mod apart;
 mod aside;
-mod askers;
 mod bdi;
 mod calls;
 mod counters;
@@ -54,11 +53,11 @@ mod sys;
 pub mod transport;
 mod unmounter;
 
-pub use adapter::{Adapter, LATE, Later, NoWindows, Outcome};
+pub use adapter::{Adapter, LATE, Later, Outcome};
 pub use apart::pass_on_no_descriptors;
 pub use calls::{
-    EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, StatisticsSource, VARVE_IOC_ASK,
-    VARVE_IOC_EXCHANGE, VARVE_IOC_STATS,
+    EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, RESPELL, StatisticsSource,
+    VARVE_IOC_ASK, VARVE_IOC_EXCHANGE, VARVE_IOC_STATS,
 };
 pub use counters::RequestCounters;
 pub use end::End;

@@ -67,10 +67,6 @@ pub struct MountOptions {
     pub dsync: bool,
     /// Which changes are durable without an fsync. Default: none.
     pub synchronous: Synchronous,
-    /// Files can be written atomically, by the ioctls of F2FS, where the kernel holds
-    /// writes back. It tells of each close of a file then, which costs a request.
-    /// Default off.
-    pub atomic: bool,
     /// Let the mount be mounted elsewhere with other owners (idmapped mounts),
     /// where the kernel can: Linux 6.12. Who asks for an ioctl from another PID
     /// namespace is nobody then. Default off.
@@ -127,7 +123,6 @@ impl Default for MountOptions {
             ask_opens: false,
             dsync: false,
             synchronous: Synchronous::Nothing,
-            atomic: false,
             idmap: false,
             trust_s: 3600,
             threads_max: (4 * processors).clamp(4, 16),
@@ -167,7 +162,6 @@ impl MountOptions {
             "dirsync" if self.synchronous == Synchronous::Everything => {}
             "dirsync" => self.synchronous = Synchronous::Names,
             "async" => self.synchronous = Synchronous::Nothing,
-            "atomic" | "noatomic" => self.atomic = option == "atomic",
             "idmap" | "noidmap" => self.idmap = option == "idmap",
             "order=strict" => self.strict_order = true,
             // Always so: the kernel checks permissions.

@@ -81,6 +81,11 @@ impl<'a> Request<'a> {
 pub(crate) struct Arguments<'a>(&'a [u8]);
 
 impl<'a> Arguments<'a> {
+    /// What `bytes` hold.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Arguments(bytes)
+    }
+
     /// The next fixed-size struct.
     pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
         let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Errno::INVALID)?;

@@ -115,9 +115,6 @@ impl<L: Layout> Session<L> {
 
     /// What INIT cannot say: how far to read ahead, and how much to hold back.
     fn turn_knobs(&self, options: &MountOptions, bdi: Option<Bdi>) {
-        if let Some(mountpoint) = self.unmounter.mountpoint() {
-            self.adapter.is_mounted_at(mountpoint);
-        }
         let fs = self.adapter.file_system();
         if let Some(bdi) = &bdi {
             bdi.set_read_ahead(options.read_ahead_kib);

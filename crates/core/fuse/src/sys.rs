@@ -51,19 +51,6 @@ pub(crate) fn exchange_ioctl(
     Ok(())
 }
 
-/// Has the kernel write back the pages that it holds of a file, and waits. Neither
-/// times nor durability are asked for.
-pub(crate) fn write_back(file: impl AsFd) -> io::Result<()> {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: a descriptor that is open, and integers.
-    match unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Opens a file of the mount that `root` is on by its node and generation, as the
 /// kernel's FUSE makes handles of them (`FILEID_INO64_GEN`). Needs CAP_DAC_READ_SEARCH.
 pub(crate) fn open_node(

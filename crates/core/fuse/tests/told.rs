@@ -3,7 +3,7 @@
 //! The kernel keeps attributes one by one: a question for all of them refreshes
 //! what a question for one would have taken from its cache, and whoever runs a
 //! program asks for the mode alone. So each operation is done anew for every
-//! attribute, which is then asked for alone. The table of `docs/semantics.md`
+//! attribute, which is then asked for alone. The table of `docs/guide/semantics.md`
 //! ("Who tells the kernel") is what is walked here.
 
 mod fields;

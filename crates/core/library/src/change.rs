@@ -1,7 +1,7 @@
 //! Another size, label or UUID for a volume that nobody has open.
 //!
 //! What is changed, in which order, and what a power cut leaves is the layout's
-//! affair (`docs/resize.md`). Here the image file is made longer before, and cut
+//! affair (`docs/design/resize.md`). Here the image file is made longer before, and cut
 //! after.
 
 use crate::devices::{Superblock, find_superblock, open_device};

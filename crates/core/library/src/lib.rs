@@ -42,7 +42,7 @@
 //! | | [`Volume::begin`], [`Volume::transact`]: transactions |
 //!
 //! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
-//! `rename` promise is in `docs/semantics.md`.
+//! `rename` promise is in `docs/guide/semantics.md`.
 
 pub mod admin;
 mod background;
@@ -79,7 +79,7 @@ pub use varve_device::IoMode;
 pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
-pub use varve_fs::{Atime, Contended, Detection, FileFlags, GroupCommit, Isolation, StatFs};
+pub use varve_fs::{Atime, Contended, Detection, FileFlags, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Every handle may be used from any thread, and sent to another.

@@ -1,4 +1,4 @@
-//! A copy that follows its original (`docs/shipping.md`): streams out of open
+//! A copy that follows its original (`docs/spec/stream.md`): streams out of open
 //! volumes, and onto images that nobody has open.
 
 use crate::devices::{Superblock, find_superblock, open_device};

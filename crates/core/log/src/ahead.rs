@@ -6,7 +6,7 @@
 //! So while they are, a thread fills the holes of the next clean segments with zeros: one
 //! journal transaction for many flushes.
 //!
-//! Rules (`docs/reuse.md`):
+//! Rules (`docs/design/reuse.md`):
 //! - Only holes are written, and what is written is what they read as: no crash can tell
 //!   whether it was done, in whole or in part.
 //! - A segment is withheld from the log while that is done, as for a discard (`trim.rs`).

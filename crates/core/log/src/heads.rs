@@ -1,6 +1,6 @@
 //! Where the log ends: one chain of partials, and a place for each head.
 //!
-//! The chain is total (rule H2 of `docs/heads.md`): serial, checksum and mount
+//! The chain is total (rule H2 of `docs/design/heads.md`): serial, checksum and mount
 //! of its last partial, whichever head that is in. Each head follows from its
 //! own last partial alone (H1): [`LogEnd::at`] is the end as a log with only
 //! that head would have it, and everything that asks where a partial goes or

@@ -2,7 +2,7 @@
 //!
 //! Nothing of an image is overwritten until a segment it uses is opened anew:
 //! after two later checkpoints that found the segment empty (protocol rule 20),
-//! or, if it holds data alone, once that has been moved (`docs/reuse.md`). An
+//! or, if it holds data alone, once that has been moved (`docs/design/reuse.md`). An
 //! image of which that may have happened is not held. While one is, segments that it uses are not opened at
 //! all: whatever is read of it is what it was when it was completed. No lock
 //! is held, and nobody waits.

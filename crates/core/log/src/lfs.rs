@@ -5,7 +5,6 @@
 use crate::allowance::Allowance;
 use crate::committed::{Committed, Lookup};
 use crate::control::ahead::Ahead;
-use crate::control::fragments::Fragments;
 use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
 use crate::error::Result;
@@ -26,7 +25,7 @@ use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use varve_device::sync::{Mutex, RwLockWriteGuard};
+use varve_device::sync::RwLockWriteGuard;
 use varve_device::{Clock, Device};
 use varve_fs::InodeNo;
 
@@ -66,7 +65,7 @@ pub struct MountOptions {
     /// When the mount's own cleaner works.
     pub pace: Pace,
     /// Groups of another volume's log are replayed: where this one stands is said
-    /// before anything else is written (`docs/shipping.md`).
+    /// before anything else is written (`docs/spec/stream.md`).
     pub replays: bool,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
@@ -146,8 +145,6 @@ pub struct Lfs {
     pub(crate) allowance: Allowance,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
-    /// Held for a moment, and nothing else is asked for meanwhile.
-    pub(crate) fragments: Mutex<Fragments>,
     pub(crate) committed: RankedRwLock<Committed>,
     pub(crate) segments: RankedMutex<SegmentTable>,
     pub(crate) snapshots: RankedMutex<Snapshots>,

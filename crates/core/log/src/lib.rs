@@ -4,7 +4,7 @@
 //! [`Lfs`] is a [`varve_fs::Layout`]: the file system decides what changes
 //! together, this crate decides where it goes. Everything is appended to a
 //! log of segments; nothing live is overwritten but the checkpoint ring and
-//! the owner record. `DESIGN.md` is the guide, `docs/format.md` the format.
+//! the owner record. `DESIGN.md` is the guide, `docs/spec/log.md` the format.
 //!
 //! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
 

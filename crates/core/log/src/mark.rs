@@ -1,4 +1,4 @@
-//! Where a volume stands as an original or a copy (`docs/shipping.md`).
+//! Where a volume stands as an original or a copy (`docs/spec/stream.md`).
 //!
 //! The mark of a copy is in the summaries of the group that brought it there, or in a
 //! group of its own.

@@ -31,7 +31,7 @@ pub struct FormatOptions {
     /// Directory names compare without regard to case.
     pub case_fold: bool,
     /// Full blocks stand on write units, so that a full volume can write into
-    /// holes (`docs/holes.md`). Without effect where the device's blocks are
+    /// holes (`docs/design/holes.md`). Without effect where the device's blocks are
     /// larger than the volume's.
     pub aligned: bool,
     /// Fixes identity and hash seed, for reproducible runs.
@@ -91,7 +91,7 @@ impl Reserve {
     /// The emptiest segments of a full volume have the slack's share of dead bytes
     /// at least. A batch of them must gain more than the pair of checkpoints that
     /// gives them back writes, so batch times slack is at least that price times the
-    /// volume (`docs/space.md`). A price is an upper bound, of which a checkpoint
+    /// volume (`docs/design/space.md`). A price is an upper bound, of which a checkpoint
     /// without changes writes half.
     pub fn of((segment_bytes, block_bytes): (u32, u32), count: u64) -> Self {
         let table = count * 32 + 2 * u64::from(block_bytes);

@@ -28,7 +28,6 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use varve_device::sync::Mutex;
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_fs::caches::cache_of;
@@ -216,7 +215,6 @@ impl Lfs {
             ahead: Ahead::new(&*device),
             allowance: Allowance::default(),
             finding_holes: AtomicBool::new(false),
-            fragments: Mutex::default(),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
             snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),

@@ -3,7 +3,7 @@
 //!
 //! Values are added and never taken away. Whoever asks gets the newest one; what he
 //! was given before stays what it was. So a value must be put before anybody can
-//! meet what it speaks of first (`docs/resize.md`).
+//! meet what it speaks of first (`docs/design/resize.md`).
 
 use std::fmt;
 use std::ops::Deref;

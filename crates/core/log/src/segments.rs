@@ -5,7 +5,7 @@
 //! checkpoint says that it was empty (protocol rule 20): the table's
 //! `empty_since` holds the first checkpoint that found it so, and with two
 //! retained records the one before the newest must already have. A segment of
-//! data alone may become clean sooner (`docs/reuse.md`): once it has been
+//! data alone may become clean sooner (`docs/design/reuse.md`): once it has been
 //! *vacated*, what says so is durable, and its last partial lies before the
 //! positions of both records.
 

@@ -1,4 +1,4 @@
-//! Snapshots: states of the log that are kept readable (`docs/transactions.md`).
+//! Snapshots: states of the log that are kept readable (`docs/design/transactions.md`).
 //!
 //! A snapshot is the layers of a moment: the base image, the frozen delta, and what
 //! the live delta knew of each inode, which is shared until it changes. Segments that

@@ -1,4 +1,4 @@
-//! Blocks that transactions have spilled (`docs/transactions.md`, "Larger than memory").
+//! Blocks that transactions have spilled (`docs/design/transactions.md`, "Spilling").
 //!
 //! For each spill it is kept where its blocks stand, 8 bytes for each; what that means
 //! for the segments is the table's business (`segments/spilled.rs`). After a crash

@@ -1,6 +1,6 @@
 //! Copies of the superblock: which one counts, and writing them.
 //!
-//! Invariants (`docs/resize.md`):
+//! Invariants (`docs/design/resize.md`):
 //! - The primary counts if it is whole.
 //! - S1: every copy says at least as many segments as the primary. So [`replace`]
 //!   writes the primary last, unless the volume shrinks.

@@ -1,7 +1,7 @@
 //! Another label or UUID for a volume that nobody has mounted.
 //!
 //! Only superblocks change: what tells the volume's structures from those of
-//! others, its tag, stays (`docs/resize.md`).
+//! others, its tag, stays (`docs/design/resize.md`).
 
 use crate::error::{Error, Result};
 use crate::format::Superblock;

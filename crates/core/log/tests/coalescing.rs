@@ -219,37 +219,6 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
 }
 
 #[test]
-fn folding_finds_files_in_pieces() {
-    let v = Volume::new(64 << 20);
-    let policy = Coalescing::default();
-    let mut data = vec![4; 8 << 20];
-    let file = v.file("file", &data);
-    let other = v.file("other", &vec![5; 8 << 20]);
-    v.fs.sync().unwrap();
-    v.lfs.checkpoint().unwrap();
-    assert_eq!(v.lfs.coalesce_found(&policy, u64::MAX).unwrap(), None);
-    v.update(file, &mut data, 2000);
-    v.lfs.checkpoint().unwrap();
-    let in_pieces = v.runs(file);
-    // It has just been written, and the clock of tests stands still.
-    assert_eq!(v.lfs.coalesce_found(&policy, u64::MAX).unwrap(), None);
-    let eager = Coalescing::thorough();
-    let step = v.lfs.coalesce_found(&eager, 1 << 20).unwrap().unwrap();
-    assert_eq!(step.moved_bytes, 1 << 20);
-    while v.lfs.coalesce_found(&eager, 1 << 20).unwrap().is_some() {}
-    assert!(v.runs(file) * 10 < in_pieces, "{}", v.runs(file));
-    assert!(v.runs(other) < 20);
-    // Files that are gone are forgotten.
-    v.update(file, &mut data, 2000);
-    v.lfs.checkpoint().unwrap();
-    let (caller, root) = (Caller::root(), InodeNo::ROOT);
-    v.fs.unlink(&caller, root, b"file").unwrap();
-    v.fs.sync().unwrap();
-    while v.lfs.coalesce_found(&eager, 1 << 20).unwrap().is_some() {}
-    v.finish();
-}
-
-#[test]
 fn others_write_meanwhile() {
     let v = Volume::new(64 << 20);
     let mut data = vec![3; 8 << 20];

@@ -1,5 +1,5 @@
 //! Volumes that refused every removal, for good, and others filled the same way:
-//! everything in them can be removed, and their room comes back (`docs/space.md`).
+//! everything in them can be removed, and their room comes back (`docs/design/space.md`).
 
 use std::collections::HashMap;
 use std::io::{IoSlice, Read};

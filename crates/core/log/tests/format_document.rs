@@ -1,4 +1,4 @@
-//! Compares `docs/format.md` with the code: every field of every structure,
+//! Compares `docs/spec/log.md` with the code: every field of every structure,
 //! the numbers behind names, and the hexadecimal dump of a real volume.
 //!
 //! Structures that cannot be taken apart from outside (private fields,
@@ -29,10 +29,10 @@ use varve_lfs::format::{
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use zerocopy::IntoBytes;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/spec/log.md");
 
 fn document() -> String {
-    std::fs::read_to_string(PATH).expect("docs/format.md is there")
+    std::fs::read_to_string(PATH).expect("docs/spec/log.md is there")
 }
 
 /// A field: offset, bytes, name.
@@ -510,7 +510,7 @@ fn the_example_is_a_real_volume() {
     }
     assert!(rows > 10, "the example has only {rows} rows");
     if std::env::var_os("VARVE_BLESS").is_some() {
-        std::fs::write(PATH, renewed).expect("docs/format.md can be written");
+        std::fs::write(PATH, renewed).expect("docs/spec/log.md can be written");
         tell_what_is_left_out(&device, &text);
         return;
     }

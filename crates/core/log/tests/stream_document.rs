@@ -1,9 +1,9 @@
-//! Compares the tables of `docs/shipping.md` with the structures of the stream.
+//! Compares the tables of `docs/spec/stream.md` with the structures of the stream.
 
 use std::mem::{offset_of, size_of};
 use varve_lfs::shipping::{StreamHeader, StreamItem, StreamRecord, record_flags, record_kind};
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/shipping.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/spec/stream.md");
 
 /// Offset, bytes and name of each field in the table below a heading.
 fn documented(text: &str, name: &str, bytes: usize) -> Vec<(usize, usize, String)> {
@@ -35,7 +35,7 @@ macro_rules! compare {
 
 #[test]
 fn the_stream_is_as_documented() {
-    let text = std::fs::read_to_string(PATH).expect("docs/shipping.md is there");
+    let text = std::fs::read_to_string(PATH).expect("docs/spec/stream.md is there");
     compare!(&text, StreamHeader: crc, magic, version, spare, volume_tag, serial, check,
         block_bytes, inode_bytes, spare_2);
     compare!(&text, StreamRecord: crc, magic, kind, flags, spare, payload_bytes, serial, check,

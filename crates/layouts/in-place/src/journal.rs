@@ -1,5 +1,5 @@
 //! The journal of a mounted volume: records, and the checkpoints that let their room
-//! be used again. Rules J1 to J6 of `docs/ffs.md`.
+//! be used again. Rules J1 to J6 of `docs/spec/in-place.md`.
 //!
 //! Everything here happens under `committing`; `writer` is held for memory alone,
 //! so that groups are appended while a record or a checkpoint is written.

@@ -3,7 +3,7 @@
 //! Cylinder groups with bitmaps, inodes in fixed places, blocks and fragments, and
 //! a journal that makes the file system's groups atomic; or none, and metadata that
 //! is written in place in order (`ordered`), or in any, and repaired after a crash
-//! (`repair`). `docs/ffs.md` has format, rules and limits.
+//! (`repair`). `docs/spec/in-place.md` has format, rules and limits.
 //!
 //! Invariants:
 //! - With a journal, metadata goes to its place when the record that has it is

@@ -2,7 +2,7 @@
 //!
 //! Two maps: `used` is what the device's maps say; the policy's own has what may be
 //! given out. Room that has been given up is free there once its group is durable
-//! (rules J4 and J5 of `docs/ffs.md`).
+//! (rules J4 and J5 of `docs/spec/in-place.md`).
 //!
 //! What a policy hands out beyond what was asked for is a *window*: kept for the
 //! file's next blocks, in memory only, and given back when the file is cut, when

@@ -2,7 +2,7 @@
 //!
 //! The copies are written first, then, after a flush, the first block: the commit
 //! point. If the power goes while that is written, the copy in the last block takes
-//! its place. The tag of all other structures stays (`docs/resize.md`).
+//! its place. The tag of all other structures stays (`docs/design/resize.md`).
 
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Superblock};

@@ -1,6 +1,6 @@
 //! What a virtual log disk has on its medium: bytes only, no I/O.
 //!
-//! `docs/vld-format.md` has the fields and the rules. All integers are
+//! `docs/spec/virtual-log.md` has the fields and the rules. All integers are
 //! little-endian. Every structure begins with a CRC-32C of what follows in it
 //! and a magic number; whatever a device returns is checked before it is used.
 //!

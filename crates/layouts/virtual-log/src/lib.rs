@@ -14,9 +14,9 @@
 //! | [`map`] | where each logical block is |
 //! | [`recovery`] | the log from its tail, or from a search for it |
 //! | [`virtual_log`] | records threaded backward, and whose room is free |
-//! | [`mod@format`] | bytes on the medium (`docs/vld-format.md`) |
+//! | [`mod@format`] | bytes on the medium (`docs/spec/virtual-log.md`) |
 //!
-//! `docs/vld-format.md` has the rules that keep data through a crash, and what
+//! `docs/spec/virtual-log.md` has the rules that keep data through a crash, and what
 //! breaks without each.
 
 pub mod eager;

@@ -1,6 +1,6 @@
 //! The virtual log disk: a device whose every write goes where it is near.
 //!
-//! Invariants (`docs/vld-format.md` has each rule and what breaks without it):
+//! Invariants (`docs/spec/virtual-log.md` has each rule and what breaks without it):
 //! - The map in memory is what reads see; on the medium it changes only by
 //!   transactions: data first, then one map record for each piece changed, then
 //!   one flush. A transaction counts when all its records and all data it wrote
@@ -55,7 +55,7 @@ pub struct FormatOptions {
     pub volume: u64,
     /// Blocks that are overwritten, each committed before the next, may begin at any
     /// unit, not only where a block of the medium does, as far as room is left; see
-    /// `docs/vld-format.md`. Units must be smaller than blocks. Default off.
+    /// `docs/spec/virtual-log.md`. Units must be smaller than blocks. Default off.
     pub anywhere: bool,
 }
 

@@ -4,7 +4,7 @@
 //! the virtual log holds the inode map and nothing else (Wang et al. 1999,
 //! §3.3). A transaction of the log commits everything that was appended since
 //! the last one: what it wrote, then a record for each piece of the inode map
-//! that changed, then one flush. `docs/vlfs.md` has format, rules and limits.
+//! that changed, then one flush. `docs/spec/vlfs.md` has format, rules and limits.
 //!
 //! Invariants:
 //! - Nothing that the durable inode map leads to is written over: room that a

@@ -2,7 +2,7 @@
 //!
 //! The copy in the last block is written first, then, after a flush, the first
 //! block: the commit point. If the power goes while that is written, the copy
-//! takes its place. The tag of all other structures stays (`docs/resize.md`). With two
+//! takes its place. The tag of all other structures stays (`docs/design/resize.md`). With two
 //! copies no generations are needed, by which the log settles many.
 
 use crate::Vlfs;

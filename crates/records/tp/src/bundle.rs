@@ -9,9 +9,8 @@
 //! Values too large for a leaf have chains of pages of their own, as those of other records;
 //! the bundle has their descriptors.
 //!
-//! Whatever is done for a record is done for a bundle: it is logged, undone, locked, kept
-//! for snapshots and given pages of its own as any other. `docs/tp.md`, "Long keys", has
-//! the bytes and the reasons.
+//! A bundle is a record: it is logged, undone, locked, kept for snapshots and given pages of
+//! its own like any other. `docs/spec/records.md`, "Pages", has the bytes.
 
 use crate::error::{Error, Result};
 use crate::page::{Cell, OVERFLOW};

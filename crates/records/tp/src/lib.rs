@@ -3,7 +3,7 @@
 //!
 //! The user-level transaction system of Seltzer's thesis (§5.1) as a library: tables of
 //! typed keys and values, changed by transactions that are atomic, serializable and
-//! durable. `docs/tp.md` has the formats and the reasons.
+//! durable. `docs/spec/records.md` has the formats and the reasons.
 //!
 //! An [`Environment`] is a directory; [`Options`] says how it is made. It holds tables, each
 //! with a [`TableDefinition`] that names it and its types.

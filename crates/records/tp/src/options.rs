@@ -18,7 +18,7 @@ pub enum Durability {
     Buffered,
 }
 
-/// Where pages lie. `docs/tp.md`, "Where pages lie", has what each costs.
+/// Placement of pages in the file. `docs/guide/records.md`, "Placement", has the cost of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Shadow slots: a page is written to a free slot, never over itself. No page is ever
@@ -49,8 +49,8 @@ impl Placement {
     }
 }
 
-/// What a transaction sees of others, named as in the literature. `docs/tp.md` has which
-/// anomalies each admits.
+/// What a transaction sees of others, named as in the literature. `docs/guide/records.md`,
+/// "Isolation", has the anomalies that each admits.
 ///
 /// No level sees what is not committed (no dirty reads), and none overwrites it.
 ///
@@ -139,8 +139,8 @@ impl Options {
     }
 
     /// Bytes in a page of a new environment: a power of two from 4,096 to 32,768. Keys
-    /// of up to an eighth of it lie in the trees; longer ones cost more (`docs/tp.md`, "Long
-    /// keys"). Default: 4,096.
+    /// of up to an eighth of it are stored in the trees; longer ones cost more
+    /// (`docs/guide/records.md`). Default: 4,096.
     pub fn page(&mut self, bytes: u32) -> &mut Self {
         self.page = bytes;
         self

@@ -4,7 +4,7 @@
 //! checkpoint that says so; compensation records are the first thing appended in it. A
 //! crash at any place begins here again.
 //!
-//! Source: Mohan and others 1992 (ARIES); `docs/tp.md`, "Restart".
+//! Source: Mohan and others 1992 (ARIES); `docs/spec/records.md`, "Rules".
 
 use crate::change::{Change, chains, kinds};
 use crate::checkpoint::{Checkpoint, Checkpoints};

@@ -1,5 +1,5 @@
 //! The anomalies of Berenson and others (1995) and Adya and others (2000), by name: which
-//! level admits which. `docs/tp.md` has the table.
+//! level admits which. `docs/guide/records.md` has the table.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@
 //! | [`transport`] | the seam under a connection |
 //! | [`ScratchDisk`] | a disk in memory, for many at once |
 //!
-//! It translates and decides nothing about storage. `docs/nbd.md` says what is
+//! It translates and decides nothing about storage. `docs/guide/nbd.md` says what is
 //! promised. A client that breaks the rules loses its connection, and that is
 //! logged in a line; others notice nothing.
 //!

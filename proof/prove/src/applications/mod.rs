@@ -52,11 +52,6 @@ pub trait Application: Sync {
         false
     }
 
-    /// It has files written atomically, and is mounted with `atomic`.
-    fn writes_atomically(&self) -> bool {
-        false
-    }
-
     /// Makes its files in the empty directory `dir`, and says in which state
     /// they are. They are synced afterwards.
     ///

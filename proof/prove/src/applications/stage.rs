@@ -178,7 +178,6 @@ impl Stage {
         let mountpoint = mountpoint.map_err(|error| format!("make a mount point: {error}"))?;
         let options = MountOptions {
             strict_order: application.strict_order(),
-            atomic: application.writes_atomically(),
             ..MountOptions::default()
         };
         let session = Session::new(Arc::clone(&system), mountpoint.path(), options)

@@ -2,7 +2,7 @@
 //!
 //! The paper gives their sizes, cylinder groups and ages, how full they were, and
 //! what they held; not how many files came and went. That is estimated, before
-//! anything was measured with it: `docs/ageing.md` has the numbers and why.
+//! anything was measured with it: `study/file-systems.md` has the numbers and why.
 
 use super::volume::{Make, Volume};
 use crate::workload::log_uniform;

@@ -99,6 +99,9 @@ pub struct Claim {
     pub criterion: &'static str,
     /// Why it is not reproduced, where it is not and the reason is known.
     pub reason: Option<&'static str>,
+    /// The paper's line and the input it does not give, if the whole claim is
+    /// underdetermined: without an experiment, it is listed with what would be needed.
+    pub needs: Option<[&'static str; 2]>,
 }
 
 impl Claim {
@@ -117,6 +120,15 @@ impl Claim {
             expected,
             criterion,
             reason: None,
+            needs: None,
+        }
+    }
+
+    /// Marks the whole claim as underdetermined: `line` does not give `input`.
+    const fn underdetermined(self, line: &'static str, input: &'static str) -> Self {
+        Claim {
+            needs: Some([line, input]),
+            ..self
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Which type of file has which range is not in the chapter. It follows from
 //! table 3-7 for most configurations, whose figures are sums of quotients of
-//! sizes (`docs/allocation.md`); those cells are therefore no test of the
+//! sizes (`study/allocation.md`); those cells are therefore no test of the
 //! simulator but of that reading. Beside the claim stands the other reading, in
 //! which every file draws one of the ranges.
 

@@ -2,18 +2,17 @@
 //! many bytes is written again and again, with an fsync each time, and read again and
 //! again from an empty cache, ten times for each seed, so fifty in all.
 //!
-//! Host and drive overlap as `docs/rivals.md` says. *Raw* is the drive without a file
+//! Host and drive overlap as `study/file-systems.md` says. *Raw* is the drive without a file
 //! system: 64 KB are copied and transferred, one after the other, as the paper found.
 //! FFS and EFS have a cluster written as soon as it is full, and go on; LFS gathers
 //! 800 KB. Beside them an LFS that does as EFS: what the paper says of LFS is that it
 //! begins late.
 
-use super::rivals::{COMMAND_BYTES, EFS, FFS, HP_380, KIB, LFS, Rival, WRITE_BEHIND};
+use super::rivals::{COMMAND_BYTES, EFS, FFS, HP_380, KIB, LFS, Rival, write_behind};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::System;
 use crate::platform::host::{CALL, COPY_BYTE};
 use crate::platform::store::Store;
-use crate::platform::threads::Threads;
 use crate::program::bandwidth::{SIZES_KB, Whole};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::io::IoSlice;
@@ -33,7 +32,7 @@ pub const B1: Experiment = Experiment {
 
 const RAW: &str = "raw";
 /// LFS that has a cluster written as soon as it is full, as EFS does.
-const SOON: (Rival, Option<u64>) = (("LFS, soon", LFS.1), Some(64 * KIB));
+const SOON: (Rival, Option<u64>) = (("LFS, soon", LFS.1), Some(64 * KIB - 1));
 const RUNS: u32 = 10;
 /// Longest pause between two runs.
 const PAUSE_NS: u64 = 100_000_000;
@@ -55,19 +54,19 @@ const WITHIN: f64 = 7.0;
 fn points(_: &Context) -> Vec<Point> {
     let mut points = vec![Point::new(RAW, |context: &Context| {
         rows(context, |seed| {
-            let store = HP_380.overlapping(LFS.1, None).store(seed)?;
+            let store = HP_380.with(LFS.1).store(seed)?;
             let mut random = Random::new(seed);
             let row = |&kb: &u64| Ok(row(RAW, kb, seed, raw(&store, kb * KIB, &mut random)?));
             sizes(context).iter().map(row).collect()
         })
     })];
-    for ((name, layout), write_back_bytes) in WRITE_BEHIND.into_iter().chain([SOON]) {
+    let usual = [FFS, EFS, LFS].map(|rival| (rival, write_behind(rival.1)));
+    for ((name, layout), write_back_bytes) in usual.into_iter().chain([SOON]) {
         points.push(Point::new(name, move |context: &Context| {
             rows(context, |seed| {
-                let platform = HP_380.overlapping(layout, write_back_bytes);
+                let platform = HP_380.writing_behind(layout, write_back_bytes);
                 let store = platform.store(seed)?;
-                // Those who read ahead take part.
-                let (_threads, _part) = Threads::new(Arc::clone(store.clock()));
+                let _part = platform.take_part(&store);
                 let mut system = platform.mount(Arc::clone(&store), seed)?;
                 let mut random = Random::new(seed);
                 let mut row = |&kb: &u64| {

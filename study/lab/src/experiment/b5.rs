@@ -5,8 +5,8 @@
 //! and EFS it waits for each page that the store puts out, where in the thesis 97 % of the
 //! writes were asynchronous. The database is made anew for each of ten rounds.
 
-use super::database::{AT_ONCE, Database, Took, WAIT, timed};
-use super::rivals::{EFS, FFS, HP_380, LFS, Rival};
+use super::database::{self, AT_ONCE, Database, Took, WAIT, timed};
+use super::rivals::{EFS, FFS, LFS, Rival};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::database::oo1::{CONNECTIONS, HOPS, INSERTS, LOOKUPS, PARTS, Part, Parts, Program, Way};
 use crate::platform::System;
@@ -52,7 +52,8 @@ fn points(_: &Context) -> Vec<Point> {
             for seed in context.seeds() {
                 for round in 0..context.size(ROUNDS, 1) {
                     let chance = seed.wrapping_mul(ROUNDS).wrapping_add(round);
-                    let mut system = HP_380.with(layout).build(chance)?;
+                    let platform = database::platform(layout, habits_of(name));
+                    let mut system = platform.build(chance)?;
                     let took = run(context, &mut *system, habits_of(name), chance)?;
                     rows.extend((1..).zip(took).map(|(test, (took, seen)): (u32, _)| {
                         Row::new(name, f64::from(test), chance)

@@ -9,8 +9,8 @@
 //! wait, and none is waited for: the thesis lies between the two. And what the largest
 //! read-ahead does to trees whose pages are two blocks, which was the thesis's first way.
 
-use super::database::{AT_ONCE, Database, Took, WAIT, timed};
-use super::rivals::{EFS, FFS, HP_380, LFS};
+use super::database::{self, AT_ONCE, Database, Took, WAIT, timed};
+use super::rivals::{EFS, FFS, LFS};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::database::wisconsin::{QUERIES, Query, TUPLES, Wisconsin};
 use crate::platform::records::Habits;
@@ -128,7 +128,7 @@ fn points(_: &Context) -> Vec<Point> {
             for seed in context.seeds() {
                 let platform = Platform {
                     read_ahead_window: case.window,
-                    ..HP_380.with(case.layout)
+                    ..database::platform(case.layout, case.habits)
                 };
                 let mut system = platform.build(seed)?;
                 rows.extend(run(context, &mut *system, case, seed)?);

@@ -12,7 +12,7 @@ use crate::database::scan::{PLACEMENT, scan};
 use crate::database::{INSERT, LOCK, RETRIEVE, UPDATE};
 use crate::platform::records::Habits;
 use crate::platform::store::{Spent, Store};
-use crate::platform::{BLOCK, Cleaning, Layout, Platform, System};
+use crate::platform::{BLOCK, Built, Cleaning, Layout, Platform, System};
 use std::sync::Arc;
 use varve_disk::Access;
 use varve_lfs::Statistics;
@@ -97,8 +97,8 @@ impl Drawn {
 
 /// A bank that runs.
 pub(super) struct Running {
-    pub system: Box<dyn System>,
     bank: Environment,
+    pub system: Built,
     setting: Setting,
     drawn: Drawn,
     /// Bytes of its pages when it had been loaded.
@@ -153,6 +153,7 @@ impl Found {
         let drive = self.spent.drive;
         let row = Row::new(series, x, seed)
             .with("tps", self.tps)
+            .with("transactions", self.transactions as f64)
             .with("host_ms", each_ms(self.spent.host_ns))
             .with("seek_ms", each_ms(drive.seek_ns + drive.head_switch_ns))
             .with("rotation_ms", each_ms(drive.rotation_ns))
@@ -265,10 +266,12 @@ impl Setting {
     /// Makes the bank.
     pub fn load(mut self, context: &Context, seed: u64) -> Result<Running, LabError> {
         self.accounts = context.size(self.accounts, 4000);
+        let machine = self.machine.with(self.layout);
         let platform = Platform {
             segment_bytes: self.segment_bytes,
             cleaning: self.cleaning,
-            ..self.machine.with(self.layout)
+            overlap: self.habits.overlap(machine.overlap),
+            ..machine
         };
         let system = platform.build(seed)?;
         let loading = Habits {
@@ -419,7 +422,9 @@ impl Setting {
         if when.is_fresh() {
             running.tidy_up()?;
         }
-        running.run(some(context, when.warm))?;
+        // The store's cache must be full: until then no page is put out.
+        let filling = self.cache_bytes / BLOCK * 3 / 2;
+        running.run(some(context, when.warm.max(filling)))?;
         if !context.small {
             running.turn(when.turns)?;
         }

@@ -10,8 +10,8 @@
 use super::LabError;
 use super::rivals::HP_380;
 use crate::database::Work;
-use crate::platform::System;
 use crate::platform::records::Habits;
+use crate::platform::{Layout, Platform, System};
 use varve_tp::storage::MemoryStorage;
 use varve_tp::{Environment, Options, Placement, TornPages};
 
@@ -25,12 +25,22 @@ pub(super) const WAIT: Habits = Habits {
     log_apart: true,
     at_once: false,
 };
-/// They are written at once, as whole blocks were in the FFS and EFS of the thesis (§7.7).
-/// There the writer went on meanwhile; here he waits, as host and drive take turns.
+/// They are written at once, as whole blocks were in the FFS and EFS of the thesis (§7.7),
+/// and the store continues meanwhile. EFS gathers next to nothing, as pages are written in
+/// no order.
 pub(super) const AT_ONCE: Habits = Habits {
     log_apart: true,
     at_once: true,
 };
+
+/// The thesis's machine with a file system whose pages are written so.
+pub(super) fn platform(layout: Layout, habits: Habits) -> Platform {
+    let platform = HP_380.with(layout);
+    Platform {
+        overlap: habits.overlap(platform.overlap),
+        ..platform
+    }
+}
 
 /// A database, from one opening to the next.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use super::rivals::Machine;
 use crate::platform::host::CALL;
 use crate::platform::lfs::log_structured;
 use crate::platform::store::Store;
+use crate::platform::threads::Part;
 use crate::platform::{BLOCK, Platform};
 use std::sync::Arc;
 use varve_fs::{Caller, FileFlags, FileSystem, InodeNo, Isolation, TransactionOptions};
@@ -31,6 +32,8 @@ pub(super) struct Embedded {
     cycles: u64,
     /// Bytes of its pages when it had been loaded.
     pub bytes: u64,
+    /// Of the calling thread; it ends behind the file system's own threads.
+    _part: Option<Part>,
 }
 
 impl Embedded {
@@ -42,6 +45,7 @@ impl Embedded {
         seed: u64,
     ) -> Result<Self, LabError> {
         let store = platform.store(seed)?;
+        let part = platform.take_part(&store);
         let mounted = log_structured(platform, Arc::clone(&store), seed)?;
         let fs = Arc::clone(mounted.file_system());
         let root = Caller::root();
@@ -78,6 +82,7 @@ impl Embedded {
             history_bytes: 0,
             cycles: machine.cycles_of(TRANSFER),
             bytes,
+            _part: part,
         })
     }
 

@@ -5,8 +5,8 @@
 //! As in the paper: blocks of 8 KB, `maxcontig` 7, no gaps, 32 MB in files of 8 KB,
 //! 64 KB or 1 MB, 25 to a directory, on the drive and the processor of table 5;
 //! metadata is written in order and at once. Not as there: directories are copied,
-//! not overwritten (`docs/ffs.md`, I2); and the use is that of profiles, not of people
-//! (`docs/ageing.md`).
+//! not overwritten (`docs/spec/in-place.md`, I2); and the use is that of profiles, not of people
+//! (`study/file-systems.md`).
 
 use super::{Context, Experiment, Point, Row};
 use crate::ageing::{self, Aged, Make, Profile};

@@ -64,7 +64,9 @@ fn others() -> Vec<(&'static str, &'static [Setting], Change)> {
     let both: &'static [Setting] = &[Processor, Disks];
     let locks: &'static [Setting] = &[Locks];
     vec![
-        ("changes rounded down", both, |a| a.rounded_down = true),
+        ("kinds of operations drawn", both, |a| {
+            a.rounded_down = false
+        }),
         ("records by fill", both, |a| a.records_by_fill = true),
         ("images of pages", both, |a| a.page_images = true),
         ("updates move", both, |a| a.updates_move = true),

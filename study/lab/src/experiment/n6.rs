@@ -253,6 +253,8 @@ fn files(
     };
     let mut system = platform.build(seed)?;
     let mut rows = rates(small, &Phase::SMALL, &mut *system, curve, seed)?;
+    // A thread takes part in one simulation at a time.
+    drop(system);
     let mut system = platform.build(seed)?;
     let large = large_file(&mut *system, curve, context.size(16, 2) * MIB, seed)?;
     let behind = |row: Row| Row {

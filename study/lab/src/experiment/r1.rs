@@ -4,12 +4,14 @@
 //! a drive and on an NVMe-like device of today.
 
 use super::rivals::{
-    CREATE, DELETE, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS, SUN_4, SUN_FFS,
-    and_todays, curves_of_the_paper, large_bytes, large_file, many_files, rates, ratio,
+    CREATE, DELETE, ORDER_OF_MAGNITUDE, PASSES, RANDOM_WRITE, READ, READ_AGAIN, Rival, SPRITE_LFS,
+    SUN_4, SUN_FFS, and_todays, curves_of_the_paper, large_bytes, large_file, many_files, rates,
+    ratio,
 };
 use super::{Context, Experiment, Point, Row};
 use crate::platform::files::Phase;
 use crate::report::{Picture, Verdict};
+use std::ops::Range;
 
 /// See the module's head.
 pub const R1: Experiment = Experiment {
@@ -33,6 +35,8 @@ pub const R2: Experiment = Experiment {
 
 const RIVALS: &[Rival] = &[SPRITE_LFS, SUN_FFS];
 
+const AN_ORDER: &str = "an order of magnitude faster, 3.2 to 31.6 times";
+
 fn small_points(_: &Context) -> Vec<Point> {
     let points = SUN_4.and_todays().map(|(on, machine)| {
         machine.points(RIVALS, on, move |context, series, system, seed| {
@@ -51,21 +55,27 @@ fn times(rows: &[Row], on: &str, x: f64, what: &str) -> f64 {
 
 fn small_verdicts(rows: &[Row]) -> Vec<Verdict> {
     let phases = [
-        ("create", CREATE, 7.0, "about ten times as fast, at least 7"),
-        ("read", READ, 0.9, "as fast or faster, at least 0.9"),
-        ("delete", DELETE, 7.0, "about ten times as fast, at least 7"),
+        ("create", CREATE, ORDER_OF_MAGNITUDE, AN_ORDER),
+        (
+            "read",
+            READ,
+            0.9..f64::INFINITY,
+            "as fast or faster, at least 0.9",
+        ),
+        ("delete", DELETE, ORDER_OF_MAGNITUDE, AN_ORDER),
     ];
     and_todays(|on| {
-        let verdict = |(what, phase, least, expected): (&str, f64, f64, &str)| {
+        let verdict = |(what, phase, within, expected): (&str, f64, Range<f64>, &str)| {
             let times = times(rows, on, phase, "files_per_s");
             Verdict::of(
                 format!("{on}{what}: LFS against FFS"),
                 expected,
                 format!("{times:.2} x"),
-                times >= least,
+                // What today's devices make of it has no upper bound.
+                within.contains(&times) || (!on.is_empty() && times >= within.start),
             )
         };
-        phases.map(verdict).into()
+        phases.clone().map(verdict).into()
     })
 }
 

@@ -6,12 +6,13 @@
 //! `misc/lfs_sim`, 2013): 51,200 files, segments of 512 of them, passes that
 //! write five segments of survivors. They found, too, that the published curves
 //! need another age than the published formula names: so each set-up is run
-//! with the age of the youngest block, as the paper says, and with that of the
-//! segment. The claim is judged with the paper's.
+//! with the age of the youngest block, as the formula says, and with that of the
+//! segment, which is what the paper's segment usage table stores. A claim holds if
+//! all of it holds by one of the two, which is named.
 
 use super::r3::{
-    BATCH, BY_SEGMENT, FFS, HOT_COLD, MANY_SEGMENTS, cost_row, sorting, study, workload,
-    write_costs,
+    BATCH, BY_SEGMENT, FFS, HOT_COLD, MANY_SEGMENTS, READINGS, by_either_age, cost_row, sorting,
+    study, workload, write_costs,
 };
 use super::study::{Passes, Study};
 use super::{Context, Experiment, Point, Row};
@@ -156,42 +157,49 @@ fn point(series: String, setting: Setting, rule: Rule, utilisation: f64) -> Poin
     })
 }
 
+/// How much cheaper than greedy cost-benefit must be, per cent, by utilisation. The
+/// source states no figure; it follows from the points at which it has hot and cold
+/// segments cleaned, 15 and 75 %.
+const CHEAPER: [(f64, f64); 4] = [(0.75, 25.0), (0.8, 35.0), (0.85, 35.0), (0.9, 35.0)];
+
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let of = |setting: Setting| {
+        let readings = READINGS.map(|rule| verdicts_of(rows, setting, rule));
+        by_either_age(readings)
+            .into_iter()
+            .map(move |verdict| match setting == SETTINGS[0] {
+                true => verdict,
+                false => verdict.beside_the_claim(true),
+            })
+    };
+    SETTINGS.into_iter().flat_map(of).collect()
+}
+
+fn verdicts_of(rows: &[Row], setting: Setting, rule: &str) -> Vec<Verdict> {
+    let suffix = setting.suffix();
+    let cost = |rule: &str, u| mean(rows, &format!("{rule}{suffix}"), u, "write_cost");
     let mut verdicts = Vec::new();
-    for setting in SETTINGS {
-        let suffix = setting.suffix();
-        let cost = |rule: &str, u| mean(rows, &format!("{rule}{suffix}"), u, "write_cost");
-        for rule in ["cost-benefit", BY_SEGMENT] {
-            let beside = setting != SETTINGS[0] || rule == BY_SEGMENT;
-            for u in CLAIMED {
-                let (greedy, benefit) = (cost("greedy", u), cost(rule, u));
-                if greedy.is_nan() {
-                    continue;
-                }
-                let gain = 100.0 * (1.0 - benefit / greedy);
-                verdicts.push(
-                    Verdict::of(
-                        format!("{rule} against greedy at {u}{suffix}"),
-                        "write cost at least 35 % lower",
-                        format!("{gain:.1} % lower ({benefit:.2} against {greedy:.2})"),
-                        gain >= 35.0,
-                    )
-                    .beside_the_claim(beside),
-                );
-            }
-            let benefit = cost(rule, 0.75);
-            if !benefit.is_nan() {
-                verdicts.push(
-                    Verdict::of(
-                        format!("{rule} at 0.75{suffix}"),
-                        "write cost at most 4, that of an improved FFS",
-                        format!("{benefit:.3}"),
-                        benefit <= FFS.1,
-                    )
-                    .beside_the_claim(beside),
-                );
-            }
+    for (u, cheaper) in CHEAPER {
+        let (greedy, benefit) = (cost("greedy", u), cost(rule, u));
+        if greedy.is_nan() || benefit.is_nan() {
+            continue;
         }
+        let gain = 100.0 * (1.0 - benefit / greedy);
+        verdicts.push(Verdict::of(
+            format!("{rule} against greedy at {u}{suffix}"),
+            format!("write cost at least {cheaper} % lower"),
+            format!("{gain:.1} % lower ({benefit:.2} against {greedy:.2})"),
+            gain >= cheaper,
+        ));
+    }
+    let benefit = cost(rule, 0.75);
+    if !benefit.is_nan() {
+        verdicts.push(Verdict::of(
+            format!("{rule} at 0.75{suffix}"),
+            "write cost at most 4, that of an improved FFS",
+            format!("{benefit:.3}"),
+            benefit <= FFS.1,
+        ));
     }
     verdicts
 }
@@ -232,7 +240,8 @@ mod tests {
         let greedy = row(&context, "greedy", EIGHT.study(Rule::Greedy, 0.85), 0.85);
         let with = |rule| {
             let by_segment = row(&context, BY_SEGMENT, EIGHT.study(rule, 0.85), 0.85);
-            verdicts(&[greedy.clone(), by_segment]).pop().expect("one")
+            let rows = [greedy.clone(), by_segment];
+            verdicts_of(&rows, EIGHT, BY_SEGMENT).remove(0)
         };
         let (right, wrong) = (with(Rule::CostBenefit(Age::Begun)), with(Rule::Greedy));
         assert!(right.pass && !wrong.pass, "{right}; {wrong}");

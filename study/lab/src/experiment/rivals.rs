@@ -2,7 +2,8 @@
 //! what each was made with, and the benchmarks that more than one paper ran.
 //!
 //! A phase ends when all of it is on the medium, and the next begins with empty
-//! caches. Host and drive do not overlap ([`crate::platform`]).
+//! caches. All have one platform: commands of at most 64 KB, host and drive at work at
+//! the same time, and systems that write behind ([`Machine::with`]).
 
 use super::{Context, LabError, Point, Row};
 use crate::platform::ffs::{Ffs, GROUP_CYLINDERS};
@@ -58,9 +59,13 @@ const fn host(name: &'static str, mhz: u64) -> Host {
 
 /// Rosenblum & Ousterhout 1992, §5.1: a Sun-4/260 of 25 MHz (Seltzer et al. 1995,
 /// table 1) and 32 MB with a Wren IV. How much of the memory was cache is not said:
-/// it varied, on Sprite.
+/// it varied, on Sprite. The SPARCstation II does 2.5 times as much a second (table 2 of
+/// the same), at 1.6 times the clock rate.
 pub(super) const SUN_4: Machine = Machine {
-    host: host("Sun-4/260", 25),
+    host: Host {
+        effort: SCALE_CPU * 25.0 / 40.0,
+        ..host("Sun-4/260", 25)
+    },
     drive: drives::wren_iv,
     cylinders: 0,
     heads: 0,
@@ -69,6 +74,11 @@ pub(super) const SUN_4: Machine = Machine {
     flash: false,
     cleaning: Cleaning::HOLES,
 };
+/// How many times as fast a SPARCstation II with a DSP 3105 is as a Sun-4/260 with a Wren
+/// IV: processor, bandwidth of the drive, accesses a second (Seltzer et al. 1995, table 2).
+pub(super) const SCALE_CPU: f64 = 2.5;
+pub(super) const SCALE_BANDWIDTH: f64 = 1.8;
+pub(super) const SCALE_ACCESS: f64 = 1.2;
 pub(super) const SPRITE_LFS: Rival = ("Sprite LFS", Layout::Lfs);
 /// Its rotdelay is deduced by Seltzer et al. 1995, §2.
 pub(super) const SUN_FFS: Rival = ("SunOS FFS", ffs(8192, 1, 1));
@@ -109,10 +119,15 @@ pub(super) const LFS: Rival = ("LFS", Layout::Lfs);
 /// None of these papers has it (Wang et al. 1999, §3.3).
 pub(super) const VLFS: Rival = ("VLFS", Layout::Vlfs);
 
-/// When each has what is dirty written, where that goes on beside the processor: FFS a
-/// block as soon as it is full, EFS a cluster, LFS nothing before 800 KB (§7.3.1).
-pub(super) const WRITE_BEHIND: [(Rival, Option<u64>); 3] =
-    [(FFS, Some(4 * KIB)), (EFS, Some(64 * KIB)), (LFS, None)];
+/// Dirty bytes beyond which a system has what is dirty written, while the writer
+/// continues: an FFS a block or a cluster as soon as it is full (Seltzer 1992, §7.3.1 and
+/// §7.7), so with one byte less. A log gathers as much as may be dirty.
+pub(super) fn write_behind(layout: Layout) -> Option<u64> {
+    match layout {
+        Layout::Ffs(ffs) => Some(u64::from(ffs.maxcontig) * u64::from(ffs.block_bytes) - 1),
+        Layout::Lfs | Layout::Vlfs => None,
+    }
+}
 
 /// The most that a controller transfers by one command (Seltzer 1992, §7.1).
 pub(super) const COMMAND_BYTES: usize = 64 << 10;
@@ -253,33 +268,34 @@ impl Machine {
     }
 
     /// With this file system on it, empty. Segments are of 1 MB, as in all three
-    /// papers.
+    /// papers. Processor and drive work at the same time, and the system writes behind.
     pub fn with(self, layout: Layout) -> Platform {
+        self.writing_behind(layout, write_behind(layout))
+    }
+
+    /// The same, with what is dirty written beyond other bytes than that system has it.
+    /// What waits for the drive is a part of what may be dirty.
+    ///
+    /// Two do not overlap: an NVMe-like device, which answers within microseconds, and
+    /// the file system on the virtual log, whose firmware is the host's.
+    pub fn writing_behind(self, layout: Layout, write_back_bytes: Option<u64>) -> Platform {
         let disk = match self.flash {
             true => Disk::Flash,
             false => Disk::Regular,
+        };
+        let overlap = Overlap {
+            queue_bytes: self.dirty_bytes,
+            command_bytes: COMMAND_BYTES,
+            quantum_ns: QUANTUM_NS,
+            write_back_bytes,
+            read_ahead_threads: 1,
         };
         Platform {
             nvram_bytes: self.dirty_bytes,
             segment_bytes: MIB as u32,
             cleaning: self.cleaning,
+            overlap: (!self.flash && layout != Layout::Vlfs).then_some(overlap),
             ..Platform::new(layout, disk).on(self.drive(), self.host)
-        }
-    }
-
-    /// The same, with processor and drive at work at the same time. What waits for the
-    /// drive is a part of what may be dirty; beyond `write_back_bytes` a writer has what
-    /// is dirty written, and goes on.
-    pub fn overlapping(self, layout: Layout, write_back_bytes: Option<u64>) -> Platform {
-        Platform {
-            overlap: Some(Overlap {
-                queue_bytes: self.dirty_bytes,
-                command_bytes: COMMAND_BYTES,
-                quantum_ns: QUANTUM_NS,
-                write_back_bytes,
-                read_ahead_threads: 1,
-            }),
-            ..self.with(layout)
         }
     }
 
@@ -348,7 +364,13 @@ pub(super) fn many_files(context: &Context, bytes: u64) -> Files {
     }
 }
 
-/// Has these phases run: a row for each, with files and bytes a second.
+fn requests(system: &dyn System) -> u64 {
+    let drive = system.store().drive();
+    drive.map_or(0, |drive| drive.statistics().requests.writes)
+}
+
+/// Has these phases run: a row for each, with files and bytes a second, and how busy
+/// the processor is.
 pub(super) fn rates(
     files: Files,
     phases: &[Phase],
@@ -357,13 +379,17 @@ pub(super) fn rates(
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let row = |phase: &Phase| {
-        let before = system.now_ns();
+        let (before, requests) = (system.store().spent(), requests(system));
         files.run(*phase, system, false)?;
-        let seconds = (system.now_ns() - before) as f64 / 1e9;
+        let spent = system.store().spent() - before;
+        let writes = self::requests(system) - requests;
+        let seconds = spent.total_ns as f64 / 1e9;
         let count = f64::from(files.count);
         Ok(Row::new(series, number(*phase), seed)
             .with("files_per_s", count / seconds)
-            .with("kb_per_s", count * files.bytes as f64 / 1e3 / seconds))
+            .with("kb_per_s", count * files.bytes as f64 / 1e3 / seconds)
+            .with("processor_percent", spent.host_ns as f64 / 1e7 / seconds)
+            .with("writes", writes as f64))
     };
     phases.iter().map(row).collect()
 }
@@ -441,6 +467,9 @@ pub(super) fn and_todays(tell: impl Fn(&str) -> Vec<Verdict>) -> Vec<Verdict> {
 pub(super) fn ratio(rows: &[Row], one: &str, other: &str, x: f64, what: &str) -> f64 {
     mean(rows, one, x, what) / mean(rows, other, x, what)
 }
+
+/// An order of magnitude: nearer to ten times than to once or a hundred times.
+pub(super) const ORDER_OF_MAGNITUDE: std::ops::Range<f64> = 3.162..31.62;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,8 @@ pub(super) const DISKS: &str = "disks";
 pub(super) const READING: &str = "reading";
 /// The transactions' log, percent of the disks' time.
 pub(super) const LOGGING: &str = "logging";
+/// The claim that [`bounded`] judges.
+pub(super) const BOUNDED: &str = "throughput lies between what formulas allow";
 /// What throughput must lie between, by formulas.
 pub(super) const LOWER: &str = "lower";
 pub(super) const UPPER: &str = "upper";
@@ -208,7 +210,7 @@ pub(super) fn bounded(rows: &[Row]) -> Verdict {
         measured += &format!("; not {}", beyond.join(", "));
     }
     Verdict::of(
-        "throughput lies between what formulas allow",
+        BOUNDED,
         "every point, within a hundredth for the operations drawn",
         measured,
         points > 0 && beyond.is_empty(),

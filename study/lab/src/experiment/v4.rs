@@ -35,7 +35,7 @@ fn points(_: &Context) -> Vec<Point> {
         .map(|(name, layout, disk)| {
             Point::new(name, move |context: &Context| {
                 let rows = context.seeds().map(|seed| {
-                    let mut system = Platform::new(layout, disk).build(seed)?;
+                    let mut system = Platform::of_virtual_log_paper(layout, disk).build(seed)?;
                     let files = context.size(1500, 120);
                     // As the paper runs it: only the log-structured system waits.
                     small_files(name, &mut *system, files, layout == Layout::UFS, seed)
@@ -168,7 +168,7 @@ mod tests {
                 ..seagate()
             };
             let run = |(name, layout, disk): (&str, Layout, Disk)| {
-                let platform = Platform::new(layout, disk);
+                let platform = Platform::of_virtual_log_paper(layout, disk);
                 let platform = platform.on(drive.clone(), Host::SPARCSTATION_10);
                 let mut system = platform.build(1).unwrap();
                 small_files(name, &mut *system, 40, true, 1).unwrap()

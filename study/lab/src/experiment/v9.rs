@@ -32,7 +32,10 @@ const NEW: &str = "VLFS";
 /// What it is to reach where everybody waits, and where nobody does.
 const EAGER: &str = "UFS, VLD";
 const LOG: &str = "LFS, regular disk";
+/// Utilisation as in V6.
 const PERCENT: [u64; 4] = [20, 40, 60, 80];
+/// It was never built there, so no figure of the paper is finer than this.
+const TIE: f64 = 1.01;
 
 /// The four systems of the paper, and the fifth.
 fn systems() -> impl Iterator<Item = (&'static str, Layout, Disk)> {
@@ -76,7 +79,7 @@ fn points(context: &Context) -> Vec<Point> {
                 let series = updates_of(name, load);
                 let label = format!("updates at {percent} %, {series}");
                 points.push(Point::per_seed(label, move |context, seed| {
-                    let platform = Platform::new(layout, disk);
+                    let platform = Platform::of_virtual_log_paper(layout, disk);
                     let row = Row::new(&*series, percent as f64, seed);
                     unless_full(row.clone(), steady(context, row, &platform, load))
                 }));
@@ -84,7 +87,7 @@ fn points(context: &Context) -> Vec<Point> {
             let series = files_of(name, load);
             points.push(Point::new(series.clone(), move |context: &Context| {
                 let rows = context.seeds().map(|seed| {
-                    let mut system = Platform::new(layout, disk).build(seed)?;
+                    let mut system = Platform::of_virtual_log_paper(layout, disk).build(seed)?;
                     let files = context.size(1500, 120);
                     small_files(&series, &mut *system, files, load == Load::Sync, seed)
                 });
@@ -132,11 +135,11 @@ fn at_least(what: String, rival: &str, theirs: f64, ours: f64) -> Verdict {
                 "{ours:.3} for {theirs:.3} ms, {:.2} x as fast",
                 theirs / ours
             ),
-            ours <= theirs,
+            ours <= theirs * TIE,
         ),
         false => (format!("{ours:.3} ms; {rival} is full"), ours.is_finite()),
     };
-    let expected = format!("at least as fast as {rival}");
+    let expected = format!("at least as fast as {rival}, ties within 1 %");
     Verdict::of(what, expected, measured, pass)
 }
 
@@ -244,7 +247,7 @@ mod tests {
     fn a_wrong_layout_fails() {
         let row = |name: &str, layout, disk| {
             let row = Row::new(updates_of(name, Load::Sync), 20.0, 1);
-            let platform = Platform::new(layout, disk);
+            let platform = Platform::of_virtual_log_paper(layout, disk);
             steady(&Context::tiny(), row, &platform, Load::Sync).unwrap()
         };
         let rival = row(EAGER, Layout::UFS, Disk::VirtualLog);

@@ -273,7 +273,7 @@ fn measure(context: &Context, row: Row, disk: Disk, load: &str, system: System) 
     let live = context.size(24_000, 6000);
     let mut workload = synthetic(load, live, seed);
     let locality = workload.locality();
-    let study = system.study(UTILISATION, (0, 0));
+    let study = system.study(workload.live_max(), UTILISATION, (0, 0));
     let setup = study.setup(workload.blocks(), workload.live_max());
     let mut timed = Timed {
         simulator: Simulator::new(setup, &*locality),

@@ -30,6 +30,9 @@ pub fn article(found: &Found) -> String {
     if let (Status::NotReproduced, Some(reason)) = (status, claim.reason) {
         text += &format!("<dt>Why not</dt><dd>{}</dd>\n", escaped(reason));
     }
+    if let Some([line, input]) = claim.needs {
+        text += &format!("<dt>Underdetermined</dt><dd>{line} does not give {input}.</dd>\n");
+    }
     text += "</dl>\n";
     match &found.results {
         Some(results) => text += &measured(claim.id, results),
@@ -92,10 +95,13 @@ fn table(caption: &str, verdicts: &[&Verdict]) -> String {
         escaped(caption)
     );
     for verdict in verdicts {
-        let (class, holds) = match verdict.pass {
-            true => ("good", "yes"),
-            false => ("bad", "no"),
+        let (class, holds) = match (&verdict.needs, verdict.pass) {
+            (Some(_), _) => ("open", "underdetermined"),
+            (None, true) => ("good", "yes"),
+            (None, false) => ("bad", "no"),
         };
+        let needs = verdict.needs.iter();
+        let needs: String = needs.map(|needs| format!("; not given: {needs}")).collect();
         text += &format!(
             "<tr role=\"row\"><th scope=\"row\" role=\"rowheader\">{}</th>\
              <td role=\"cell\" data-label=\"Expected\">{}</td>\
@@ -104,7 +110,7 @@ fn table(caption: &str, verdicts: &[&Verdict]) -> String {
              </td></tr>\n",
             escaped(&verdict.claim),
             escaped(&verdict.expected),
-            escaped(&verdict.measured),
+            escaped(&(verdict.measured.clone() + &needs)),
         );
     }
     text + "</tbody>\n</table>\n"

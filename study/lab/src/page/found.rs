@@ -40,6 +40,9 @@ pub enum Status {
     Reproduced,
     /// Some part does not.
     NotReproduced,
+    /// The paper does not give the inputs of any part that was measured, or of the
+    /// whole claim.
+    Underdetermined,
     /// It was run at the tiny size or with few seeds, which decides nothing.
     Quick,
     /// It was run without what its parts need, such as traces.
@@ -52,9 +55,10 @@ pub enum Status {
 
 impl Status {
     /// All of them, best first.
-    pub const ALL: [Status; 6] = [
+    pub const ALL: [Status; 7] = [
         Status::Reproduced,
         Status::NotReproduced,
+        Status::Underdetermined,
         Status::Quick,
         Status::NoParts,
         Status::NotRun,
@@ -66,6 +70,7 @@ impl Status {
         match self {
             Status::Reproduced => "reproduced",
             Status::NotReproduced => "not reproduced",
+            Status::Underdetermined => "underdetermined",
             Status::Quick => "quick run only",
             Status::NoParts => "no part measured",
             Status::NotRun => "not run",
@@ -78,7 +83,11 @@ impl Status {
         match self {
             Status::Reproduced => "good",
             Status::NotReproduced => "bad",
-            Status::Quick | Status::NoParts | Status::NotRun | Status::NotBuilt => "open",
+            Status::Underdetermined
+            | Status::Quick
+            | Status::NoParts
+            | Status::NotRun
+            | Status::NotBuilt => "open",
         }
     }
 }
@@ -116,20 +125,33 @@ impl Found {
         self.claim.experiment().is_some()
     }
 
-    /// Parts of the claim.
+    /// Parts of the claim whose inputs the paper gives.
     pub fn parts(&self) -> impl Iterator<Item = &Verdict> {
+        self.verdicts().filter(|verdict| verdict.counts())
+    }
+
+    /// Number of parts of the claim that the paper leaves underdetermined.
+    pub fn underdetermined(&self) -> usize {
+        let open = |verdict: &&Verdict| !verdict.beside && verdict.needs.is_some();
+        self.verdicts().filter(open).count()
+    }
+
+    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
         let results = self.results.iter();
-        let verdicts = results.flat_map(|results| &results.report.verdicts);
-        verdicts.filter(|verdict| !verdict.beside)
+        results.flat_map(|results| &results.report.verdicts)
     }
 
     /// What is said of it.
     pub fn status(&self) -> Status {
         match &self.results {
             None if self.is_built() => Status::NotRun,
+            None if self.claim.needs.is_some() => Status::Underdetermined,
             None => Status::NotBuilt,
             Some(results) if !results.report.decides() => Status::Quick,
-            Some(_) if self.parts().next().is_none() => Status::NoParts,
+            Some(_) if self.parts().next().is_none() => match self.underdetermined() {
+                0 => Status::NoParts,
+                _ => Status::Underdetermined,
+            },
             Some(_) => match self.parts().all(|verdict| verdict.pass) {
                 true => Status::Reproduced,
                 false => Status::NotReproduced,

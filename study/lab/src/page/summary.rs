@@ -69,22 +69,33 @@ fn row(found: &Found) -> String {
     )
 }
 
-/// How many parts hold, where not all do.
+/// How many parts hold, where not all do, and how many are underdetermined.
 fn held(found: &Found) -> String {
-    match found.status() {
-        Status::NotReproduced => {
-            let hold = found.parts().filter(|verdict| verdict.pass).count();
-            let all = found.parts().count();
-            format!("<small>{hold} of {all} parts hold</small>")
-        }
-        _ => String::new(),
+    let mut text = String::new();
+    let status = found.status();
+    if status == Status::NotReproduced {
+        let hold = found.parts().filter(|verdict| verdict.pass).count();
+        let all = found.parts().count();
+        text += &format!("<small>{hold} of {all} parts hold</small>");
     }
+    let open = found.underdetermined();
+    if open > 0 && status != Status::Quick {
+        text += &format!("<small>{open} underdetermined</small>");
+    }
+    text
 }
 
 /// Why it is not reproduced or was not run.
 fn why(found: &Found) -> String {
     let reason = match found.status() {
         Status::NotReproduced => found.claim.reason.unwrap_or("No reason was found yet."),
+        Status::Underdetermined => match found.claim.needs {
+            Some([line, input]) => {
+                let needs = format!("{line} does not give {input}.");
+                return format!("<p class=\"why\">{}</p>", escaped(&needs));
+            }
+            None => return String::new(),
+        },
         Status::NotRun if found.points > 0 => "Begun, but points are missing: run it again.",
         Status::NotRun if found.claim.experiment().is_some_and(|e| e.only_replays()) => {
             "It replays recorded traces, which do not come with Varve."

@@ -127,6 +127,12 @@ fn verdicts_decide_what_is_said() {
     let one = changed(|report| report.seeds = Some(1));
     assert!(one.contains("<strong>1</strong> quick run only") && one.contains("fewer than five"));
     status([true, true]);
+    let half = changed(|report| report.verdicts[1].needs = Some("T1: <x>".into()));
+    assert!(half.contains("<strong>1</strong> reproduced") && half.contains("1 underdetermined"));
+    assert!(half.contains("not given: T1: &lt;x&gt;"));
+    let open = changed(|report| report.verdicts[0].needs = Some("T2: y".into()));
+    assert!(open.contains("<strong>1</strong> underdetermined"));
+    status([true, true]);
     let none = changed(|report| report.verdicts.retain(|verdict| verdict.beside));
     assert!(none.contains("<strong>1</strong> no part measured"));
     // N4 once was L1, which is another claim.

@@ -21,8 +21,8 @@ use varve_fs::FileSystem;
 pub const GROUP_CYLINDERS: u32 = 16;
 /// Bytes for each inode of 512 bytes: 1700 files on 21 MB.
 const INODE_RATIO: u64 = 12 << 10;
-/// Room that users do not get. The paper goes to 85 % of the drive, of which inodes
-/// take 4.
+/// Space that users do not get. The files of V6 to V9 leave the reserve of 12 % free by
+/// their size (V333).
 const MINFREE_PERCENT: u32 = 0;
 
 /// A configuration: what it places where.
@@ -30,7 +30,8 @@ const MINFREE_PERCENT: u32 = 0;
 pub struct Ffs {
     /// Bytes in a block.
     pub block_bytes: u32,
-    /// Bytes in a fragment. A virtual log disk writes whole blocks.
+    /// Bytes in a fragment. A virtual log disk writes whole blocks, and the layout has no
+    /// fragments smaller than that; the paper has 1 KB on both disks (V262).
     pub fragment_bytes: u32,
     /// Blocks of a cluster.
     pub maxcontig: u32,

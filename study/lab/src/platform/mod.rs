@@ -35,8 +35,10 @@ use crate::program::NumberedFiles;
 use ffs::Ffs;
 use host::Host;
 use records::Habits;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use store::{Places, Store};
+use threads::{Part, Threads};
 use varve_disk::{Drive, ReadAhead, drives};
 use varve_fs::ReadAheadWindow;
 use varve_lfs::Statistics;
@@ -106,6 +108,14 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// Bytes of a block of its.
+    pub fn block_bytes(self) -> u64 {
+        match self {
+            Layout::Ffs(shape) => shape.block_bytes.into(),
+            Layout::Lfs | Layout::Vlfs => BLOCK,
+        }
+    }
+
     /// Update in place as Wang et al. have it.
     pub const UFS: Layout = Layout::Ffs(Ffs::UFS);
 }
@@ -130,8 +140,9 @@ pub struct Overlap {
     pub command_bytes: usize,
     /// A program computes for so long before others do, if they want to.
     pub quantum_ns: u64,
-    /// Dirty bytes beyond which a writer has them written, without waiting. If none,
-    /// that is done when a quarter of the cache is dirty.
+    /// Dirty bytes beyond which a writer that has filled a block has them written, without
+    /// waiting; a block that is not full waits for more, as in 4.4BSD. If none, that is
+    /// done when a quarter of the cache is dirty.
     pub write_back_bytes: Option<u64>,
     /// Threads of the file system that read ahead.
     pub read_ahead_threads: usize,
@@ -223,6 +234,18 @@ impl Platform {
         }
     }
 
+    /// The same as Wang et al. configure it: MinixUFS, which is above their log, reads
+    /// nothing ahead (V266).
+    pub fn of_virtual_log_paper(layout: Layout, disk: Disk) -> Self {
+        Platform {
+            read_ahead_window: match layout {
+                Layout::Lfs => ReadAheadWindow::Off,
+                Layout::Ffs(_) | Layout::Vlfs => ReadAheadWindow::Adaptive,
+            },
+            ..Platform::new(layout, disk)
+        }
+    }
+
     /// On another drive and host.
     #[must_use]
     pub fn on(self, drive: Drive, host: Host) -> Self {
@@ -239,12 +262,26 @@ impl Platform {
         Platform { places, ..self }
     }
 
-    /// Makes the file system, empty, on a store of its own.
+    /// Makes the file system, empty, on a store of its own. Where host and drive
+    /// overlap the calling thread takes part in a simulation of threads until the
+    /// system is dropped; no other may exist on that thread meanwhile.
     ///
     /// # Errors
     /// It cannot be made on such a drive.
-    pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
-        self.mount(self.store(seed)?, seed)
+    pub fn build(&self, seed: u64) -> Result<Built, LabError> {
+        let store = self.store(seed)?;
+        let part = self.take_part(&store);
+        Ok(Built {
+            system: self.mount(store, seed)?,
+            _part: part,
+        })
+    }
+
+    /// The calling thread's part in the simulation of the threads that read ahead, if
+    /// host and drive overlap.
+    pub fn take_part(&self, store: &Store) -> Option<Part> {
+        let overlap = store.overlap();
+        overlap.map(|_| Threads::new(Arc::clone(store.clock())).1)
     }
 
     /// [`Platform::build`], on its store.
@@ -274,6 +311,27 @@ impl Platform {
             Some(overlap) => store.overlapping(overlap),
             None => store,
         }))
+    }
+}
+
+/// A file system on a platform, with the part of the thread that made it. The system is
+/// dropped first: it ends its threads, for which the clock must be able to move.
+pub struct Built {
+    system: Box<dyn System>,
+    _part: Option<Part>,
+}
+
+impl Deref for Built {
+    type Target = dyn System;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.system
+    }
+}
+
+impl DerefMut for Built {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.system
     }
 }
 

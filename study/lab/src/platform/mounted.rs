@@ -12,7 +12,6 @@ use crate::error::LabError;
 use crate::program::NumberedFiles;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::Clock;
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::Statistics;
@@ -53,8 +52,7 @@ pub struct Mounted<L: Layout> {
     /// Where each file's name is, and the file.
     files: HashMap<u32, (InodeNo, InodeNo)>,
     directories: HashMap<u32, InodeNo>,
-    /// Too much is dirty.
-    woken: Arc<AtomicBool>,
+    behind: Behind,
     /// Where files are made.
     here: InodeNo,
     bytes: Vec<u8>,
@@ -77,26 +75,21 @@ impl<L: Volume> Mounted<L> {
         };
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
         let fs = FileSystem::mount(Arc::new(layout), clock, options);
-        let (fs, woken) = (fs.map_err(LabError::system)?, Arc::<AtomicBool>::default());
-        if overlap.is_some_and(|overlap| overlap.write_back_bytes.is_some()) {
-            let woken = Arc::clone(&woken);
-            fs.set_waker(Box::new(move || woken.store(true, Relaxed)));
-        }
-        Ok(Mounted::at(Arc::new(fs), store, woken, InodeNo::ROOT))
+        let fs = fs.map_err(LabError::system)?;
+        let behind = Behind {
+            block_bytes: platform.layout.block_bytes(),
+            bytes: overlap.and_then(|overlap| overlap.write_back_bytes),
+        };
+        Ok(Mounted::at(Arc::new(fs), store, behind, InodeNo::ROOT))
     }
 
-    fn at(
-        fs: Arc<FileSystem<L>>,
-        store: Arc<Store>,
-        woken: Arc<AtomicBool>,
-        home: InodeNo,
-    ) -> Self {
+    fn at(fs: Arc<FileSystem<L>>, store: Arc<Store>, behind: Behind, home: InodeNo) -> Self {
         Mounted {
             fs,
             store,
             files: HashMap::new(),
             directories: HashMap::from([(0, home)]),
-            woken,
+            behind,
             here: home,
             bytes: vec![0x5a; 4 << 20],
         }
@@ -108,20 +101,12 @@ impl<L: Volume> Mounted<L> {
     }
 
     /// Bytes of a file that the file system is asked for at once: all that the user
-    /// asks for, or, where the drive can be at work meanwhile, a block.
+    /// asks for, or, where the drive can be at work meanwhile, a block of the layout's.
     fn piece_bytes(&self) -> usize {
         match self.store.overlap() {
             None => usize::MAX,
-            Some(_) => BLOCK as usize,
+            Some(_) => self.behind.block_bytes as usize,
         }
-    }
-
-    /// If too much is dirty, has it written.
-    fn write_behind(&self) -> Result<(), LabError> {
-        if self.woken.swap(false, Relaxed) {
-            while self.fs.write_back().map_err(LabError::system)? {}
-        }
-        Ok(())
     }
 
     /// The file system, for its counters and its layout's.
@@ -137,6 +122,28 @@ impl<L: Volume> Mounted<L> {
 
     fn cpu(&self) -> &Cpu {
         self.store.cpu()
+    }
+}
+
+/// When a writer has what is dirty written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Behind {
+    block_bytes: u64,
+    /// Dirty bytes beyond which it is.
+    bytes: Option<u64>,
+}
+
+impl Behind {
+    /// A writer has come to `at`: if a block is full, and too much is dirty, has it
+    /// written, without waiting for the drive. The file system's own waker is not used, as
+    /// it begins sooner behind a file that grows.
+    pub fn written<L: Layout>(&self, fs: &FileSystem<L>, at: u64) -> varve_fs::Result<()> {
+        let is_full = at.is_multiple_of(self.block_bytes);
+        let is_much = |bytes: u64| fs.statistics().dirty_bytes > bytes;
+        if is_full && self.bytes.is_some_and(is_much) {
+            while fs.write_back()? {}
+        }
+        Ok(())
     }
 }
 
@@ -178,7 +185,9 @@ impl<L: Volume> NumberedFiles for Mounted<L> {
                 .transfer(std::mem::take(&mut call), piece.len() as u64);
             let written = self.fs.write(&root, ino, at, piece);
             at += written.map_err(LabError::system)? as u64;
-            self.write_behind()?;
+            self.behind
+                .written(&self.fs, at)
+                .map_err(LabError::system)?;
         }
         if sync {
             let durable = self.fs.fsync(ino, true);
@@ -284,7 +293,7 @@ impl<L: Volume> System for Mounted<L> {
                 .mkdir(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o755);
             let home = made.map_err(LabError::system)?.ino;
             let (fs, store) = (Arc::clone(&self.fs), Arc::clone(&self.store));
-            let user = Mounted::at(fs, store, Arc::clone(&self.woken), home);
+            let user = Mounted::at(fs, store, self.behind, home);
             Ok(Box::new(user) as Box<dyn System + Send>)
         };
         (0..count).map(user).collect()
@@ -294,6 +303,7 @@ impl<L: Volume> System for Mounted<L> {
         Arc::new(Records {
             fs: Arc::clone(&self.fs),
             store: Arc::clone(&self.store),
+            behind: self.behind,
             home: self.home(),
             habits,
             apart: apart.clone(),

@@ -3,7 +3,9 @@
 //! The processor pays for each call and for the bytes that it copies, as everywhere
 //! here; for what the store does between two calls the experiment pays.
 
+use super::Overlap;
 use super::host::{CALL, COPY_BYTE};
+use super::mounted::Behind;
 use super::store::Store;
 use std::fmt;
 use std::io;
@@ -21,9 +23,21 @@ pub struct Habits {
     /// waits (Seltzer et al. 1995, §4). If not, it lies beside the pages.
     pub log_apart: bool,
     /// A page goes to the medium when it is written, as a whole block in the FFS of
-    /// 4.4BSD, and does not wait for others. Who writes it waits; there he went on, and
-    /// waited when he came to the drive again.
+    /// 4.4BSD, and does not wait for others. The writer continues meanwhile where the
+    /// platform writes behind, and waits where host and drive do not overlap.
     pub at_once: bool,
+}
+
+impl Habits {
+    /// How host and drive of a platform overlap for such files: a page is written behind
+    /// as soon as it is dirty, or waits until as much is dirty as may be.
+    #[must_use]
+    pub fn overlap(self, of_platform: Option<Overlap>) -> Option<Overlap> {
+        of_platform.map(|overlap| Overlap {
+            write_back_bytes: self.at_once.then_some(0),
+            ..overlap
+        })
+    }
 }
 
 /// See the module's head.
@@ -32,6 +46,8 @@ pub struct Records<L: Layout> {
     pub fs: Arc<FileSystem<L>>,
     /// What that stands on.
     pub store: Arc<Store>,
+    /// When what is dirty is written.
+    pub(super) behind: Behind,
     /// Where the files are.
     pub home: InodeNo,
     /// How they are used.
@@ -50,6 +66,7 @@ impl<L: Layout> Records<L> {
 struct Stored<L: Layout> {
     fs: Arc<FileSystem<L>>,
     store: Arc<Store>,
+    behind: Behind,
     ino: InodeNo,
     at_once: bool,
 }
@@ -89,6 +106,7 @@ impl<L: Layout> Storage for Records<L> {
         Ok(Arc::new(Stored {
             fs: Arc::clone(&self.fs),
             store: Arc::clone(&self.store),
+            behind: self.behind,
             ino: found.map_err(told)?.ino,
             at_once: self.habits.at_once && name.starts_with(PAGES),
         }))
@@ -140,9 +158,12 @@ impl<L: Layout> StoredFile for Stored<L> {
             let written = self.fs.write(&Caller::root(), self.ino, at, rest);
             done += written.map_err(told)?;
         }
-        match self.at_once {
+        match self.at_once && self.store.overlap().is_none() {
             true => self.sync(),
-            false => Ok(()),
+            false => self
+                .behind
+                .written(&self.fs, offset + done as u64)
+                .map_err(told),
         }
     }
 

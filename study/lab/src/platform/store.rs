@@ -2,15 +2,13 @@
 //! device in its place. Each command costs the host its driver.
 
 use super::driver::Driver;
-use super::host::{COMMAND, Cpu, EAGER_BLOCK, Host};
+use super::host::{COMMAND, Cpu, FIRMWARE, Host};
 use super::processor::pass_until;
 use super::{Disk, Overlap};
 use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{
-    Clock, Device, Geometry, MemoryDevice, Result, SECTOR, VirtualClock, total_length,
-};
+use varve_device::{Clock, Device, Geometry, MemoryDevice, Result, SECTOR, VirtualClock};
 use varve_disk::{Drive, FlashDevice, FlashParameters, ReadAhead, SimulatedDisk, Times};
 use varve_vlog::{
     FormatOptions, Granularity, InDrive, InOrder, LeaveEarly, Medium, Options, Policy, Recovery,
@@ -215,6 +213,14 @@ impl Store {
         pass_until(&self.clock, until_ns);
     }
 
+    /// Cycles of the host for a command's firmware, where that is the host's.
+    fn firmware(&self) -> u64 {
+        match &self.under {
+            Under::Drive(_) | Under::VirtualLog(..) => FIRMWARE,
+            Under::Overlapping(..) | Under::Flash(_) => 0,
+        }
+    }
+
     fn inner(&self) -> &dyn Device {
         match &self.under {
             Under::Drive(disk) | Under::Overlapping(disk, ..) => &**disk,
@@ -285,7 +291,7 @@ impl Device for Store {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let Under::Overlapping(disk, overlap, _) = &self.under else {
-            self.cpu.work(COMMAND);
+            self.cpu.work(COMMAND + self.firmware());
             return self.inner().read(offset, buffer);
         };
         let mut end_ns = 0;
@@ -315,9 +321,7 @@ impl Device for Store {
             }
             return Ok(());
         }
-        let blocks = total_length(buffers).div_ceil(super::BLOCK);
-        let eager = if self.vld().is_some() { EAGER_BLOCK } else { 0 };
-        self.cpu.work(COMMAND + blocks * eager);
+        self.cpu.work(COMMAND + self.firmware());
         self.inner().write(offset, buffers)
     }
 

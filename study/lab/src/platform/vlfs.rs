@@ -13,7 +13,7 @@
 //! An NVMe-like device has no inside: there each request is a command of its own, and
 //! near is next.
 
-use super::host::{COMMAND, EAGER_BLOCK};
+use super::host::{COMMAND, FIRMWARE};
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
 use super::{BLOCK, Disk, Platform};
@@ -39,13 +39,14 @@ struct Inside {
 }
 
 /// What the records of the map and of changes begin with, behind a checksum
-/// (`docs/vlfs.md`).
+/// (`docs/spec/vlfs.md`).
 const RECORDS: [&[u8]; 2] = [b"VLFM", b"VLFD"];
 
 impl Inside {
     fn pay(&self) {
         let places = self.owed.swap(0, Relaxed);
-        self.store.cpu().work(places * EAGER_BLOCK);
+        // For the request, however many places it takes, as on the other disks.
+        self.store.cpu().work(places.min(1) * FIRMWARE);
     }
 
     /// For a request.

@@ -2,7 +2,7 @@
 //! only so many segments are open.
 //!
 //! With fewer heads than the policy has classes, neighbouring classes share one,
-//! as on the real log (`docs/heads.md`).
+//! as on the real log (`docs/design/heads.md`).
 
 use super::Simulated;
 use varve_lfs::policy::{Candidate, Cleaned, Measures, Policy, Space, Survivor, Write};

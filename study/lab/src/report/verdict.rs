@@ -19,6 +19,11 @@ pub struct Verdict {
     /// It was measured on a model of today's devices, beside the claim.
     #[serde(default)]
     pub today: bool,
+    /// The paper's line and the input it does not give, if the measurement depends
+    /// on that input. Such a verdict is *underdetermined*: whatever was measured, it
+    /// is counted neither as reproduced nor as not reproduced.
+    #[serde(default)]
+    pub needs: Option<String>,
 }
 
 impl Verdict {
@@ -36,7 +41,24 @@ impl Verdict {
             pass,
             beside: false,
             today: false,
+            needs: None,
         }
+    }
+
+    /// Marks the verdict as underdetermined: the paper does not give `input`, which
+    /// the text at `line` would have to state.
+    #[must_use]
+    pub fn underdetermined(self, line: &str, input: &str) -> Self {
+        Verdict {
+            pass: false,
+            needs: Some(format!("{line}: {input}")),
+            ..self
+        }
+    }
+
+    /// True if the verdict is a part of the claim and the paper gives its inputs.
+    pub fn counts(&self) -> bool {
+        !self.beside && self.needs.is_none()
     }
 
     /// Whether it only stands beside the claim.
@@ -58,7 +80,11 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.pass { "PASS" } else { "FAIL" };
+        let verdict = match (&self.needs, self.pass) {
+            (Some(_), _) => "OPEN",
+            (None, true) => "PASS",
+            (None, false) => "FAIL",
+        };
         let beside = if self.beside { " (beside)" } else { "" };
         let Verdict {
             claim,
@@ -69,7 +95,11 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{verdict}{beside} {claim}: {measured}; expected {expected}"
-        )
+        )?;
+        match &self.needs {
+            Some(needs) => write!(f, "; underdetermined, {needs}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -81,5 +111,15 @@ mod tests {
     fn what_was_not_measured_is_no_number() {
         let verdict = Verdict::of("a", "b", format!("{:.1} %", f64::NAN), false);
         assert_eq!(verdict.to_string(), "FAIL a: – %; expected b");
+    }
+
+    #[test]
+    fn an_underdetermined_verdict_neither_holds_nor_counts() {
+        let verdict = Verdict::of("a", "b", "1".into(), true);
+        assert!(verdict.counts() && verdict.pass);
+        let verdict = verdict.underdetermined("T793", "the stripe unit");
+        assert!(!verdict.counts() && !verdict.pass);
+        let told = "OPEN a: 1; expected b; underdetermined, T793: the stripe unit";
+        assert_eq!(verdict.to_string(), told);
     }
 }

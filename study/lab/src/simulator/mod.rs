@@ -19,7 +19,7 @@ pub use buffer::{Buffer, FLUSH_AFTER_NS};
 pub use counters::{Counters, STEPS};
 pub use oracle::{Future, Oracle};
 pub use transfers::{Motion, Transfer};
-pub use volume::Volume;
+pub use volume::{Origin, Volume};
 
 use crate::policy::{Reordering, Simulated};
 use crate::workload::{Locality, Op};
@@ -105,11 +105,13 @@ enum Method {
 /// What a segment's age is counted from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Age {
-    /// The youngest user write in it, as Rosenblum & Ousterhout (1992, §3.6)
-    /// say, and as a mount does.
+    /// The youngest user write in it, as the formula of Rosenblum & Ousterhout
+    /// (1992, §3.6) has it, and as a mount does.
     #[default]
     Youngest,
-    /// The moment when the segment was begun, whatever was copied into it.
+    /// The moment when the segment was begun, whatever was copied into it: the
+    /// last write of data to the segment, which is what their segment usage
+    /// table stores (table 1).
     Begun,
 }
 
@@ -450,6 +452,7 @@ impl<'a> Simulator<'a> {
             self.clock,
             &mut self.counters,
         );
+        self.volume.note_survivor(survivor.block);
         self.counters.copied += 1;
         self.note(survivor.block);
     }

@@ -101,3 +101,29 @@ fn an_age_is_that_of_the_youngest_block_or_of_the_segment() {
     };
     assert_eq!([age(Age::Youngest), age(Age::Begun)], [7, 100]);
 }
+
+/// Half of a segment is from the cleaner: it is of users. Deaths change nothing.
+#[test]
+fn a_segment_is_of_the_origin_that_wrote_most_of_it() {
+    let shape = Shape {
+        blocks: 8,
+        segments: 4,
+        segment_blocks: 4,
+        summaries_in_holes: false,
+    };
+    let mut volume = Volume::new(shape, 1);
+    let counters = &mut Counters::default();
+    for block in 0..8 {
+        volume.append(block, 0, 0, 0, counters);
+        // Two of the first four, three of the others.
+        if [0, 1, 4, 5, 6].contains(&block) {
+            volume.note_survivor(block);
+        }
+    }
+    let origins = [0, 1].map(|number| volume.origin(number));
+    assert_eq!(origins, [Origin::Users, Origin::Cleaner]);
+    for block in [4, 5, 6] {
+        volume.kill(block);
+    }
+    assert_eq!(volume.origin(1), Origin::Cleaner);
+}

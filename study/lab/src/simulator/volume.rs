@@ -27,6 +27,15 @@ const NOWHERE: Logical = Logical {
     written: 0,
 };
 
+/// Which of the two wrote most of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Users: their writes were appended as they arrived.
+    Users,
+    /// The cleaner: its blocks survived in segments that were cleaned.
+    Cleaner,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Clean,
@@ -39,6 +48,8 @@ enum State {
 struct Segment {
     live: u32,
     filled: u32,
+    /// Blocks appended to it by the cleaner, whether or not they still live.
+    survivors: u32,
     /// Youngest user write in it.
     newest: u64,
     /// User blocks written when it was opened.
@@ -81,6 +92,7 @@ impl Volume {
         let empty = Segment {
             live: 0,
             filled: 0,
+            survivors: 0,
             newest: 0,
             opened: 0,
             head: 0,
@@ -179,6 +191,21 @@ impl Volume {
         self.logical[block as usize] = Logical { slot, written };
     }
 
+    /// Notes that the block's copy was appended by the cleaner.
+    pub fn note_survivor(&mut self, block: u32) {
+        let segment = self.segment_of(self.logical[block as usize].slot);
+        self.segments[segment].survivors += 1;
+    }
+
+    /// Which of the two wrote most of a segment, when it was filled: what has
+    /// died since does not change it.
+    pub fn origin(&self, number: u32) -> Origin {
+        match self.segments[number as usize].survivors * 2 > self.shape.segment_blocks {
+            true => Origin::Cleaner,
+            false => Origin::Users,
+        }
+    }
+
     /// The head itself if it has an open segment or may open one; otherwise
     /// the nearest head that has. The last clean segment is for whoever has
     /// nobody to share with.
@@ -198,6 +225,7 @@ impl Volume {
         self.segments[number as usize] = Segment {
             live: 0,
             filled: 0,
+            survivors: 0,
             newest: 0,
             opened: now,
             head: head as u8,
@@ -308,15 +336,6 @@ impl Volume {
         let sealed = self.segments.iter().filter(|s| s.state == State::Sealed);
         let blocks = f64::from(self.shape.segment_blocks);
         sealed.map(|s| f64::from(s.live) / blocks).collect()
-    }
-
-    /// Blocks of a segment that live, with the segment's number.
-    pub fn live_in(&self, number: u32) -> impl Iterator<Item = u32> {
-        let first = number * self.shape.segment_blocks;
-        (first..first + self.shape.segment_blocks)
-            .map(|slot| (slot, self.owners[slot as usize]))
-            .filter(|(slot, block)| *block != NONE && self.logical[*block as usize].slot == *slot)
-            .map(|(_, block)| block)
     }
 
     /// Counts everything again and compares.

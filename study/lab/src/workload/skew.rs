@@ -85,7 +85,8 @@ impl Skewed {
     }
 
     /// Whether a block belongs to the hot files.
-    pub fn is_hot(&self, block: u32) -> bool {
+    #[cfg(test)]
+    fn is_hot(&self, block: u32) -> bool {
         let Skew::HotCold { files, .. } = self.skew else {
             return false;
         };

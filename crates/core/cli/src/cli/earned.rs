@@ -1,6 +1,5 @@
-//! `docs/mechanisms.md` names everything that may be chosen, and every flag of the
-//! formats: each word of `mount -o`, each option of mkfs, what a library user may
-//! choose beside. What is missing there has never had to say what it is good for.
+//! `docs/guide/options.md` lists every option: each word of `mount -o`, each option of
+//! mkfs and of the library, and every flag of the formats.
 
 use super::Cli;
 use super::mount_options::Chosen;
@@ -19,7 +18,7 @@ fn source(path: &str) -> String {
 /// What the document has in code, whole and in its parts: `cleaner=off` is also
 /// `cleaner` and `off`.
 fn named() -> BTreeSet<String> {
-    let text = source("docs/mechanisms.md");
+    let text = source("docs/guide/options.md");
     let codes = text.split('`').skip(1).step_by(2);
     let parts = |code: &str| {
         let words = code.split(|c: char| !c.is_alphanumeric() && !"_-.".contains(c));
@@ -38,7 +37,7 @@ fn all_named(kind: &str, known: &BTreeSet<String>, least: usize) {
     let missing: Vec<&String> = known.difference(&named).collect();
     assert!(
         missing.is_empty(),
-        "docs/mechanisms.md does not say what these are good for: {kind} {missing:?}"
+        "docs/guide/options.md does not list these: {kind} {missing:?}"
     );
 }
 
@@ -99,7 +98,7 @@ fn every_choice_of_a_library_user_is_named() {
     all_named("varve::", &setters.into_iter().chain(fields).collect(), 30);
 }
 
-/// Features by their names, bits of other structures as in `docs/format.md`:
+/// Features by their names, bits of other structures as in `docs/spec/log.md`:
 /// `summary.FIRST`.
 fn flags(source: &str) -> BTreeSet<String> {
     let (mut found, mut group, mut feature) = (BTreeSet::new(), None, false);

@@ -1,6 +1,6 @@
 //! The commands that differ for a volume that is updated in place.
 
-use super::info::Held;
+use super::info::{Held, Shown};
 use super::output::{self, Failure, Outcome};
 use super::size;
 use serde_json::{Value, json};
@@ -14,22 +14,18 @@ use varve_ffs::format::{Geometry, Metadata, Superblock};
 use varve_ffs::{
     Checked, Error, Examine, Ffs, FfsMountOptions, FreeSpace, Repaired, check, passed_over, search,
 };
+use varve_fsck::inspect::uuid_text;
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
-
-/// The UUID in its usual form.
-fn uuid(superblock: &Superblock) -> String {
-    varve_fsck::inspect::uuid_text(&superblock.uuid)
-}
 
 /// The superblock for scripts.
 pub fn describe(superblock: &Superblock) -> Value {
     let geometry = Geometry::of(superblock);
     json!({
         "layout": "ffs",
-        "uuid": uuid(superblock),
+        "uuid": uuid_text(&superblock.uuid),
         "label": superblock.label_text(),
         "format_version": superblock.version.get(),
         "bytes": geometry.block_byte(geometry.blocks),
@@ -101,7 +97,7 @@ pub fn made(volume: &Path, superblock: &Superblock) -> String {
         size::show(geometry.fragment_bytes.into()),
         geometry.inodes(),
         placement(superblock),
-        uuid(superblock),
+        uuid_text(&superblock.uuid),
     )
 }
 
@@ -125,23 +121,10 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     let usage = found.as_ref().map(Ffs::usage_now);
     let free = found.as_ref().map(Ffs::free_space);
     let geometry = Geometry::of(superblock);
-    if as_json {
-        let mut value = describe(superblock);
-        value["volume"] = json!(volume.display().to_string());
-        held.describe(&mut value);
-        value["contents"] = match usage {
-            Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
-            None => Value::Null,
-        };
-        value["free_space"] = json!(free);
-        output::json(&value);
-        return Ok(0);
-    }
     let shown = |bytes: u64| size::show(bytes);
-    let lines = [
-        ("volume", volume.display().to_string()),
+    let lines = vec![
         ("label", superblock.label_text()),
-        ("UUID", uuid(superblock)),
+        ("UUID", uuid_text(&superblock.uuid)),
         (
             "layout",
             format!(
@@ -169,11 +152,9 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
         ("inodes", format!("{} at most", geometry.inodes())),
         ("free room", free.as_ref().map(pieces).unwrap_or_default()),
     ];
-    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        output::line(format_args!("{name:10} {value}"));
-    }
-    held.print(usage.map(|usage| (usage.inodes, usage.sectors)));
-    Ok(0)
+    let mut value = describe(superblock);
+    value["free_space"] = json!(free);
+    held.show(volume, Shown::new(value, usage, lines), as_json)
 }
 
 /// How free room lies, for people.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{self, Superblock as Found, open_device, read_superblock};
 use varve_device::{HostClock, OpenMode};
+use varve_fs::Usage;
 use varve_fsck::inspect::{Inspector, VolumeView};
 use varve_lfs::format::Superblock;
 
@@ -40,22 +41,40 @@ impl Info {
             Found::VirtualLog(superblock) => return vlfs::info(&volume, &superblock, self.json),
             Found::InPlace(superblock) => return ffs::info(&volume, &superblock, self.json),
         };
-        let held = Held::of(&volume);
         let contents = contents(&volume);
-        if self.json {
-            let mut value = describe(&superblock);
-            value["contents"] = json!(contents);
-            value["volume"] = json!(volume.display().to_string());
-            held.describe(&mut value);
-            output::json(&value);
-            return Ok(0);
+        let mut value = describe(&superblock);
+        value["contents"] = json!(contents);
+        let shown = Shown {
+            value,
+            lines: lines(&superblock),
+            used: contents.map(|contents| (contents.used[0], contents.used[2])),
+        };
+        Held::of(&volume).show(&volume, shown, self.json)
+    }
+}
+
+/// What is shown of a volume, whatever its layout.
+pub(super) struct Shown {
+    /// Its superblock and `contents`, for scripts.
+    pub value: Value,
+    /// The same for people: names and texts. A line without a text is left out.
+    pub lines: Vec<(&'static str, String)>,
+    /// Inodes and sectors in use, if that is known.
+    pub used: Option<(u64, u64)>,
+}
+
+impl Shown {
+    /// What a layout without segments shows.
+    pub fn new(mut value: Value, usage: Option<Usage>, lines: Vec<(&'static str, String)>) -> Self {
+        value["contents"] = usage.map_or(
+            Value::Null,
+            |usage| json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
+        );
+        Shown {
+            value,
+            lines,
+            used: usage.map(|usage| (usage.inodes, usage.sectors)),
         }
-        print(&volume, &superblock);
-        held.print(contents.map(|contents| {
-            let [inodes, _, sectors] = contents.used;
-            (inodes, sectors)
-        }));
-        Ok(0)
     }
 }
 
@@ -85,8 +104,30 @@ impl Held {
         }
     }
 
+    /// Prints what a volume is, and who has it.
+    pub fn show(&self, volume: &Path, shown: Shown, as_json: bool) -> Outcome {
+        let Shown {
+            mut value,
+            lines,
+            used,
+        } = shown;
+        let name = volume.display().to_string();
+        if as_json {
+            value["volume"] = json!(name);
+            self.describe(&mut value);
+            output::json(&value);
+            return Ok(0);
+        }
+        let lines = [("volume", name)].into_iter().chain(lines);
+        for (name, value) in lines.filter(|(_, value)| !value.is_empty()) {
+            output::line(format_args!("{name:10} {value}"));
+        }
+        self.print(used);
+        Ok(0)
+    }
+
     /// Adds it to what is printed as JSON.
-    pub fn describe(&self, value: &mut Value) {
+    fn describe(&self, value: &mut Value) {
         value["state"] = self.state().into();
         let directory = |mounted: &mount_table::Entry| mounted.directory.display().to_string();
         value["mounted_on"] = json!(self.mounted.as_ref().map(directory));
@@ -101,7 +142,7 @@ impl Held {
     }
 
     /// Prints it, below how many inodes and sectors are in use, if that is known.
-    pub fn print(&self, used: Option<(u64, u64)>) {
+    fn print(&self, used: Option<(u64, u64)>) {
         if let Some((inodes, sectors)) = used {
             let bytes = size::show(sectors.saturating_mul(512));
             output::line(format_args!("in use     {inodes} inodes, {bytes}"));
@@ -116,10 +157,9 @@ impl Held {
     }
 }
 
-fn print(volume: &Path, superblock: &Superblock) {
+fn lines(superblock: &Superblock) -> Vec<(&'static str, String)> {
     let segments = superblock.segment_count.get();
-    let lines = [
-        ("volume", volume.display().to_string()),
+    vec![
         ("label", superblock.label_text()),
         ("UUID", super::mkfs::uuid(superblock)),
         ("format", format!("version {}", superblock.version)),
@@ -135,10 +175,7 @@ fn print(volume: &Path, superblock: &Superblock) {
         ("blocks", size::show(superblock.block_bytes.get().into())),
         ("inodes", size::show(superblock.inode_bytes.get().into())),
         ("write unit", size::show(superblock.write_unit.get().into())),
-    ];
-    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        output::line(format_args!("{name:10} {value}"));
-    }
+    ]
 }
 
 /// What a volume holds, if nobody else has it.

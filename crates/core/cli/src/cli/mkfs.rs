@@ -87,7 +87,7 @@ pub struct Mkfs {
     /// How blocks are placed: `log`, in segments that are cleaned; `vlfs`,
     /// eagerly, on the virtual log, for small synchronous writes; `ffs`, in place,
     /// in cylinder groups. The others are `ffs` with another way to find room:
-    /// docs/allocation.md.
+    /// study/allocation.md.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutKind,
     /// With `--layout ffs`: blocks of a file that lie behind each other before a gap.

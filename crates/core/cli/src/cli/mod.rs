@@ -29,6 +29,7 @@ mod prometheus;
 mod protect;
 mod reception;
 mod remounts;
+mod rename;
 mod replay;
 mod resize;
 mod resize_server;
@@ -85,6 +86,7 @@ enum Command {
     Top(top::Top),
     Coalesce(coalesce::Coalesce),
     Protect(protect::Protect),
+    Rename(rename::Rename),
     Txn(txn::Txn),
     Bench(external::Bench),
     Lab(external::Lab),
@@ -128,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Coalesce(command) => command.run(),
         Command::Protect(command) => command.run(),
+        Command::Rename(command) => command.run(),
         Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),

@@ -38,7 +38,7 @@ pub struct Mount {
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
     /// discard, noverify, order=strict, sync, dirsync, cache=SIZE, io=MODE, cleaner=POLICY
     /// (or off), cleaner-low=PERCENT, cleaner-high=PERCENT,
-    /// cleaner-idle=SECONDS, commit-interval=MS and more.
+    /// cleaner-idle=SECONDS and more.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<OsString>,
     /// Refuse changes.
@@ -224,11 +224,6 @@ impl Mount {
         let mut mount = chosen.mount;
         mount.source = self.volume.clone().into();
         let tree = admin::tree(&volume).clone();
-        if mount.atomic && !matches!(tree, Tree::Log(_)) {
-            volume.close()?;
-            let text = "`-o atomic` needs transactions, which only the segmented log has";
-            return Err(Failure::new(USAGE, text));
-        }
         match tree {
             Tree::Log(fs) => {
                 let transactions = Transactions::new(Arc::clone(&fs));

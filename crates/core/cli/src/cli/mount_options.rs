@@ -1,9 +1,8 @@
 //! The words of `mount -o`.
 
 use super::size;
-use std::time::Duration;
 use varve::admin::{Pace, PolicyKind, Tuning};
-use varve::{Atime, GroupCommit, IoMode, VolumeOptions};
+use varve::{Atime, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
@@ -50,8 +49,6 @@ pub struct Chosen {
     pub volume: VolumeOptions,
     /// How its cleaner and its threads work.
     pub tuning: Tuning,
-    /// When commits that wait are sealed.
-    pub group_commit: GroupCommit,
     /// Bytes of its cache, if they were given.
     pub cache_bytes: Option<u64>,
     /// How the kernel is to treat the mount.
@@ -74,7 +71,6 @@ impl Default for Chosen {
                 keep_written: false,
                 ..Tuning::default()
             },
-            group_commit: GroupCommit::default(),
             cache_bytes: None,
             mount: MountOptions::default(),
             remount: false,
@@ -109,8 +105,6 @@ impl Chosen {
             }
             ("io", mode) => self.set_io(mode.parse()?),
             ("verify", "") => self.tuning.verify = true,
-            ("coalesce", "") => self.tuning.coalesce = true,
-            ("nocoalesce", "") => self.tuning.coalesce = false,
             ("compact", "") => self.tuning.compact = true,
             ("nocompact", "") => self.tuning.compact = false,
             ("noverify", "") => self.tuning.verify = false,
@@ -120,10 +114,6 @@ impl Chosen {
                 let (policy, pace) = (&mut self.tuning.cleaner_policy, &mut self.tuning.cleaner);
                 let (member, said) = cleaner_word(name, value, policy, pace)?;
                 self.cleaner.insert(member.into(), said);
-            }
-            ("commit-interval" | "commit-count" | "commit-bytes", value) => {
-                commit_word(name, value, &mut self.group_commit)?;
-                self.volume.group_commit(self.group_commit);
             }
             ("discard", "") => self.tuning.discard = true,
             ("nodiscard", "") => self.tuning.discard = false,
@@ -198,28 +188,6 @@ pub fn cache(text: &str) -> Result<u64, String> {
             size::show(CACHE_MIN)
         )),
     }
-}
-
-/// Longest interval of group commit, in milliseconds.
-const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
-
-/// A word about group commit.
-fn commit_word(name: &str, value: &str, limits: &mut GroupCommit) -> Result<(), String> {
-    let number = |most: u64, of: &str| match value.parse::<u64>() {
-        Ok(number) if number <= most => Ok(number),
-        _ => Err(format!(
-            "`{name}={value}`: it takes a number of {of} of at most {most}"
-        )),
-    };
-    match name {
-        "commit-interval" => {
-            let ms = number(COMMIT_INTERVAL_MS_MAX, "milliseconds")?;
-            limits.interval = Duration::from_millis(ms);
-        }
-        "commit-count" => limits.commits = number(u32::MAX.into(), "commits")? as u32,
-        _ => limits.bytes = size::parse(value)?,
-    }
-    Ok(())
 }
 
 /// A word about the cleaner: applied, and as a server is told.
@@ -303,19 +271,8 @@ mod tests {
         assert_eq!(chosen.cleaner["policy"], "cost-benefit");
         chosen.apply("cleaner=on,cleaner-low=0").unwrap();
         assert!(chosen.tuning.cleaner.running && chosen.tuning.cleaner.low_percent.is_none());
-        chosen
-            .apply("commit-interval=20,commit-count=8,commit-bytes=1M")
-            .unwrap();
-        let limits = GroupCommit {
-            interval: Duration::from_millis(20),
-            commits: 8,
-            bytes: 1 << 20,
-        };
-        assert_eq!(chosen.volume, *wanted.group_commit(limits));
         for wrong in [
-            "commit-interval=60001",
-            "commit-count=-1",
-            "commit-bytes=x",
+            "commit-interval=20",
             "cleaner=hole-plugging",
             "cleaner-low=91",
             "cleaner-idle=x",

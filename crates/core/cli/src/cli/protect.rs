@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 /// Locking transactions are those of programs that use the library. The transactions
 /// that a mount has (`varve txn`) take no locks: they find conflicts when they commit,
 /// on protected files as on others, and nobody waits for them. So on a mount protection
-/// changes nothing but that a protected file is not written atomically (mount option
-/// `atomic`); it counts when the volume is opened by such a program.
+/// changes nothing; it counts when the volume is opened by such a program.
 ///
 /// Volumes with the layouts ffs and vlfs have no transactions, and no protection.
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! The server's side of `varve ship` (`docs/shipping.md`).
+//! The server's side of `varve ship` (`docs/spec/stream.md`).
 //!
 //! Question, over the ioctl of the other commands: `{"ship": {"socket": true}}`; the
 //! answer is `{"socket": "..."}`, the abstract name of a socket. There, one connection

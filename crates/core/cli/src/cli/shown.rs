@@ -1,4 +1,4 @@
-//! What README.md and docs/ show of the program is what the program takes.
+//! The command lines and options that the documents show are accepted by the program.
 
 use super::mount_options::Chosen;
 use super::{Cli, helpers};
@@ -12,11 +12,26 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."))
 }
 
+/// All Markdown below `folder`.
+fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            documents(&path, into);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            into.push(path);
+        }
+    }
+}
+
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap();
-    let docs = docs.map(|entry| entry.unwrap().path());
-    let pages = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-    pages.chain([root().join("README.md")]).collect()
+    let names = ["README.md", "CONTRIBUTING.md", "BENCHMARKS.md"];
+    let mut pages: Vec<PathBuf> = names.iter().map(|name| root().join(name)).collect();
+    documents(&root().join("docs"), &mut pages);
+    let study = fs::read_dir(root().join("study")).unwrap();
+    let study = study.map(|entry| entry.unwrap().path());
+    pages.extend(study.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    pages
 }
 
 /// Splits a page into the lines of its shell blocks and the text beside blocks.
@@ -115,7 +130,10 @@ fn every_subcommand_and_option_in_the_text_exists() {
     let mut known = BTreeSet::new();
     options(&cli, &mut known);
     let mut seen = 0;
-    for page in [root().join("README.md"), root().join("docs/operations.md")] {
+    for page in [
+        root().join("README.md"),
+        root().join("docs/guide/operations.md"),
+    ] {
         let prose = parts(&page).1;
         let codes = prose.split('`').skip(1).step_by(2);
         for code in codes {

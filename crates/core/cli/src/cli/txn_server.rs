@@ -1,4 +1,4 @@
-//! The server's side of `varve txn` (`docs/transactions.md`, "For any program").
+//! The server's side of `varve txn` (`docs/design/transactions.md`, "For any program").
 //!
 //! Questions, over the ioctl of the other commands:
 //!
@@ -261,7 +261,6 @@ impl Transactions {
         let transaction = begun.map_err(|error| error.to_string())?;
         let options = MountOptions {
             note_names: true,
-            atomic: false,
             statistics: None,
             ioctl: Some(no_answers()),
             outside: base.outside().map(Arc::new),
@@ -333,7 +332,7 @@ impl Transactions {
         *self.state.lock().aborts.entry(cause).or_default() += 1;
     }
 
-    /// The steps of `docs/transactions.md`.
+    /// The steps of `docs/design/transactions.md`.
     fn commit(&self, view: View) -> Value {
         let View {
             transaction,
@@ -352,14 +351,6 @@ impl Transactions {
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
         let changed = transaction.changed();
-        let _shut = match base.no_windows(&changed.files) {
-            Ok(shut) => shut,
-            Err(ino) => {
-                let path = adapter.path_of(ino).unwrap_or_default();
-                let path = path.display();
-                return json!({"conflict": format!("a program is writing {path} atomically")});
-            }
-        };
         let kept = match base.keep_from_execution(&changed.content, &adapter) {
             Ok(kept) => kept,
             Err((ino, in_use)) => {

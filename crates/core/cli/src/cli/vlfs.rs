@@ -1,6 +1,6 @@
 //! The commands that differ for a volume on the virtual log.
 
-use super::info::Held;
+use super::info::{Held, Shown};
 use super::output::{self, Failure, Outcome};
 use super::size;
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{layout_of, open_device};
 use varve_device::{Device, HostClock, OpenMode};
+use varve_fsck::inspect::uuid_text;
 use varve_vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
 use varve_vlfs::{Checked, Vlfs, VlfsMountOptions, check, passed_over, whole_checkpoints};
 use varve_vlog::{InOrder, Medium};
@@ -16,17 +17,12 @@ use varve_vlog::{InOrder, Medium};
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
-/// The UUID in its usual form.
-fn uuid(superblock: &Superblock) -> String {
-    varve_fsck::inspect::uuid_text(&superblock.uuid)
-}
-
 /// The superblock for scripts.
 pub fn describe(superblock: &Superblock) -> Value {
     let measures = Measures::of(superblock);
     json!({
         "layout": "vlfs",
-        "uuid": uuid(superblock),
+        "uuid": uuid_text(&superblock.uuid),
         "label": superblock.label_text(),
         "format_version": superblock.version.get(),
         "bytes": measures.block_byte(measures.blocks),
@@ -52,7 +48,7 @@ pub fn made(volume: &Path, superblock: &Superblock) -> String {
         size::show(measures.block_bytes.into()),
         size::show(measures.unit_bytes.into()),
         measures.inodes,
-        uuid(superblock),
+        uuid_text(&superblock.uuid),
     )
 }
 
@@ -77,21 +73,9 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
         false => look(volume).ok().map(|found| found.usage_now()),
     };
     let measures = Measures::of(superblock);
-    if as_json {
-        let mut value = describe(superblock);
-        value["volume"] = json!(volume.display().to_string());
-        held.describe(&mut value);
-        value["contents"] = match usage {
-            Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
-            None => Value::Null,
-        };
-        output::json(&value);
-        return Ok(0);
-    }
-    let lines = [
-        ("volume", volume.display().to_string()),
+    let lines = vec![
         ("label", superblock.label_text()),
-        ("UUID", uuid(superblock)),
+        ("UUID", uuid_text(&superblock.uuid)),
         ("layout", "VLFS, on the virtual log".to_owned()),
         ("format", format!("version {}", superblock.version)),
         ("size", size::show(measures.block_byte(measures.blocks))),
@@ -106,11 +90,11 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
         ("units", size::show(measures.unit_bytes.into())),
         ("inodes", format!("{} at most", measures.inodes)),
     ];
-    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        output::line(format_args!("{name:10} {value}"));
-    }
-    held.print(usage.map(|usage| (usage.inodes, usage.sectors)));
-    Ok(0)
+    held.show(
+        volume,
+        Shown::new(describe(superblock), usage, lines),
+        as_json,
+    )
 }
 
 /// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.

@@ -3,7 +3,7 @@
 //!
 //! One module per area; most are tables. A table names all its rows that
 //! failed, not the first. Every mount is unmounted and checked at the end.
-//! `docs/semantics.md` says what no server can give and why.
+//! `docs/guide/semantics.md` says what no server can give and why.
 //!
 //! Each test runs on the layouts log, vlfs and ffs, and where it depends on what has
 //! room (content, holes, renames, removed files) on every policy of allocation as well:

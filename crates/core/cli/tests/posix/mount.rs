@@ -13,7 +13,7 @@ use std::process::Command;
 pub type Answer = Result<(), Errno>;
 
 /// A layout, as `mkfs --layout` calls it. Its methods are what the layouts do not have
-/// in common (`docs/ffs.md`, "What POSIX asks").
+/// in common (`docs/spec/in-place.md`, "Allocation").
 #[derive(Clone, Copy)]
 pub struct Layout(pub &'static str);
 

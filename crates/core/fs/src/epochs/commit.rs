@@ -151,9 +151,6 @@ impl<L: Layout> FileSystem<L> {
         if is_whole {
             self.committed.fetch_max(position.0, AcqRel);
         }
-        if !self.settings.group_commit.interval.is_zero() {
-            self.gathering.flushed();
-        }
         Ok(())
     }
 }

@@ -189,9 +189,5 @@ impl<L: Layout> FileSystem<L> {
             *failed = Some(error.clone());
         }
         self.has_failed.store(true, Relaxed);
-        drop(failed);
-        if !self.settings.group_commit.interval.is_zero() {
-            self.gathering.flushed();
-        }
     }
 }

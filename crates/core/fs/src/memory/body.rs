@@ -2,7 +2,7 @@
 //!
 //! A block of a transaction that is larger than its share of memory is written to the
 //! layout before anybody knows whether it will ever be part of a file
-//! (`docs/transactions.md`, "Larger than memory"). It stays dirty; only its content is
+//! (`docs/design/transactions.md`, "Spilling"). It stays dirty; only its content is
 //! elsewhere.
 //!
 //! Invariant: the layout keeps what was spilled at once for as long as a block of it is

@@ -5,7 +5,6 @@ pub(crate) mod body;
 pub(crate) mod cache;
 pub(crate) mod changes;
 pub(crate) mod former;
-pub(crate) mod gathering;
 pub(crate) mod listings;
 pub(crate) mod name_changes;
 pub(crate) mod overlay;

@@ -60,10 +60,11 @@ impl Window {
         self.blocks = match window {
             ReadAheadWindow::Maximal if block == self.next || wanted > 1 => most,
             ReadAheadWindow::Maximal => 1,
+            ReadAheadWindow::Off => 0,
             ReadAheadWindow::Adaptive if block == self.next => (self.blocks * 2).min(most),
             ReadAheadWindow::Adaptive => (self.blocks / 2).max(1),
         };
-        let look = wanted.min(WINDOW_MAX).max(self.blocks);
+        let look = wanted.clamp(1, WINDOW_MAX).max(self.blocks);
         self.next = block + look;
         look
     }
@@ -288,7 +289,7 @@ impl ReadAhead {
 
 #[cfg(test)]
 mod tests {
-    use super::ReadAheadWindow::{Adaptive, Maximal};
+    use super::ReadAheadWindow::{Adaptive, Maximal, Off};
     use super::*;
 
     #[test]
@@ -314,6 +315,17 @@ mod tests {
         }
         assert_eq!(maximal.on_miss(500, 1, 32, Maximal), 1, "one block alone");
         assert_eq!(maximal.on_miss(501, 1, 32, Maximal), 32);
+    }
+
+    #[test]
+    fn without_a_window_nothing_is_read_ahead() {
+        let mut window = Window::default();
+        for at in 0..20 {
+            assert_eq!(window.on_miss(at, 1, WINDOW_MAX, Off), 1);
+            assert_eq!(window.on_progress(at, WINDOW_MAX), None);
+        }
+        assert_eq!(window.on_miss(40, 8, WINDOW_MAX, Off), 8, "what is wanted");
+        assert_eq!(window.on_progress(47, WINDOW_MAX), None);
     }
 
     #[test]

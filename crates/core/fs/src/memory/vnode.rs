@@ -9,7 +9,7 @@
 //!   always preceded by those records, so it may state these counts.
 //! - A block that is dirty hides what the overlays say, those hide the cache
 //!   and the layout, `pending` before `flying`.
-//! - In a private tree (`docs/transactions.md`) the ground takes the layout's place:
+//! - In a private tree (`docs/design/transactions.md`) the ground takes the layout's place:
 //!   `logged` and `pending` speak of it.
 //! - Dirty data never reaches beyond the size. What the layout holds may:
 //!   readers cut it, and whoever moves the size past it cuts it for good.

@@ -14,6 +14,7 @@ use crate::account::prices::{NAME_BYTES, REPLACEMENT_BYTES};
 use crate::attr::{Caller, Rename};
 use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
+use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::isolation::{Access, Part};
@@ -104,8 +105,12 @@ impl<L: Layout> FileSystem<L> {
             has_space,
             whiteout: whiteout.as_ref().map(|number| number.ino),
         };
+        let is_same = names
+            .target
+            .is_some_and(|target| target.0 == names.source.0);
+        let respells = is_same && self.respells(&from, across, name, new_name);
         match names.target {
-            Some(_) if flags.no_replace => return Err(Error::Exists),
+            Some(_) if flags.no_replace && !respells => return Err(Error::Exists),
             None if flags.exchange => return Err(Error::NotFound),
             _ => {}
         }
@@ -114,11 +119,8 @@ impl<L: Layout> FileSystem<L> {
         }
         // Two names of one file: nothing happens, says POSIX. But where case is
         // folded, the two may be one name, spelled anew.
-        if names
-            .target
-            .is_some_and(|target| target.0 == names.source.0)
-        {
-            if !self.respells(across, name, new_name) {
+        if is_same {
+            if !respells {
                 return Ok(());
             }
             if flags.whiteout {
@@ -191,9 +193,10 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The old and the new name are one, where case is folded.
-    fn respells(&self, across: bool, old: &[u8], new: &[u8]) -> bool {
-        self.store.geometry.case_fold && !across && old != new
+    /// True if `new` is another spelling of the name `old`, in the same directory.
+    fn respells(&self, from: &Vnode, across: bool, old: &[u8], new: &[u8]) -> bool {
+        let is_one_name = || directory::is_same(&self.store.key(from), old, new);
+        !across && old != new && is_one_name()
     }
 
     /// A directory and all above it. The rename mutex is held.

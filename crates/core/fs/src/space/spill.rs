@@ -1,5 +1,5 @@
 //! Data of private trees that goes to the layout before the commit
-//! (`docs/transactions.md`, "Larger than memory").
+//! (`docs/design/transactions.md`, "Spilling").
 //!
 //! Whoever is to be admitted, and finds that all private trees take more than they may,
 //! spills what its own has in memory, and if that does not do, what the others have.

@@ -10,7 +10,6 @@ mod content;
 mod durability;
 mod failures;
 mod file_flags;
-mod group_commit;
 mod harness;
 mod isolation;
 mod isolation_times;

@@ -529,6 +529,26 @@ fn names_are_spelled_anew() {
     settled(&fs);
 }
 
+#[test]
+fn two_links_of_one_file_are_no_spellings_of_one_name() {
+    let fs = folding();
+    let file = fs.t_file("one", b"content");
+    let root = Caller::root();
+    fs.link(&root, file, ROOT, b"two").unwrap();
+    fs.rename(&root, ROOT, b"one", ROOT, b"two", Rename::default())
+        .unwrap();
+    assert_eq!(fs.t_names(ROOT), ["one", "two"], "as POSIX says");
+    let keep = Rename {
+        no_replace: true,
+        ..Rename::default()
+    };
+    let refused = fs.rename(&root, ROOT, b"one", ROOT, b"two", keep);
+    assert!(matches!(refused, Err(Error::Exists)));
+    fs.rename(&root, ROOT, b"one", ROOT, b"ONE", keep).unwrap();
+    assert_eq!(fs.t_names(ROOT), ["ONE", "two"]);
+    settled(&fs);
+}
+
 /// Lists in pieces, and changes something after each.
 fn listed(fs: &Fs, directory: InodeNo, mut between: impl FnMut(&[String])) -> Vec<String> {
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The steps of a commit, and its locks (`docs/transactions.md`, "Commit").
+//! The steps of a commit, and its locks (`docs/design/transactions.md`, "Commit").
 
 use super::Below;
 use super::changes::{Changes, Mine};
@@ -15,7 +15,6 @@ use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, SpillNo};
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -55,8 +54,8 @@ enum WaitsFor {
     Parent,
     /// All that it has read.
     Position(Position),
-    /// A capture behind this one; it changed so many bytes.
-    CaptureAfter(u64, u64),
+    /// A capture later than this one.
+    CaptureAfter(u64),
 }
 
 impl<L: Layout> std::fmt::Debug for Ticket<L> {
@@ -79,7 +78,7 @@ impl<L: Layout> Ticket<L> {
         match self.waits_for {
             WaitsFor::Parent => Ok(()),
             WaitsFor::Position(position) => self.target.commit(position),
-            WaitsFor::CaptureAfter(before, bytes) => self.target.make_merged_durable(before, bytes),
+            WaitsFor::CaptureAfter(before) => self.target.make_merged_durable(before),
         }
     }
 }
@@ -161,7 +160,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
                 (None, Some((_, position))) => WaitsFor::Position(position),
-                (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire), 0),
+                (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire)),
             });
         }
         if target.below.is_none() {
@@ -194,7 +193,7 @@ impl<L: Layout> FileSystem<L> {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
-                    None => WaitsFor::CaptureAfter(before, price.unwritten.bytes),
+                    None => WaitsFor::CaptureAfter(before),
                 });
             }
         }
@@ -311,27 +310,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Makes durable what was merged while so many captures had begun, and changed so
-    /// many bytes.
-    fn make_merged_durable(&self, before: u64, bytes: u64) -> Result<()> {
-        let is_taken = || self.captures_finished.load(Acquire) > before;
-        let limits = &self.settings.group_commit;
-        if !limits.interval.is_zero() {
-            let position = Cell::new(None);
-            let is_over = || {
-                if position.get().is_none() && is_taken() {
-                    position.set(Some(self.appended.load(Acquire)));
-                }
-                let position = position.get();
-                let is_durable = |position| self.committed.load(Acquire) >= position;
-                position.is_some_and(is_durable) || self.check_failed().is_err()
-            };
-            let gathering = &self.gathering;
-            gathering.wait(limits, &*self.clock, bytes, is_over);
-        }
+    /// Makes durable what was merged when `before` captures had begun.
+    fn make_merged_durable(&self, before: u64) -> Result<()> {
         let position = {
             let mut writer = self.writer();
-            match is_taken() {
+            match self.captures_finished.load(Acquire) > before {
                 true => Position(self.appended.load(Acquire)),
                 false => self.capture(&mut writer, Take::Wanted, Cause::Sync)?,
             }

@@ -2,7 +2,7 @@
 //!
 //! A private tree is a [`FileSystem`] that stands on a snapshot of the layout or on
 //! another tree. Everything is done in it as in the mounted one; a commit makes its
-//! changes part of its target in one operation. See `docs/transactions.md`.
+//! changes part of its target in one operation. See `docs/design/transactions.md`.
 //!
 //! | file | |
 //! |---|---|

@@ -192,7 +192,7 @@ impl Claims {
 
     /// Counts a block of the checkpoint's image for its usage table. The log
     /// has displaced it since, so something else may stand there by now
-    /// (`docs/reuse.md`).
+    /// (`docs/design/reuse.md`).
     pub fn count(&mut self, stored: &Stored) -> Result<(), Refusal> {
         let (segment, _) = self.place(stored)?;
         self.segments[segment as usize].base_live += stored.length;

@@ -13,7 +13,7 @@
 //! - groups that were never finished.
 //!
 //! Blocks that stand in holes outlive the summaries that tell of them; the maps
-//! of their segments do, too (`docs/holes.md`).
+//! of their segments do, too (`docs/design/holes.md`).
 //!
 //! Memory: 32 bytes per partial segment, and per page of a map.
 

@@ -1,8 +1,8 @@
 //! Spilled blocks, in evidence.
 //!
 //! A block of a transaction may be in the log long before a group says that it is part
-//! of its file. Its order is that of the group (`docs/transactions.md`, "Larger than
-//! memory"), although it keeps its birth wherever it is moved.
+//! of its file. Its order is that of the group (`docs/design/transactions.md`,
+//! "Spilling"), although it keeps its birth wherever it is moved.
 
 use std::collections::HashMap;
 use varve_fs::InodeNo;

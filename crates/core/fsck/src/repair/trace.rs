@@ -35,7 +35,7 @@ impl Horizon {
     }
 
     /// A block that was moved behind the boundary, and is as old: where it was
-    /// before may have been written over (`docs/reuse.md`).
+    /// before may have been written over (`docs/design/reuse.md`).
     fn covers_move(&self, item: &ChainItem, born: u64) -> bool {
         item.source_sector().is_some() && born <= self.boundary
     }

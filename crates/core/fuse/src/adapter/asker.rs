@@ -36,6 +36,22 @@ fn credentials(pid: u32) -> Option<(u32, u32)> {
     Some((last_of(&status, "Uid:")?, last_of(&status, "Gid:")?))
 }
 
+/// The supplementary groups of a thread.
+pub(super) fn groups(pid: u32) -> Option<Vec<u32>> {
+    if pid == 0 {
+        return None;
+    }
+    groups_in(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn groups_in(status: &str) -> Option<Vec<u32>> {
+    let found = status
+        .lines()
+        .find_map(|text| text.strip_prefix("Groups:"))?;
+    let groups = found.split_whitespace().map(|group| group.parse().ok());
+    groups.collect()
+}
+
 /// The last of the four identifiers in a line: that for files.
 fn last_of(status: &str, line: &str) -> Option<u32> {
     let found = status.lines().find_map(|text| text.strip_prefix(line))?;
@@ -53,6 +69,9 @@ mod tests {
         assert_eq!(last_of(status, "Gid:"), Some(8));
         assert_eq!(last_of("Uid:\t1\n", "Uid:"), None);
         assert_eq!(credentials(0), None);
+        assert_eq!(groups_in("Groups:\t4 24 \n"), Some(vec![4, 24]));
+        assert_eq!(groups_in("Groups:\t \n"), Some(vec![]));
+        assert_eq!(groups_in("Uid:\t1\n"), None);
         let own = (rustix::process::geteuid(), rustix::process::getegid());
         let found = credentials(std::process::id()).unwrap();
         assert_eq!(found, (own.0.as_raw(), own.1.as_raw()));

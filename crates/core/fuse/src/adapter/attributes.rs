@@ -7,13 +7,12 @@
 //! Requests carry no supplementary groups: a set-group-id bit without group
 //! execution, which gives no rights, goes also when one of those matches.
 
-use super::atomic::Content;
 use super::{Adapter, Done, Later, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Caller, FileSystem, InodeNo, Layout, SetAttr, SetTime};
+use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(
@@ -82,7 +81,7 @@ impl<L: Layout> Adapter<L> {
     /// the times here stay, too: new ones would be seen only once the kernel had
     /// forgotten the file.
     fn keep_times(&self, ino: InodeNo, set: &mut SetAttr) -> Done {
-        let kept_by_kernel = self.write_back() && !self.is_apart(ino);
+        let kept_by_kernel = self.write_back();
         if kept_by_kernel && set.mtime.is_none() && set.ctime.is_none() {
             let attr = self.fs.getattr(ino)?;
             set.mtime = Some(SetTime::At(attr.mtime));
@@ -92,49 +91,7 @@ impl<L: Layout> Adapter<L> {
     }
 
     fn set_attributes(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
-        match self.is_apart(ino) {
-            true => self.set_apart(caller, ino, set),
-            false => Ok(self.fs.setattr(caller, ino, set)?),
-        }
-    }
-
-    /// Of a file whose content is apart: size and times are set there, the rest here.
-    fn set_apart(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
-        let rights = SetAttr {
-            size: None,
-            atime: None,
-            mtime: None,
-            ..*set
-        };
-        let has_rights = SetAttr {
-            ctime: None,
-            ..rights
-        } != SetAttr::default();
-        if has_rights {
-            self.fs.setattr(caller, ino, &rights)?;
-        }
-        let content = SetAttr {
-            size: set.size,
-            atime: set.atime,
-            mtime: set.mtime,
-            ctime: set.ctime.filter(|_| !has_rights),
-            ..SetAttr::default()
-        };
-        let set = |tree: &FileSystem<L>| match content == SetAttr::default() {
-            true => tree.getattr(ino),
-            false => tree.setattr(caller, ino, &content),
-        };
-        let there = self.in_content(ino, |at| match at {
-            Content::Mounted => set(&self.fs),
-            Content::Window(tree, _) => set(tree),
-            Content::Discarded => self.fs.getattr(ino),
-        })?;
-        Ok(Attr {
-            size: there.size,
-            atime: there.atime,
-            mtime: there.mtime,
-            ..self.fs.getattr(ino)?
-        })
+        Ok(self.fs.setattr(caller, ino, set)?)
     }
 
     /// Clears the set-id bits of `ino`, if it has any.

@@ -1,6 +1,5 @@
 //! Bytes of files.
 
-use super::atomic::Content;
 use super::{Adapter, Done, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::capability;
@@ -11,7 +10,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Caller, FileSystem, HeldTimes, InodeNo, Layout};
+use varve_fs::{Caller, InodeNo, Layout};
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -30,7 +29,7 @@ impl<L: Layout> Adapter<L> {
             self.direct.note_read(ino, read.offset..end);
         }
         let space = reply.space(size);
-        let got = self.in_tree(ino, |tree| tree.read(ino, read.offset, space))?;
+        let got = self.fs.read(ino, read.offset, space)?;
         reply.extend(got);
         self.counters.read(got);
         Ok(())
@@ -49,25 +48,13 @@ impl<L: Layout> Adapter<L> {
             self.direct.begin(ino);
         }
         let held = write.write_flags & WRITE_CACHE != 0;
-        let written = self.in_content(ino, |content| match content {
-            Content::Mounted if held => {
+        let written = match held {
+            true => {
                 self.write_held(&caller, ino, write.offset, data, (request, reply))?;
-                Ok(data.len())
+                data.len()
             }
-            Content::Mounted => self.put(&self.fs, &caller, (ino, write.offset), data, direct),
-            Content::Window(tree, lost) if held => {
-                let offset = write.offset;
-                let written = tree.write_held(&caller, ino, offset, data, HeldTimes::HandedOver);
-                if let Err(error) = written {
-                    // Whoever wrote it was told that it is done; who commits is told
-                    // that it is not.
-                    lost.lock().get_or_insert(error.into());
-                }
-                Ok(data.len())
-            }
-            Content::Window(tree, _) => self.put(tree, &caller, (ino, write.offset), data, direct),
-            Content::Discarded => Ok::<_, Errno>(data.len()),
-        })?;
+            false => self.put(&caller, (ino, write.offset), data, direct)?,
+        };
         self.counters.written(written);
         if self.dsync && direct {
             self.make_durable(ino, write.flags)?;
@@ -89,17 +76,16 @@ impl<L: Layout> Adapter<L> {
     /// so a part counts as refused, and the kernel cuts off by what the file grew.
     fn put(
         &self,
-        tree: &FileSystem<L>,
         caller: &Caller,
         (ino, offset): (InodeNo, u64),
         data: &[u8],
         direct: bool,
     ) -> Result<usize, Errno> {
         if direct && self.has(capability::ASYNC_DIO) {
-            tree.write_whole(caller, ino, offset, data)?;
+            self.fs.write_whole(caller, ino, offset, data)?;
             return Ok(data.len());
         }
-        Ok(tree.write_opened(caller, ino, offset, data)?)
+        Ok(self.fs.write_opened(caller, ino, offset, data)?)
     }
 
     /// What a write to a file opened with such flags promises: the kernel sends no FSYNC
@@ -107,7 +93,7 @@ impl<L: Layout> Adapter<L> {
     fn make_durable(&self, ino: InodeNo, flags: u32) -> Done {
         let all = flags & libc::O_SYNC as u32 == libc::O_SYNC as u32;
         match all || flags & libc::O_DSYNC as u32 != 0 {
-            true => Ok(self.in_tree(ino, |tree| tree.fsync(ino, !all))?),
+            true => Ok(self.fs.fsync(ino, !all)?),
             false => Ok(()),
         }
     }
@@ -118,7 +104,7 @@ impl<L: Layout> Adapter<L> {
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
         let ino = inode_of(request);
         self.has_lost_nothing(ino)?;
-        Ok(self.in_tree(ino, |tree| tree.fsync(ino, data_only))?)
+        Ok(self.fs.fsync(ino, data_only)?)
     }
 
     /// FSYNCDIR: everything, as no other request is sure to say so.
@@ -137,9 +123,7 @@ impl<L: Layout> Adapter<L> {
             self.kill_set_id(&caller, ino)?;
         }
         let (offset, length) = (asked.offset, asked.length);
-        Ok(self.in_tree(ino, |tree| {
-            tree.fallocate(&caller, ino, mode, offset, length)
-        })?)
+        Ok(self.fs.fallocate(&caller, ino, mode, offset, length)?)
     }
 
     pub(super) fn copy_file_range(
@@ -154,10 +138,6 @@ impl<L: Layout> Adapter<L> {
         }
         let caller = self.asker(request);
         let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
-        if self.is_apart(from) || self.is_apart(to) {
-            // Then the kernel copies, through its pages.
-            return Err(Errno::NOT_SUPPORTED);
-        }
         if caller.uid != 0 {
             self.kill_set_id(&caller, to)?;
         }

@@ -210,9 +210,6 @@ impl<L: Layout> Adapter<L> {
 
     fn apply_flags(&self, setting: &Setting) -> Done {
         let (ino, flags) = (setting.ino, setting.flags);
-        // A protected file has no atomic writes, nor does it come to be protected in one.
-        let shut = self.keep_windows_shut(&[ino]);
-        let _shut = shut.map_err(|_| Errno(libc::EBUSY))?;
         self.fs
             .set_file_flags(&setting.caller, ino, flags, setting.project)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! ioctls: those of one file (`file_flags.rs`, `atomic.rs`), those of a volume
+//! ioctls: those of one file (`file_flags.rs`), those of a volume
 //! (`maintenance.rs`), and on the mount's root the statistics and what the
 //! embedding program adds.
 
@@ -21,9 +21,6 @@ impl<L: Layout> Adapter<L> {
             return Ok(outcome);
         }
         if let Some(outcome) = self.flag_ioctl(request, asked.cmd, input, reply)? {
-            return Ok(outcome);
-        }
-        if let Some(outcome) = self.atomic_ioctl(request, asked.cmd, reply)? {
             return Ok(outcome);
         }
         if inode_of(request) != InodeNo::ROOT {

@@ -1,7 +1,6 @@
 //! What is answered later: what makes the kernel give up pages, and so wait for
 //! requests of its own, and what waits for room or for a lock.
 
-use super::atomic::Act;
 use super::direct::Outdated;
 use super::file_flags::Setting;
 use super::locks::Held;
@@ -34,8 +33,6 @@ enum Work {
     Seek(Seek),
     /// Flags that want the file's dirty pages to have come in.
     Flags(Setting),
-    /// An atomic write that begins or ends.
-    Window(Act),
     /// A lock that conflicts with another one.
     Lock(Held),
     /// A direct write is done but for pages that it has outdated.
@@ -76,14 +73,6 @@ impl Later {
             unique,
             nodeid,
             work: Work::Flags(setting),
-        }
-    }
-
-    pub(super) fn window(unique: u64, nodeid: u64, act: Act) -> Self {
-        Later {
-            unique,
-            nodeid,
-            work: Work::Window(act),
         }
     }
 
@@ -165,11 +154,9 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_)
-            | Work::Room { .. }
-            | Work::Flags(_)
-            | Work::Window(_)
-            | Work::Lock(_) => Err(Errno(libc::EAGAIN)),
+            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) | Work::Lock(_) => {
+                Err(Errno(libc::EAGAIN))
+            }
         }
     }
 }
@@ -182,7 +169,6 @@ impl<L: Layout> Adapter<L> {
         match &later.work {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
             Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
-            Work::Window(act) => self.finish_window(later.nodeid, act, transport, reply),
             Work::Lock(wanted) => self.finish_lock(later.unique, later.nodeid, *wanted),
             Work::DropPages {
                 outdated,

@@ -11,7 +11,6 @@
 //! follows it, the inode can therefore not go away.
 
 mod asker;
-mod atomic;
 mod attributes;
 mod content;
 mod convert;
@@ -28,12 +27,11 @@ mod maintenance;
 mod merging;
 mod names;
 mod removals;
+mod respell;
 mod seek;
 mod told;
-mod windows;
 mod xattrs;
 
-pub use atomic::NoWindows;
 pub use later::Later;
 pub use merging::Merge;
 pub use told::LATE;
@@ -94,7 +92,6 @@ pub struct Adapter<L: Layout> {
     merging: Merging,
     late: told::Late,
     found: Option<found::Found>,
-    windows: atomic::Windows<L>,
     /// In the view of a transaction.
     locks: Option<locks::Locks>,
     counters: RequestCounters,
@@ -141,7 +138,6 @@ impl<L: Layout> Adapter<L> {
             direct: direct::DirectWrites::default(),
             merging: Merging::default(),
             late: told::Late::default(),
-            windows: atomic::Windows::new(options.atomic && options.write_back()),
             locks: options.outside.as_ref().map(locks::Locks::new),
             found: options.note_names.then(found::Found::default),
             counters: RequestCounters::new(),
@@ -260,7 +256,6 @@ impl<L: Layout> Adapter<L> {
                 self.end_process_locks(request)?;
                 self.has_lost_nothing(inode_of(request))?;
             }
-            Opcode::Flush if self.hears_of_closes() => return Ok(self.closed(request)),
             Opcode::Flush if self.found.is_some() => self.has_lost_nothing(inode_of(request))?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
@@ -295,6 +290,7 @@ impl<L: Layout> Adapter<L> {
                 return Err(Errno::NOT_IMPLEMENTED);
             }
             Opcode::Getxattr => self.getxattr(request, reply)?,
+            Opcode::Setxattr if self.respell(request)? => {}
             Opcode::Setxattr => self.setxattr(request)?,
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,
@@ -302,8 +298,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Release => self.end_file_locks(request)?,
             Opcode::Releasedir | Opcode::Destroy => {}
             // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
-            // atomic writes and locks and to report lost writes, interrupts concern
-            // nothing but locks.
+            // locks and to report lost writes, interrupts concern nothing but locks.
             Opcode::Flush
             | Opcode::Interrupt
             | Opcode::Access

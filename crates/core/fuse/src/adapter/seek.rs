@@ -117,7 +117,7 @@ impl<L: Layout> Adapter<L> {
     }
 
     fn seek_in(&self, ino: InodeNo, offset: u64, whence: Whence) -> varve_fs::Result<u64> {
-        self.in_tree(ino, |tree| tree.seek(ino, offset, whence))
+        self.fs.seek(ino, offset, whence)
     }
 
     /// The first data at or after `offset` that has reached us.

@@ -4,7 +4,7 @@
 //! request changes it learns in one of three ways: the answer brings attributes;
 //! or it knows what such a request changes and will ask for that when it is
 //! wanted; or it is told to forget what it has, which is done here. The whole
-//! table is in `docs/semantics.md`, "Who tells the kernel".
+//! table is in `docs/guide/semantics.md`, "Attribute caching".
 //!
 //! The rule: of every inode that a request may change without attributes in its
 //! answer, what it was before is compared with what it is afterwards, whether

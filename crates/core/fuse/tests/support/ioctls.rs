@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, IntegerSetter, NoArg, Setter, Updater, ioctl};
+use rustix::ioctl::{Getter, IntegerSetter, Setter, Updater, ioctl};
 use std::fs::File;
 use std::path::Path;
 
@@ -82,26 +82,4 @@ pub fn shut_down(path: &Path, flags: u32) -> Result<(), Errno> {
 pub fn freeze(path: &Path) -> Result<(), Errno> {
     // SAFETY: the argument is not used.
     unsafe { ioctl(open(path), IntegerSetter::<0xc004_5877>::new_usize(0)) }
-}
-
-/// F2FS_IOC_START_ATOMIC_WRITE, _COMMIT_ATOMIC_WRITE, START_VOLATILE_WRITE,
-/// RELEASE_VOLATILE_WRITE and ABORT_ATOMIC_WRITE, by their numbers.
-pub fn atomic(file: &File, number: u32) -> Result<(), Errno> {
-    // SAFETY: these take no argument.
-    unsafe {
-        match number {
-            1 => ioctl(file, NoArg::<0xf501>::new()),
-            2 => ioctl(file, NoArg::<0xf502>::new()),
-            3 => ioctl(file, NoArg::<0xf503>::new()),
-            4 => ioctl(file, NoArg::<0xf504>::new()),
-            5 => ioctl(file, NoArg::<0xf505>::new()),
-            _ => panic!("no such ioctl"),
-        }
-    }
-}
-
-/// F2FS_IOC_GET_FEATURES.
-pub fn features(file: &File) -> Result<u32, Errno> {
-    // SAFETY: the kernel fills a `u32`.
-    unsafe { ioctl(file, Getter::<0x8004_f50c, u32>::new()) }
 }

@@ -7,37 +7,26 @@
 //! verifies ([`crate::verifier`]). A fourth writes holes of an image file ahead of the log
 //! while small groups are made durable.
 
-use super::{IDLE, QUIET, Signal, Threads, requests_of};
+use super::{IDLE, Signal, Threads};
 use crate::verifier::Verifier;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_fs::FileSystem;
 use varve_lfs::Lfs;
-use varve_lfs::policy::Coalescing;
 
 /// How often a volume whose log grows is looked at.
 const BUSY: Duration = Duration::from_millis(50);
 /// How often one that also runs out of clean segments is looked at: the
 /// cleaner's rests are its own affair.
 const PRESSED: Duration = Duration::from_millis(2);
-/// Bytes put in order at a time, and how often in a look: a foreground request
-/// meets one of them at most, and none takes more of a device than this a
-/// second, twice (they are read and written).
-const ORDER_BYTES: u64 = 1 << 20;
-const ORDER_TIMES: u32 = 4;
 
 /// Starts the threads, the last of which serves `verifier`, and has the file
-/// system wake the first. With `coalesce`, the second puts files in order while
-/// nobody asks for anything.
+/// system wake the first.
 ///
 /// # Errors
 /// If a thread cannot be started; then none is left.
-pub(crate) fn start(
-    fs: &Arc<FileSystem<Lfs>>,
-    verifier: &Arc<Verifier>,
-    coalesce: bool,
-) -> io::Result<Threads> {
+pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::Result<Threads> {
     let signals: [Arc<Signal>; 3] = Default::default();
     let [writing, maintaining, ahead] = signals.clone();
     let (stopped, closing) = (Arc::clone(fs), Arc::clone(verifier));
@@ -49,7 +38,7 @@ pub(crate) fn start(
     let (tree, signal, next) = (fs.clone(), writing.clone(), maintaining.clone());
     threads.spawn("varve-write", move || write_back(&tree, &signal, &next))?;
     let (tree, signal) = (fs.clone(), maintaining.clone());
-    threads.spawn("varve-clean", move || maintain(&tree, &signal, coalesce))?;
+    threads.spawn("varve-clean", move || maintain(&tree, &signal))?;
     let (tree, serves) = (fs.clone(), verifier.clone());
     threads.spawn("varve-verify", move || serves.serve(&tree))?;
     let (tree, signal) = (fs.clone(), ahead.clone());
@@ -84,10 +73,8 @@ fn write_ahead(fs: &FileSystem<Lfs>, signal: &Signal) {
     }
 }
 
-fn maintain(fs: &FileSystem<Lfs>, signal: &Signal, coalesce: bool) {
+fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
     let mut groups = 0;
-    let mut requests = 0;
-    let mut quiet = 0_u32;
     let mut pause = IDLE;
     while signal.wait(pause) {
         if let Err(error) = fs.maintain() {
@@ -103,33 +90,5 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal, coalesce: bool) {
             false if fs.layout().wants_cleaning() => PRESSED,
             false => BUSY,
         };
-        let before = std::mem::replace(&mut requests, requests_of(fs));
-        quiet = match requests == before && pause == IDLE {
-            true => quiet.saturating_add(1),
-            false => 0,
-        };
-        if coalesce && quiet >= QUIET {
-            put_in_order(fs, signal, requests);
-            // Our own groups are no reason to look more often.
-            groups = fs.layout().statistics().groups;
-        }
-    }
-}
-
-/// A step of idle work; it ends as soon as somebody asks for something.
-fn put_in_order(fs: &FileSystem<Lfs>, signal: &Signal, requests: u64) {
-    let policy = Coalescing::default();
-    for _ in 0..ORDER_TIMES {
-        if signal.stopping() || requests_of(fs) != requests {
-            return;
-        }
-        match fs.layout().coalesce_found(&policy, ORDER_BYTES) {
-            Ok(Some(done)) if !done.short_of_room => {}
-            Ok(_) => return,
-            Err(error) => {
-                tracing::warn!(%error, "putting files in order failed");
-                return;
-            }
-        }
     }
 }

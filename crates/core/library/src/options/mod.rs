@@ -8,7 +8,7 @@ use varve_device::IoMode;
 use varve_ffs::FreeMap;
 use varve_ffs::allocate::Policy as Allocation;
 use varve_ffs::format::Metadata as MetadataUpdates;
-use varve_fs::{Atime, Caller, Detection, GroupCommit};
+use varve_fs::{Atime, Caller, Detection};
 
 /// How a volume places what is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,7 +76,6 @@ pub struct VolumeOptions {
     pub(crate) io: IoMode,
     pub(crate) background: bool,
     pub(crate) strict_order: bool,
-    pub(crate) group_commit: GroupCommit,
     pub(crate) deadlocks: Detection,
     pub(crate) atime: Atime,
     pub(crate) owner: Option<(u32, u32)>,
@@ -106,7 +105,6 @@ impl VolumeOptions {
             io: IoMode::Direct,
             background: true,
             strict_order: false,
-            group_commit: GroupCommit::default(),
             deadlocks: Detection::default(),
             atime: Atime::Relatime,
             owner: None,
@@ -249,30 +247,6 @@ impl VolumeOptions {
         self
     }
 
-    /// How long commits of transactions wait for others to share a flush with. Default:
-    /// not at all; those that arrive while a flush runs share the next one anyway.
-    ///
-    /// ```
-    /// # let host = tempfile::tempdir()?;
-    /// # let image = host.path().join("bank.img");
-    /// use std::time::Duration;
-    /// use varve::{GroupCommit, VolumeOptions};
-    /// let volume = VolumeOptions::new()
-    ///     .size(64 << 20)
-    ///     .group_commit(GroupCommit {
-    ///         interval: Duration::from_millis(2),
-    ///         commits: 8, // no longer than until so many wait
-    ///         ..GroupCommit::default()
-    ///     })
-    ///     .create(&image)?;
-    /// volume.transact(|transaction| transaction.write("/a", b"1"))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn group_commit(&mut self, limits: GroupCommit) -> &mut Self {
-        self.group_commit = limits;
-        self
-    }
-
     /// When deadlocks of locking transactions are looked for. Default: at each wait, so
     /// that there is none for longer than a moment. With [`Detection::OnCall`] whoever
     /// is in one waits for [`Volume::detect_deadlocks`](crate::Volume::detect_deadlocks),
@@ -335,7 +309,6 @@ impl VolumeOptions {
             relatime: self.atime,
             read_ahead_threads: self.tuning.read_ahead_threads,
             read_ahead_window: varve_fs::ReadAheadWindow::default(),
-            group_commit: self.group_commit,
             deadlocks: self.deadlocks,
         }
     }

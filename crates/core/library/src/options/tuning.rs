@@ -30,9 +30,6 @@ pub struct Tuning {
     pub discard: bool,
     /// Verify the tree in the background after a roll-forward. Default: on.
     pub verify: bool,
-    /// Put the blocks of files that were updated at random in order while
-    /// nobody uses the volume. Default: off.
-    pub coalesce: bool,
     /// On the virtual log: make empty regions of scattered free room while
     /// nobody uses the volume. Default: off.
     pub compact: bool,
@@ -48,7 +45,6 @@ impl Default for Tuning {
             keep_written: true,
             discard: false,
             verify: true,
-            coalesce: false,
             compact: false,
         }
     }

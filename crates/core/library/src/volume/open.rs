@@ -213,7 +213,7 @@ fn mount_log(
     let fs = Arc::new(FileSystem::mount(Arc::new(layout), clock, options.tree()).map_err(no_tree)?);
     let mut threads = None;
     if options.background {
-        let started = start_log(&fs, verifier, tuning.coalesce);
+        let started = start_log(&fs, verifier);
         threads = Some(started.map_err(no_threads(&name))?);
         if tuning.verify && varve_fsck::verify::is_wanted(fs.layout()) {
             verifier.start_tree();

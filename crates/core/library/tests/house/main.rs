@@ -270,11 +270,11 @@ fn arrows_between_rooms_lead_one_way() {
     assert!(looked > 10, "{looked} crates");
 }
 
-/// The log's rooms as the table in `DESIGN.md` has them, row by row and from left to
-/// right.
+/// Modules of the log in the order of the table in `DESIGN.md`, row by row and from left
+/// to right.
 fn order() -> Vec<String> {
     let text = fs::read_to_string(root().join("DESIGN.md")).unwrap();
-    let (_, behind) = text.split_once("**The log's rooms**").unwrap();
+    let (_, behind) = text.split_once("**Modules of the log**").unwrap();
     let rows = behind.lines().skip_while(|line| !line.starts_with("| `"));
     let rows = rows.take_while(|line| line.starts_with("| `"));
     let rooms = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));

@@ -1,4 +1,4 @@
-//! Finding the maps of a plugged segment among its bytes (`docs/holes.md`).
+//! Finding the maps of a plugged segment among its bytes (`docs/design/holes.md`).
 
 use super::ChainItem;
 use crate::format::index::MAX_BLOCK;

@@ -1,5 +1,5 @@
 //! Giving segments back: what checkpoints have found empty, and what has been vacated
-//! ahead of them (`docs/reuse.md`).
+//! ahead of them (`docs/design/reuse.md`).
 
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;

@@ -145,9 +145,6 @@ impl Fold<'_> {
             }
             let counted = ino == InodeNo::IFILE || self.frozen.is_dirty(&id);
             debug_assert!(counted || self.frozen.guessed, "{id:?} was not counted");
-            if height == 0 {
-                self.lfs.fragments.lock().note(ino, &node);
-            }
             let bytes = node.encode(id, version, self.lfs.geometry.packed);
             chunk.bytes += bytes.len();
             chunk.nodes.push(PendingNode {

@@ -1,5 +1,5 @@
 //! Whether a checkpoint finds room, and giving back for that what a replayed log has left
-//! empty (rule E5 of `docs/reuse.md`).
+//! empty (rule E5 of `docs/design/reuse.md`).
 
 use crate::error::Result;
 use crate::format::ifile::ImapState;

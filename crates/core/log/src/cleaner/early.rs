@@ -1,4 +1,4 @@
-//! Giving segments back ahead of checkpoints (`docs/reuse.md`).
+//! Giving segments back ahead of checkpoints (`docs/design/reuse.md`).
 //!
 //! What holds data alone, and lies before the positions of both retained
 //! records, is clean as soon as its moves are durable. So the cleaner takes

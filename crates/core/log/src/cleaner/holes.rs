@@ -1,4 +1,4 @@
-//! Finding holes ahead of a group that could use them (`docs/holes.md`).
+//! Finding holes ahead of a group that could use them (`docs/design/holes.md`).
 //!
 //! What lives in a segment is found as the cleaner finds it, under no lock of the
 //! layout. What is found stays true until somebody writes into the segment, which

@@ -7,7 +7,7 @@
 //! | `holes.rs`, `maps.rs` | finding holes to write into |
 //! | `due.rs`, `pass.rs`, `plan.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: when, one pass, and what makes room |
 //! | `settings.rs`, `waits.rs` | how it is told to work, and who waits for whom |
-//! | `coalesce.rs`, `idle.rs` | files in pieces are put in order |
+//! | `coalesce.rs` | files in pieces are put in order |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
 
 pub mod client;
@@ -16,7 +16,6 @@ mod due;
 mod early;
 mod gain;
 mod holes;
-mod idle;
 mod maps;
 mod pass;
 mod plan;

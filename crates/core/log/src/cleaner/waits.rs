@@ -1,5 +1,5 @@
-//! How the cleaner and the writers wait for each other (`docs/cleaner.md`, "Pace" and
-//! "Who waits for whom").
+//! How the cleaner and the writers wait for each other (`docs/design/cleaner.md`, "Pace" and
+//! "Waiting").
 
 use crate::control::pace::Pacer;
 use crate::control::state::CleanerState;

@@ -6,13 +6,12 @@
 //! | `ahead.rs` | whether holes of an image file are written ahead of the log |
 //! | `claims.rs`, `contents.rs` | which cleaner has which segment, and what that holds |
 //! | `pace.rs`, `way.rs` | how hard it works, and requests that go first |
-//! | `plugging.rs`, `spread.rs`, `fragments.rs` | what is learnt: of holes, of reading in parts, of files in pieces |
+//! | `plugging.rs`, `spread.rs` | what is learnt: of holes, of reading in parts |
 //! | `state.rs` | what the mount's own cleaner keeps between passes |
 
 pub mod ahead;
 pub mod claims;
 pub mod contents;
-pub mod fragments;
 pub mod pace;
 pub mod plugging;
 pub mod spread;

@@ -66,10 +66,10 @@ pub mod usage_flags {
     /// A block of it failed its checksum when the cleaner read it: kept.
     pub const SUSPECT: u32 = 1 << 0;
     /// Since it was opened no checkpoint's image has had an inode, an index
-    /// node or a block of the ifile in it (rule E3 of `docs/reuse.md`).
+    /// node or a block of the ifile in it (rule E3 of `docs/design/reuse.md`).
     pub const DATA_ONLY: u32 = 1 << 1;
     /// Blocks have been written into its holes since it was opened: it may have
-    /// a map (`docs/holes.md`).
+    /// a map (`docs/design/holes.md`).
     pub const PLUGGED: u32 = 1 << 2;
     /// That was behind the position of the record before the table's.
     pub const PLUGGED_LATELY: u32 = 1 << 3;

@@ -1,4 +1,4 @@
-//! What lives in a segment that has been plugged (`docs/holes.md`).
+//! What lives in a segment that has been plugged (`docs/design/holes.md`).
 //!
 //! A map is one or several pages of a block each, which stand in holes of the
 //! segment that they describe. It names every block that lives there, plugs

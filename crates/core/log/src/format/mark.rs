@@ -1,4 +1,4 @@
-//! A mark: how far a log has come (`docs/shipping.md`).
+//! A mark: how far a log has come (`docs/spec/stream.md`).
 
 use super::LogPosition;
 use std::fmt;

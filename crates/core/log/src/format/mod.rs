@@ -3,7 +3,7 @@
 //! Structures only: no I/O and no policy. Integers are little-endian and
 //! unaligned, sizes and offsets are checked at compile time, and each
 //! structure validates itself on the way in, because bytes from a device are
-//! input. `docs/format.md` draws what is declared here; a test compares them.
+//! input. `docs/spec/log.md` draws what is declared here; a test compares them.
 
 pub mod checkpoint;
 pub mod ifile;

@@ -17,7 +17,7 @@
 //! entries list, in arrival order, every block and inode of the payload and
 //! the records that blocks cannot express. Blocks, or full and shorter ones, and
 //! inodes lie in entry order each, so that no entry needs an address, but for
-//! those of *plugs* and *maps*, which stand in other segments (`docs/holes.md`). The header's checksum covers header and entries, and the
+//! those of *plugs* and *maps*, which stand in other segments (`docs/design/holes.md`). The header's checksum covers header and entries, and the
 //! entries hold the checksums of blocks and inodes: data is checksummed once.
 
 use super::checkpoint::FURTHER_HEADS;

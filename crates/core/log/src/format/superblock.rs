@@ -79,7 +79,7 @@ pub struct Superblock {
     pub generation: U64,
     /// Sector address of this copy.
     pub sector: U64,
-    /// Segments held back from users: see `docs/format.md`, "Reserve".
+    /// Segments held back from users: see `docs/spec/log.md`, "Reserve".
     pub reserve_segments: U32,
     /// Zero.
     pub spare: [u8; 4],
@@ -94,7 +94,7 @@ const _: () = assert!(std::mem::offset_of!(Superblock, crc) == 8);
 /// Bits of [`Superblock::incompat`].
 pub mod incompat_flags {
     /// Full blocks stand on multiples of the write unit, so that what is dead
-    /// can be written over block by block (`docs/holes.md`).
+    /// can be written over block by block (`docs/design/holes.md`).
     pub const ALIGNED: u64 = 1 << 0;
     /// Index nodes may be packed ([`crate::format::packed`]).
     pub const PACKED: u64 = 1 << 1;
@@ -110,7 +110,7 @@ pub mod incompat_flags {
     pub const SHRUNK: u64 = 1 << 4;
 
     /// Groups may hold blocks of transactions that have not been committed
-    /// (`docs/transactions.md`, "Larger than memory").
+    /// (`docs/design/transactions.md`, "Spilling").
     pub const SPILLS: u64 = 1 << 5;
 
     /// Those of a new volume.
@@ -124,7 +124,7 @@ pub const KNOWN_INCOMPAT: u64 =
 pub mod read_only_compat_flags {
     /// Groups of another volume's log may have been replayed: whoever writes one of
     /// his own must see to it that checkpoints do not go on saying so
-    /// (`docs/shipping.md`).
+    /// (`docs/spec/stream.md`).
     pub const REPLAYED: u64 = 1 << 0;
 }
 

@@ -1,5 +1,5 @@
 //! Holes that a group's blocks go into, and the maps that tell of them
-//! (`docs/holes.md`).
+//! (`docs/design/holes.md`).
 
 use super::item::LogItem;
 use crate::geometry::Geometry;

@@ -5,7 +5,7 @@
 //! first head takes what has no class: records, attributes, inodes, and all
 //! that checkpoints write or transactions spill.
 //!
-//! Invariants (`docs/heads.md`):
+//! Invariants (`docs/design/heads.md`):
 //! - Within a group records and attributes come first, then blocks, then
 //!   inodes, whatever the heads. The order among records and among the blocks
 //!   of a head is that of arrival. Replay goes by serial and entry and needs

@@ -11,7 +11,7 @@
 //! A move counts only if the block still is where it was read when its copy is appended
 //! (protocol rules 18 and 19). Index nodes and ifile blocks are not moved but *touched*:
 //! the next checkpoint rewrites them. A segment becomes clean when two checkpoints have
-//! found it empty (rule 20), or sooner if it holds data alone (`docs/reuse.md`).
+//! found it empty (rule 20), or sooner if it holds data alone (`docs/design/reuse.md`).
 //!
 //! | file | its part |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! How many heads the log has: decided when it is mounted.
 //!
-//! Rule H4 of `docs/heads.md`: a head is used once every retained record names
+//! Rule H4 of `docs/design/heads.md`: a head is used once every retained record names
 //! it, and what a closed one had named is reusable once none does. So the
 //! number changes by as many checkpoints as the ring has slots, before
 //! anything else is appended; and again by as many if a power cut came between

@@ -19,7 +19,7 @@
 //!   with its root: segments of one class grow empty together and soon, so
 //!   there is less to wait for than in a log where everything is mixed.
 //!
-//! `docs/cleaning.md` has the variants that were tried.
+//! `study/cleaning.md` has the variants that were tried.
 
 use super::{Candidate, Measures, Policy, Survivor, Write, best};
 

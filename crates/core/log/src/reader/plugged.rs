@@ -1,6 +1,6 @@
 //! Which places have been written over lately.
 //!
-//! Who looked a block up before its place was plugged (`docs/holes.md`) reads
+//! Who looked a block up before its place was plugged (`docs/design/holes.md`) reads
 //! other bytes there, and looks it up again. That is told from damage by what is
 //! remembered here: the last [`PLACES`] of them, far more than are written
 //! between a look-up and its read.

@@ -1,4 +1,4 @@
-//! Another size for a volume (`docs/resize.md`).
+//! Another size for a volume (`docs/design/resize.md`).
 //!
 //! Invariants:
 //! - S1: no superblock copy ever says fewer segments than the primary.

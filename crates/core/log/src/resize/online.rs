@@ -1,4 +1,4 @@
-//! A mounted volume grows (`docs/resize.md`, "On a mount").
+//! A mounted volume grows (`docs/design/resize.md`, "Growing a mounted volume").
 //!
 //! Device and superblocks first, as offline; then the tables in memory, while nobody
 //! cleans, moves, verifies or takes a checkpoint. The new segments are released last:

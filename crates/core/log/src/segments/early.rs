@@ -1,4 +1,4 @@
-//! Which segments are given back ahead of checkpoints (`docs/reuse.md`).
+//! Which segments are given back ahead of checkpoints (`docs/design/reuse.md`).
 
 use super::{Segment, SegmentState, SegmentTable};
 use varve_fs::planted::{self, Planted};

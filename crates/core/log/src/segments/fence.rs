@@ -1,4 +1,4 @@
-//! Fewer segments, or more (`docs/resize.md`): where a volume that becomes smaller is
+//! Fewer segments, or more (`docs/design/resize.md`): where a volume that becomes smaller is
 //! going to end, and what one that grows gets.
 
 use super::{Segment, SegmentState, SegmentTable};

@@ -1,4 +1,4 @@
-//! Holes of a segment that may be written into (`docs/holes.md`).
+//! Holes of a segment that may be written into (`docs/design/holes.md`).
 
 use super::Edition;
 use crate::format::map::{self, MapEntry};

@@ -1,4 +1,4 @@
-//! Segments whose holes are written into (`docs/holes.md`).
+//! Segments whose holes are written into (`docs/design/holes.md`).
 
 use super::hold::PREPARED;
 use super::{Edition, Holes, SegmentState, SegmentTable};

@@ -1,5 +1,5 @@
 //! The log that is being shipped: it is not opened anew meanwhile
-//! (`docs/shipping.md`).
+//! (`docs/spec/stream.md`).
 //!
 //! Whoever ships reads the segments that were opened under his number or later. Of
 //! these, what becomes clean is *kept* until he has read it, and what was clean

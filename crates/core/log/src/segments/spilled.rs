@@ -1,5 +1,5 @@
-//! Segments in which blocks of open transactions stand (`docs/transactions.md`, "Larger
-//! than memory": rules S1 to S5).
+//! Segments in which blocks of open transactions stand (`docs/design/transactions.md`,
+//! "Spilling": rules S1 to S5).
 //!
 //! No pointer leads to such a block before its transaction is committed, so by what
 //! pointers say its segment may be empty. It is neither given back nor cleaned nor

@@ -1,4 +1,4 @@
-//! Shipping the log to a copy, and replaying it there (`docs/shipping.md`).
+//! Shipping the log to a copy, and replaying it there (`docs/spec/stream.md`).
 //!
 //! Invariants:
 //! - The stream has every partial segment behind a mark, in order and without a gap;

@@ -1,6 +1,6 @@
 //! The stream's bytes: structures, and taking records out of a reader.
 //!
-//! `docs/shipping.md` has the tables. Lengths are bounded, and memory is taken as
+//! `docs/spec/stream.md` has the tables. Lengths are bounded, and memory is taken as
 //! bytes arrive: a crafted length alone costs nothing.
 
 use super::error::{Result, ShipError};

@@ -1,6 +1,6 @@
 //! Room: what is counted and what is kept. Who is admitted, and when a checkpoint or
 //! the cleaner must run for that, is `admission.rs`, above the cleaner, which asks
-//! here. `docs/space.md` has the argument.
+//! here. `docs/design/space.md` has the argument.
 //!
 //! **The invariant.** *From every reachable state, any sequence of removals, in any
 //! order, with checkpoints and cleaning between them, ends with an empty volume.*

@@ -12,7 +12,7 @@
 //! - What a policy knows of a file follows from its extents and its number
 //!   ([`FileView`]); nothing is stored for it.
 //!
-//! Sources: McKusick et al. 1984, §3.3; Seltzer 1992, §3.3; `docs/allocation.md`.
+//! Sources: McKusick et al. 1984, §3.3; Seltzer 1992, §3.3; `study/allocation.md`.
 
 mod bits;
 mod buddy;

@@ -1,4 +1,4 @@
-//! Bytes on the device, and nothing else. `docs/ffs.md` has the diagram.
+//! Bytes on the device, and nothing else. `docs/spec/in-place.md` has the diagram.
 
 mod geometry;
 mod head;

@@ -1,6 +1,6 @@
 //! Metadata in place, without a journal: what has changed since the last commit is
 //! written in classes, with a flush between two of which the second leads to the
-//! first. Rules I1 to I6 of `docs/ffs.md`.
+//! first. Rules I1 to I6 of `docs/spec/in-place.md`.
 //!
 //! Everything here happens under `committing`; `writer` is held for memory alone.
 //!

@@ -5,7 +5,7 @@
 //! anew by the transaction that commits the moves, and map records with it. The
 //! region is empty when that is durable and, where the newest checkpoint's tree
 //! had a part of it, the next checkpoint is (Wang et al. 1999, §3.3 and §4.2).
-//! Nothing depends on it. `docs/vlfs.md` has rules and costs.
+//! Nothing depends on it. `docs/spec/vlfs.md` has rules and costs.
 //!
 //! The compactor of the virtual log disk (`varve-vlog/src/vld/compact.rs`) knows the
 //! owner of every block and moves it under the disk's lock; this one learns owners

@@ -1,6 +1,6 @@
 //! What VLFS has on its device: bytes only, no I/O.
 //!
-//! `docs/vlfs.md` draws what is declared here. Integers are little-endian, and
+//! `docs/spec/vlfs.md` draws what is declared here. Integers are little-endian, and
 //! every structure checks itself on the way in.
 
 mod change;

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - No block is begun without something that is put there, so that a group
 //!   breaks no more whole free blocks than it has blocks of data (rule 6 of
-//!   `docs/vlfs.md`).
+//!   `docs/spec/vlfs.md`).
 //! - Nothing crosses a block's border.
 
 use super::Space;

@@ -1,5 +1,5 @@
 //! An append while another thread's transaction is being flushed, and a power
-//! cut in that moment: rule 1 of `docs/vlfs.md`.
+//! cut in that moment: rule 1 of `docs/spec/vlfs.md`.
 
 use super::newest::Waiting;
 use super::*;

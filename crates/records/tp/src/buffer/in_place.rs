@@ -1,6 +1,6 @@
 //! Pages in place: which of them have an image in the log.
 //!
-//! Rules of `docs/tp.md`:
+//! Rules of `docs/spec/records.md`:
 //! - I1: a page is written only when the log is durable up to its LSN and its image.
 //! - I3: a page is written only if the log has an image of it at or behind `from`.
 //! - I4: `from` is the beginning of a checkpoint before that reads its `redo`.

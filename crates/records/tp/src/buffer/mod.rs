@@ -7,7 +7,7 @@
 //! - A page is written from a copy made under its latch.
 //! - In shadow slots that goes to a free slot, and the map is changed when the write has
 //!   returned. So it does not wait for the log: only a checkpoint makes the map count, and
-//!   it flushes the log first. In place it waits for the log (`docs/tp.md`).
+//!   it flushes the log first. In place it waits for the log (`docs/spec/records.md`).
 //!
 //! Order: a shard of the table before a latch that nobody else can want; no shard while
 //! waiting for a latch; the queues before a shard; `batching` before a frame's writer, and

@@ -1,6 +1,6 @@
 //! Which slot of the file a page lies in, and which slots are free.
 //!
-//! Rules of `docs/tp.md`:
+//! Rules of `docs/spec/records.md`:
 //! - P1: a slot is free only if no durable checkpoint, none under way, no current map
 //!   and no write in flight has it.
 //! - P4: what only the old checkpoint has is free when the new one is durable.

@@ -1,4 +1,4 @@
-//! A checkpoint's bytes. `docs/tp.md` has them as a table.
+//! A checkpoint's bytes. `docs/spec/records.md` has them as a table.
 
 use crate::buffer::MapBlock;
 use crate::change::{chain_bytes, chains};

@@ -1,6 +1,6 @@
 //! Checkpoints: what a restart begins with.
 //!
-//! Invariants (P2 to P5 of `docs/tp.md`):
+//! Invariants (P2 to P5 of `docs/spec/records.md`):
 //! - A checkpoint is written when the log is durable up to its end, and the pages that its
 //!   map names are synced.
 //! - Its sync is the commit point. Only then are slots and segments free that it does

@@ -1,4 +1,4 @@
-//! The log's bytes. `docs/tp.md` has them as tables.
+//! The log's bytes. `docs/spec/records.md` has them as tables.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

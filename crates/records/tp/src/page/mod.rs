@@ -1,4 +1,4 @@
-//! Pages: bytes, and what trees do within one. `docs/tp.md` has the format.
+//! Pages: bytes, and what trees do within one. `docs/spec/records.md` has the format.
 //!
 //! Invariants:
 //! - A page in memory has passed [`check`]: its fences and cells lie within it, so that

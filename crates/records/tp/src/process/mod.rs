@@ -1,9 +1,9 @@
 //! Several processes on one environment.
 //!
 //! One process holds the environment, the others reach it through a socket in its
-//! directory; which one that is nobody has to say: whoever comes first holds, and when it
-//! is gone, whoever calls next takes over, by an ordinary restart. `docs/tp.md`,
-//! "Processes", weighs this against shared memory.
+//! directory. The first process to open it is the holder. When the holder ends, the next
+//! caller takes over by an ordinary restart. `docs/spec/records.md`, "Designs rejected",
+//! compares this with shared memory.
 //!
 //! | file | its idea |
 //! |---|---|

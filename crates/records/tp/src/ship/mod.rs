@@ -10,7 +10,7 @@
 //! - What a copy has received is synced before it is applied, and a checkpoint of a copy is
 //!   one of an original: a restart from it does what a restart always does.
 //!
-//! `docs/tp.md`, "Copies", has the formats.
+//! `docs/spec/records.md` has the formats.
 
 mod backup;
 mod pieces;

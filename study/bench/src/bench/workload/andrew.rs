@@ -45,7 +45,8 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         let mut pass = Duration::ZERO;
         for (at, (_, calls, seconds)) in phases.iter_mut().enumerate() {
             let before = files.now_ns();
-            andrew::phase(&mut files, nth, at, When::EachStep, |files, charged_s| {
+            andrew::phase(&mut files, nth, at, When::EachStep, |files, charge| {
+                let charged_s = charge.total_s();
                 files.compute(computed * charged_s);
             })?;
             let took = Duration::from_nanos(files.now_ns() - before);
@@ -95,7 +96,8 @@ pub fn run_many<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
             let mut files = Numbers::new(target, pattern, homes[user].clone(), user);
             let times = andrew::in_company(passes, &left, |nth| -> Outcome<Duration> {
                 let before = files.now_ns();
-                andrew::pass(&mut files, nth, When::EachStep, |files, charged_s| {
+                andrew::pass(&mut files, nth, When::EachStep, |files, charge| {
+                    let charged_s = charge.total_s();
                     files.compute(computed * charged_s);
                 })?;
                 Ok(Duration::from_nanos(files.now_ns() - before))

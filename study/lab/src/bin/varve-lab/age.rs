@@ -10,7 +10,7 @@ use varve_lab::ageing::{self, Aged, Make, Profile};
 ///
 /// Files come and go as a profile or a list has it, on FFS's own allocator, without
 /// content. `varve mkfs --layout ffs --aged MAP` makes a volume on which only that is
-/// free: docs/ageing.md.
+/// free: study/file-systems.md.
 #[derive(clap::Args)]
 pub struct Age {
     /// What it is used for: news, software, accounts or scratch.

@@ -32,6 +32,7 @@ impl List {
                     "about": experiment.map_or(claim.about, |e| e.about),
                     "expected": claim.expected,
                     "criterion": claim.criterion,
+                    "underdetermined": claim.needs,
                     "built": experiment.is_some(),
                     "needs_traces": experiment.is_some_and(|e| e.needs_traces),
                 })
@@ -57,7 +58,15 @@ impl List {
 
 fn text(claim: &Claim) -> String {
     match claim.experiment() {
-        None => format!("{} (not built)", claim.about),
+        None => match claim.needs {
+            Some([line, input]) => {
+                format!(
+                    "{} (underdetermined: {line} does not give {input})",
+                    claim.about
+                )
+            }
+            None => format!("{} (not built)", claim.about),
+        },
         Some(e) if e.only_replays() => format!("{} (needs traces)", e.about),
         Some(e) if e.needs_traces => format!("{} (traces too, if there are any)", e.about),
         Some(e) => e.about.to_owned(),

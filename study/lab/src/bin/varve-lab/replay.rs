@@ -11,7 +11,7 @@ use varve_lab::trace::{Format, Source};
 ///
 /// Traces of disks: the text of blkparse, MSR Cambridge, Tencent, DiskSim,
 /// MQSim, CloudPhysics. Traces of files: the output of strace, NetBench,
-/// Mobibench. zstd may have compressed them. docs/replay.md describes the
+/// Mobibench. zstd may have compressed them. study/README.md describes the
 /// formats and what is measured.
 #[derive(clap::Args)]
 pub struct Replay {

@@ -45,7 +45,7 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
     /// Segments of the simulated volumes (R3a, R3b, R3c, R4; 150 to 100000);
-    /// results go to OUT/ID-N. By default R3a has 1000, R3b and R3c 10000,
+    /// results go to OUT/ID-N. By default R3a to R3c have 10000,
     /// R4 1280.
     #[arg(long, value_name = "N")]
     segments: Option<u32>,
@@ -123,7 +123,7 @@ impl Run {
                 )),
             }
         }
-        let failed = outcome.verdicts.iter().filter(|v| !v.pass && !v.beside);
+        let failed = outcome.verdicts.iter().filter(|v| !v.pass && v.counts());
         match failed.count() {
             0 => Ok(0),
             failed => {
@@ -188,7 +188,7 @@ fn minutes(time: Duration) -> String {
 
 /// Claims of an experiment that hold, and how many there are.
 fn held(outcome: &experiment::Outcome) -> (usize, usize) {
-    let claims = outcome.verdicts.iter().filter(|v| !v.beside);
+    let claims = outcome.verdicts.iter().filter(|v| v.counts());
     (claims.clone().filter(|v| v.pass).count(), claims.count())
 }
 
@@ -201,6 +201,9 @@ fn told(ended: &Ended, decides: bool) -> String {
             format!("{} points are left to other shards", outcome.missing)
         }
         Ok(outcome) => match held(outcome) {
+            (_, 0) if outcome.verdicts.iter().any(|v| v.needs.is_some()) => {
+                "underdetermined by the paper".into()
+            }
             (_, 0) => "no part of the claim was measured".into(),
             (hold, all) if !decides => format!("{hold} of {all} parts hold, which says nothing"),
             (hold, all) if hold == all => format!("reproduced: {all} of {all}"),

@@ -7,10 +7,10 @@
 //! does not. What was not measured does not count: without it none may hold.
 //!
 //! Where no distortion of the tiny run makes a verdict hold, rows as the paper has
-//! them are distorted.
+//! them are distorted. An underdetermined verdict never holds and is left out.
 
 use super::tiny::tiny;
-use crate::experiment::{ALL, Experiment, Row, a3, b7, b8, l3, m2, m5, m6, x3};
+use crate::experiment::{ALL, Experiment, Row, a3, b7, b8, l2, l3, m2, m5, m6, x3};
 use crate::jobs::on_threads;
 use crate::report::{Verdict, asked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ fn of_the_paper(id: &str) -> Vec<Row> {
         "A3" => a3::tests::thesis(),
         "B7" => b7::tests::thesis(),
         "B8" => b8::tests::paper(),
+        "L2" => l2::tests::paper(),
         "L3" => l3::tests::paper(),
         "M2" => m2::tests::thesis(),
         "M5" => m5::tests::thesis(),
@@ -123,6 +124,8 @@ fn completed(experiment: &Experiment, mut rows: Vec<Row>) -> Vec<Row> {
 struct Seen {
     experiment: &'static Experiment,
     claims: Vec<String>,
+    /// Verdicts whose inputs the paper does not give.
+    undetermined: Vec<bool>,
     held: Vec<bool>,
     failed: Vec<bool>,
 }
@@ -144,7 +147,7 @@ impl Seen {
     }
 
     fn is_open(&self, at: usize) -> bool {
-        !(self.held[at] && self.failed[at])
+        !(self.undetermined[at] || self.held[at] && self.failed[at])
     }
 
     /// Verdicts that have not been seen both to hold and to fail.
@@ -335,6 +338,7 @@ fn seen(experiment: &'static Experiment) -> Seen {
         experiment,
         held: vec![false; verdicts.len()],
         failed: vec![false; verdicts.len()],
+        undetermined: verdicts.iter().map(|v| v.needs.is_some()).collect(),
         claims: verdicts.into_iter().map(|verdict| verdict.claim).collect(),
     };
     starts.iter().for_each(|rows| seen.distort(rows));

@@ -12,7 +12,7 @@
 //! | `windows` | throughput by periods of ten seconds, and when it is stable |
 //! | `throughput` | the application and the sequential test |
 //!
-//! What the chapter leaves open is in [`Assumptions`]; `docs/allocation.md` says
+//! What the chapter leaves open is in [`Assumptions`]; `study/allocation.md` says
 //! why each is as it is, and experiment A1 what changes with it.
 
 mod array;

@@ -106,7 +106,7 @@ impl PolicyKind {
     /// the policy has no such parameter or draws the range itself.
     ///
     /// Which type has which range is not in the chapter. Here it is what leads
-    /// to table 3-7, whose figures are quotients of sizes: `docs/allocation.md`.
+    /// to table 3-7, whose figures are quotients of sizes: `study/allocation.md`.
     pub fn wish(self, load: Load, kind: usize, nth: u64) -> u64 {
         let PolicyKind::Extents {
             ranges,

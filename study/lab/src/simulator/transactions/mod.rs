@@ -15,7 +15,7 @@
 //! | `found` | what a run measured, checkpoint interval by checkpoint interval |
 //! | `bounds` | what throughput must lie between, by formulas alone |
 //!
-//! `docs/models.md` says what is assumed and why, and what was found.
+//! `study/transactions.md` says what is assumed and why, and what was found.
 
 mod bounds;
 mod database;

@@ -219,8 +219,8 @@ impl Parameters {
 /// alternative, but for `brief_reorganisation`, which M6 has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assumptions {
-    /// How many operations change something is rounded down in each
-    /// transaction; otherwise each is drawn.
+    /// A transaction's operations are split as §4.3 defines them (T933-937), in whole
+    /// numbers, rounded down. Otherwise the kind of each operation is drawn.
     pub rounded_down: bool,
     /// As many records as fill the valid part of the data file's pages;
     /// otherwise as many as fill the file, which gives the 1.2 GB of indices
@@ -259,7 +259,7 @@ pub struct Assumptions {
 impl Default for Assumptions {
     fn default() -> Self {
         Assumptions {
-            rounded_down: false,
+            rounded_down: true,
             records_by_fill: false,
             page_images: false,
             eviction_waits: true,

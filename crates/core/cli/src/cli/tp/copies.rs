@@ -1,4 +1,4 @@
-//! `varve tp backup`, `follow` and `restore`: copies of environments (`docs/tp.md`).
+//! `varve tp backup`, `follow` and `restore`: copies of environments (`docs/guide/records.md`).
 
 use super::place::Place;
 use crate::cli::output::{self, Failure, Outcome};

@@ -1,4 +1,4 @@
-//! `varve tp`: record stores with transactions (`docs/tp.md`).
+//! `varve tp`: record stores with transactions (`docs/guide/records.md`).
 
 mod bench;
 mod check;

@@ -1,4 +1,4 @@
-//! The process that holds a transaction for others to join (`docs/transactions.md`,
+//! The process that holds a transaction for others to join (`docs/design/transactions.md`,
 //! "Handed over").
 //!
 //! Over its socket, one connection for each who asks, lines of JSON:

@@ -131,7 +131,7 @@ fn one_at_a_time_and_stopped_at_once() {
 }
 
 /// Decision: a checkpoint that cannot read an index node it must change stops
-/// the volume, rather than write a node that says "lost". See docs/repair.md.
+/// the volume, rather than write a node that says "lost". See docs/design/repair.md.
 #[test]
 fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
     let volume = Volume::new(16 << 20);

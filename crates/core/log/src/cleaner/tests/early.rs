@@ -1,4 +1,4 @@
-//! Segments given back ahead of checkpoints (`docs/reuse.md`): which, when, and
+//! Segments given back ahead of checkpoints (`docs/design/reuse.md`): which, when, and
 //! what a mount makes of it.
 
 use super::*;

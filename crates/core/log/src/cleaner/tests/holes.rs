@@ -1,4 +1,4 @@
-//! Writing into holes (`docs/holes.md`): which segments, what a mount makes of
+//! Writing into holes (`docs/design/holes.md`): which segments, what a mount makes of
 //! it, and what happens when something is wrong.
 
 mod unread;

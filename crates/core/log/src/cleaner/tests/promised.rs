@@ -1,7 +1,7 @@
 //! What moves, and what waits, take of the room and add to the price of the next fold,
 //! beside what they were admitted by: where that was too little, the room for a checkpoint
 //! is gone once they are appended, and with it whatever would give room back (rule R1,
-//! `docs/space.md`).
+//! `docs/design/space.md`).
 
 use super::*;
 use rand::{RngExt, SeedableRng};
