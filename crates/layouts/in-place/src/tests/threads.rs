@@ -240,7 +240,7 @@ fn what_a_commit_is_about_to_free_is_waited_for() {
             ..Waiting::default()
         };
         let request = Request::new(layout.usage(), waiting, Purpose::Grow);
-        assert_eq!(layout.admit_or_clean(&request), Ok(Answer::Granted));
+        assert_eq!(layout.admit_or_clean(&request).unwrap(), Answer::Granted);
     });
     let make = |nth: &u32| {
         let name = format!("{nth}");
