@@ -17,6 +17,30 @@ use std::sync::{Arc, OnceLock};
 const VALUE_MAX: usize = 1 << 16;
 const NAME_MAX: usize = 255;
 
+/// A change of one attribute.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    name: &'a [u8],
+    /// `None` removes it.
+    new: Option<&'a [u8]>,
+    /// Only if there is none.
+    create: bool,
+    /// Only if there is one.
+    replace: bool,
+}
+
+impl Change<'_> {
+    /// # Errors
+    /// `Exists`, `NoAttribute`.
+    fn check(&self, exists: bool) -> Result<()> {
+        match exists {
+            true if self.create => Err(Error::Exists),
+            false if self.replace => Err(Error::NoAttribute),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The part of a name that says who may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
@@ -145,7 +169,13 @@ impl<L: Layout> FileSystem<L> {
         if value.len() > VALUE_MAX {
             return Err(Error::Range);
         }
-        self.change_xattr(caller, ino, name, Some(value), create, replace)
+        let change = Change {
+            name,
+            new: Some(value),
+            create,
+            replace,
+        };
+        self.change_xattr(caller, ino, change)
     }
 
     /// Removes an attribute.
@@ -153,18 +183,17 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Self::setxattr`].
     pub fn removexattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<()> {
-        self.change_xattr(caller, ino, name, None, false, true)
+        let change = Change {
+            name,
+            new: None,
+            create: false,
+            replace: true,
+        };
+        self.change_xattr(caller, ino, change)
     }
 
-    fn change_xattr(
-        &self,
-        caller: &Caller,
-        ino: InodeNo,
-        name: &[u8],
-        new: Option<&[u8]>,
-        create: bool,
-        replace: bool,
-    ) -> Result<()> {
+    fn change_xattr(&self, caller: &Caller, ino: InodeNo, change: Change<'_>) -> Result<()> {
+        let Change { name, new, .. } = change;
         let vnode = self.vnode(ino)?;
         self.uses(&vnode, Part::Attributes, Access::Write)?;
         let _outside = self.as_outsider(&[(&vnode, Part::Attributes, Access::Write)])?;
@@ -185,8 +214,9 @@ impl<L: Layout> FileSystem<L> {
         let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
         let operation = match self.begin(growth, Coming::attributes(bytes), purpose) {
             Err(Error::NoSpace) if new.is_some() => {
-                // What it really takes may be there: a value is replaced.
-                let (growth, bytes) = self.growth_of_xattr(&vnode, name, new)?;
+                // The call may be refused for another reason, or replace a value and
+                // need less.
+                let (growth, bytes) = self.growth_of_xattr(caller, &vnode, change)?;
                 self.begin(growth, Coming::attributes(bytes), purpose)?
             }
             other => other?,
@@ -197,19 +227,12 @@ impl<L: Layout> FileSystem<L> {
         self.permit_xattr(caller, &vnode, &state, space)?;
         let blob = self.store.xattrs(&vnode, &state)?;
         let exists = value(&blob, name)?.is_some();
-        if create && exists {
-            return Err(Error::Exists);
+        if space == Space::Acl && new.is_none() && !exists {
+            // Without a list the permission bits are all there is, and Linux lets a
+            // caller who may change the list remove it again.
+            return Ok(());
         }
-        if replace && !exists {
-            // Without a list the permission bits are all there is: Linux lets
-            // anybody who may change the list say so again.
-            let no_list = space == Space::Acl && new.is_none();
-            return if no_list {
-                Ok(())
-            } else {
-                Err(Error::NoAttribute)
-            };
-        }
+        change.check(exists)?;
         let mut new = new;
         let mut mode = state.inode.mode;
         if space == Space::Acl
@@ -237,17 +260,24 @@ impl<L: Layout> FileSystem<L> {
         self.settle_file(&vnode)
     }
 
-    /// By how much the tree grows if an attribute is set, and the bytes that wait
-    /// then.
+    /// The growth of the tree if an attribute is set, and the bytes that wait to be
+    /// written then.
+    ///
+    /// # Errors
+    /// What refuses the change whatever space there is.
     fn growth_of_xattr(
         &self,
+        caller: &Caller,
         vnode: &Vnode,
-        name: &[u8],
-        new: Option<&[u8]>,
+        change: Change<'_>,
     ) -> Result<(Usage, u64)> {
         let state = vnode.read();
         state.live()?;
-        let bytes = with(&self.store.xattrs(vnode, &state)?, name, new)?.len();
+        may_rewrite(&state.inode)?;
+        self.permit_xattr(caller, vnode, &state, space(change.name)?)?;
+        let blob = self.store.xattrs(vnode, &state)?;
+        change.check(value(&blob, change.name)?.is_some())?;
+        let bytes = with(&blob, change.name, change.new)?.len();
         let before = sectors_of(state.inode.xattr_bytes as usize);
         let growth = Usage {
             inodes: 0,

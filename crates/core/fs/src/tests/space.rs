@@ -166,6 +166,30 @@ fn refused_operations_change_nothing() {
 }
 
 #[test]
+fn an_attribute_is_looked_for_before_space_is() {
+    let fs = fresh();
+    let f = fs.t_file("f", b"x");
+    let (root, other) = (Caller::root(), user(1000));
+    fs.setxattr(&root, f, b"user.there", b"y", false, false)
+        .unwrap();
+    fs.sync().unwrap();
+    *fs.layout().limit.lock() = Some(fs.usage());
+    let set = |caller: &Caller, name: &str, create, replace| {
+        let value = [1; 5_000];
+        fs.setxattr(caller, f, name.as_bytes(), &value, create, replace)
+    };
+    assert!(matches!(set(&root, "user.there", true, false), Err(Error::Exists)));
+    assert!(matches!(set(&root, "user.new", false, true), Err(Error::NoAttribute)));
+    assert!(matches!(set(&other, "user.new", false, false), Err(Error::AccessDenied)));
+    for (name, create, replace) in [("user.new", true, false), ("user.there", false, true)] {
+        assert!(matches!(set(&root, name, create, replace), Err(Error::NoSpace)), "{name}");
+    }
+    let same = fs.setxattr(&root, f, b"user.there", b"z", false, true);
+    assert!(same.is_ok(), "a value of the same length: {same:?}");
+    fs.unmount().unwrap();
+}
+
+#[test]
 fn memory_does_not_grow_with_files_that_are_gone() {
     let fs = fresh();
     for round in 0..50 {
