@@ -191,13 +191,21 @@ mod tests {
     /// head is, and on one whose arm takes none either nothing is lost by reading what is
     /// in pieces. Where a file of this size
     /// does not show it on the right drive, it does on one with a slow arm. Update in place
-    /// under the names of the log gathers no random writes.
+    /// under the names of the log gathers no random writes, and a regular disk under the
+    /// name of the virtual log disk writes like itself.
     #[test]
     fn a_wrong_drive_or_layout_fails() {
-        let pass = |drive: &Drive, is_log: bool| {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Is {
+            Right,
+            AllInPlace,
+            AllRegular,
+        }
+        let pass = |drive: &Drive, is: Is| {
             let run = |(name, layout, disk): (&str, Layout, Disk)| {
                 let (layout, disk) = match layout {
-                    Layout::Lfs if !is_log => (Layout::UFS, Disk::Regular),
+                    Layout::Lfs if is == Is::AllInPlace => (Layout::UFS, Disk::Regular),
+                    _ if is == Is::AllRegular => (layout, Disk::Regular),
                     _ => (layout, disk),
                 };
                 let platform = platform(layout, disk).on(drive.clone(), Host::SPARCSTATION_10);
@@ -217,18 +225,20 @@ mod tests {
         slow.seek.short_base_ms *= 16.0;
         slow.seek.short_root_ms *= 16.0;
         slow.head_switch_ns *= 16;
-        let in_place = pass(&right, false);
+        let in_place = pass(&right, Is::AllInPlace);
+        let still_in_place = pass(&still, Is::AllInPlace);
+        let regular = pass(&right, Is::AllRegular);
         let drives = [right, still, instant, slow];
-        let [right, still, instant, slow] = drives.map(|drive| pass(&drive, true));
+        let [right, still, instant, slow] = drives.map(|drive| pass(&drive, Is::Right));
         for (claim, held, failed) in [
             ("synchronous random writes", right[0], still[0]),
             ("in place, read again", still[1], right[1]),
             ("UFS on the VLD, read again", right[2], instant[2]),
-            ("LFS, read again", slow[3], instant[3]),
+            ("LFS, read again", right[3], still_in_place[3]),
             ("LFS, random and sequential writes", right[5], in_place[5]),
             ("LFS on the VLD, the same", right[6], in_place[6]),
-            ("sequential writes", right[7], still[7]),
-            ("random writes that wait", right[8], still[8]),
+            ("sequential writes", right[7], regular[7]),
+            ("random writes that wait", right[8], regular[8]),
             ("sequential writes of LFS", slow[9], still[9]),
         ] {
             assert!(held && !failed, "{claim}");

@@ -132,7 +132,9 @@ fn verdicts_decide_what_is_said() {
     assert!(half.contains("not given: T1: &lt;x&gt;"));
     let open = changed(|report| report.verdicts[0].needs = Some("T2: y".into()));
     // Claims that say so without an experiment are counted as well.
-    let said = crate::claims::all().filter(|claim| claim.needs.is_some()).count();
+    let said = crate::claims::all()
+        .filter(|claim| claim.needs.is_some())
+        .count();
     assert!(open.contains(&format!("<strong>{}</strong> underdetermined", said + 1)));
     status([true, true]);
     let none = changed(|report| report.verdicts.retain(|verdict| verdict.beside));

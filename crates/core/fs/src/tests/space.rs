@@ -178,11 +178,23 @@ fn an_attribute_is_looked_for_before_space_is() {
         let value = [1; 5_000];
         fs.setxattr(caller, f, name.as_bytes(), &value, create, replace)
     };
-    assert!(matches!(set(&root, "user.there", true, false), Err(Error::Exists)));
-    assert!(matches!(set(&root, "user.new", false, true), Err(Error::NoAttribute)));
-    assert!(matches!(set(&other, "user.new", false, false), Err(Error::AccessDenied)));
+    assert!(matches!(
+        set(&root, "user.there", true, false),
+        Err(Error::Exists)
+    ));
+    assert!(matches!(
+        set(&root, "user.new", false, true),
+        Err(Error::NoAttribute)
+    ));
+    assert!(matches!(
+        set(&other, "user.new", false, false),
+        Err(Error::AccessDenied)
+    ));
     for (name, create, replace) in [("user.new", true, false), ("user.there", false, true)] {
-        assert!(matches!(set(&root, name, create, replace), Err(Error::NoSpace)), "{name}");
+        assert!(
+            matches!(set(&root, name, create, replace), Err(Error::NoSpace)),
+            "{name}"
+        );
     }
     let same = fs.setxattr(&root, f, b"user.there", b"z", false, true);
     assert!(same.is_ok(), "a value of the same length: {same:?}");
