@@ -19,7 +19,7 @@ pub struct Workers<T> {
 #[derive(Debug)]
 struct Queue<T> {
     state: Mutex<State<T>>,
-    /// So many pieces may wait.
+    /// Maximum number of pieces of work in the queue.
     most: usize,
     /// There is work, or there will be no more.
     given: Condvar,
