@@ -4,14 +4,14 @@
 //! - The first byte's address is a multiple of [`ALIGNMENT`], also after the
 //!   buffer has grown: the memory is a vector of page-sized units that the
 //!   allocator itself aligns, viewed as bytes.
-//! - Bytes that come into view by growing are zero, whatever was there before.
+//! - Bytes added by growing are zero, even where the memory was used before.
 
 use std::ops::{Deref, DerefMut};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes; the address of every [`AlignedBuffer`] is a multiple of it. No
-/// device in use asks for more.
+/// Alignment, in bytes, of the address of every [`AlignedBuffer`]. No device in
+/// use requires a larger one.
 pub const ALIGNMENT: usize = 4096;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -19,7 +19,7 @@ pub const ALIGNMENT: usize = 4096;
 pub(crate) struct Unit([u8; ALIGNMENT]);
 const _: () = assert!(size_of::<Unit>() == ALIGNMENT && align_of::<Unit>() == ALIGNMENT);
 
-/// Bytes whose first address is a multiple of 4096.
+/// A byte buffer whose address is a multiple of [`ALIGNMENT`] (4096).
 #[derive(Clone, Default)]
 pub struct AlignedBuffer {
     units: Vec<Unit>,
@@ -27,7 +27,7 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// A buffer of `len` zero bytes.
+    /// Returns a buffer of `len` zero bytes.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -36,7 +36,7 @@ impl AlignedBuffer {
         AlignedBuffer { units, len }
     }
 
-    /// An empty buffer that can grow to `capacity` bytes without moving.
+    /// Returns an empty buffer that can grow to `capacity` bytes without moving.
     pub fn with_capacity(capacity: usize) -> Self {
         AlignedBuffer {
             units: Vec::with_capacity(capacity.div_ceil(ALIGNMENT)),
@@ -44,33 +44,33 @@ impl AlignedBuffer {
         }
     }
 
-    /// Bytes in view.
+    /// Returns the length of the buffer's contents, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if no byte is in view.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes the buffer can hold without moving.
+    /// Returns the number of bytes that the buffer can contain without moving.
     pub fn capacity(&self) -> usize {
         self.units.capacity() * ALIGNMENT
     }
 
-    /// The bytes.
+    /// Returns the contents as a slice.
     pub fn as_slice(&self) -> &[u8] {
         &self.units.as_slice().as_bytes()[..self.len]
     }
 
-    /// The bytes, to change.
+    /// Returns the contents as a mutable slice.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.units.as_mut_slice().as_mut_bytes()[..self.len]
     }
 
-    /// Shows exactly `len` bytes: cuts the end off, or adds zeros to it.
-    /// Memory is kept when the buffer shrinks.
+    /// Sets the length to `len` bytes: truncates the contents, or appends zeros.
+    /// A buffer that shrinks keeps its memory.
     pub fn resize(&mut self, len: usize) {
         let old = std::mem::replace(&mut self.len, len);
         let held = self.units.len() * ALIGNMENT;
@@ -83,12 +83,12 @@ impl AlignedBuffer {
         }
     }
 
-    /// Cuts the buffer to no bytes, keeping its memory.
+    /// Sets the length to zero and keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Adds bytes at the end.
+    /// Appends `bytes` to the contents.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let start = self.len;
         self.resize(start + bytes.len());

@@ -51,7 +51,7 @@ impl Clock for HostClock {
     }
 }
 
-/// A clock that moves only when told to, or by a fixed step at every reading.
+/// A clock that advances only on request, or by a fixed step at every reading.
 #[derive(Debug)]
 pub struct VirtualClock {
     now_ns: AtomicI64,

@@ -1,11 +1,11 @@
-//! Counts of what a device was asked to do.
+//! Counters of a device's requests and bytes.
 //!
 //! Only requests that succeeded are counted. The counts are independent of
 //! each other: a snapshot taken while requests run may be torn between them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts kept by a device. Cheap enough to be always on.
+/// The counters of one device. They cost little enough to be always enabled.
 #[derive(Debug, Default)]
 pub struct DeviceCounters {
     reads: AtomicU64,
@@ -17,16 +17,16 @@ pub struct DeviceCounters {
     bytes_copied: AtomicU64,
 }
 
-/// The counts at one moment, since the device was made.
+/// Values of the counters at one moment, counted since the device was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
-    /// Read requests.
+    /// Number of read requests.
     pub reads: u64,
-    /// Write requests; a vectored one counts once.
+    /// Number of write requests; a vectored write counts once.
     pub writes: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// Discards that reached the medium.
+    /// Number of discards that reached the medium.
     pub discards: u64,
     /// Bytes delivered to callers.
     pub bytes_read: u64,
@@ -37,7 +37,7 @@ pub struct CounterSnapshot {
 }
 
 impl DeviceCounters {
-    /// The counts now.
+    /// Returns the current values of the counters.
     pub fn snapshot(&self) -> CounterSnapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CounterSnapshot {

@@ -204,14 +204,14 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Takes notice of the bytes that the medium has now, or gives it so many where
-    /// it can have them: what is new reads as zeros, what is cut off is gone. What a
-    /// medium has beyond that is left alone if it cannot be cut. Answers how many the
-    /// device has now, durably. Nobody may use what is cut off meanwhile. The default
-    /// has one size for ever.
+    /// Sets the device's size in bytes, or with `None` adopts the medium's current
+    /// size. Added bytes read as zeros; bytes cut off are lost. If the medium cannot be
+    /// cut, its bytes beyond the new size are left unchanged. Returns the device's size,
+    /// which is durable. The caller must not use the bytes cut off during the call. The
+    /// default implementation is for devices whose size never changes.
     ///
     /// # Errors
-    /// When the medium cannot have so many, or the device is read-only.
+    /// If the medium cannot have `size` bytes, or the device is read-only.
     fn set_size(&self, size: Option<u64>) -> Result<u64> {
         let present = self.geometry().size;
         match size.is_none_or(|size| size == present) {

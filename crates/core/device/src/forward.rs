@@ -1,5 +1,5 @@
 //! Shared and boxed devices are devices, so that a wrapper can wrap something
-//! that its test still holds.
+//! that its test also keeps.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Cheap hashes of content, to recognise equal images and traces.
+//! Fast hashes of content, used to recognise equal images and traces.
 //!
 //! Not for anything on the medium, nor against an adversary. The values are
 //! the same on every machine, so that a recorded one can be compared.

@@ -1,13 +1,13 @@
-//! Values of which each thread uses one, so that threads do not meet on them.
+//! A set of values, one for every few threads, so that threads do not contend.
 //!
-//! A line of memory that two CPUs write to travels between them, and each waits
-//! for it. What is written often and read seldom (counters, counts of
-//! references) is therefore kept once for every few threads.
+//! A cache line that two CPUs write to moves between them, and each CPU waits for
+//! it. Values written often and read seldom (counters, reference counts) are
+//! therefore kept once for every few threads.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads up to this many share no lane.
+/// Number of lanes. Up to this many threads, no two share a lane.
 const LANES: usize = 16;
 
 /// A value for each lane; dereferences to that of the calling thread.
@@ -20,7 +20,7 @@ pub struct Lanes<T>([Lane<T>; LANES]);
 struct Lane<T>(T);
 
 impl<T> Lanes<T> {
-    /// As many values as there are lanes.
+    /// Creates one value for each lane.
     pub fn new(mut make: impl FnMut() -> T) -> Self {
         Lanes(std::array::from_fn(|_| Lane(make())))
     }

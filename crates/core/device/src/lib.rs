@@ -1,21 +1,21 @@
 //! Bytes at addresses: the lowest layer of Varve.
 //!
-//! Everything above reads and writes through [`Device`] and tells the time
-//! through [`Clock`]; nothing here knows what a file is.
+//! All other crates read and write through [`Device`] and read the time through
+//! [`Clock`]. This crate does not know about files of the file system.
 //!
-//! | module | what it offers |
+//! | module | contents |
 //! |---|---|
 //! | [`device`] | the [`Device`] trait and the contract about durability |
 //! | [`clock`] | the host's clocks, and a virtual one |
 //! | [`mod@file`] | image files and block devices, direct or buffered, locked whole |
 //! | [`memory`] | sparse memory whose images fork in well under a microsecond |
-//! | [`recorder`] | a device that keeps the trace of what was asked of it |
+//! | [`recorder`] | a device that records the trace of its requests |
 //! | [`crash`] | the images a power cut may leave behind, from such a trace |
 //! | [`fault`] | a device that misbehaves according to a plan |
-//! | [`striped`] | several devices as one, their requests side by side |
-//! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
+//! | [`striped`] | several devices as one, with requests in parallel |
+//! | [`sync`] | locks and threads for all crates, replaceable by a model checker's |
 //! | [`workers`] | threads that serve a queue until it is dropped |
-//! | [`lanes`] | values of which each thread uses one |
+//! | [`lanes`] | a set of values, one of which each thread uses |
 //! | [`checksum`] | CRC-32C |
 //! | [`aligned`], [`pool`], [`block`] | aligned buffers, a pool of them, and blocks |
 //! | [`counters`] | counts of requests and bytes |

@@ -32,8 +32,8 @@ impl BufferPool {
         })
     }
 
-    /// True if no more of its buffers are on loan than it keeps: who holds one
-    /// for long then costs nobody fresh memory.
+    /// Returns true if at most as many buffers are lent as the pool keeps. A caller
+    /// that keeps one for long then forces no other caller to allocate memory.
     pub fn can_spare(&self) -> bool {
         self.lent.load(Relaxed) <= self.keep
     }

@@ -1,4 +1,4 @@
-//! The one source of chance: a seeded generator and the few draws we need.
+//! The crate's only source of random numbers: a seeded generator and its draws.
 //!
 //! The draws are defined here, not by a library's distributions, so that a
 //! failing seed written into a test still fails after an upgrade.
@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::hash;
 
-/// A stream of draws that the seed alone decides.
+/// A stream of random numbers that is determined by the seed alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(Xoshiro256PlusPlus);
 

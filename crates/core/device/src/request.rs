@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use crate::device::{Device, DeviceError, Operation, Result};
 
 impl DeviceError {
-    /// An error about `length` bytes at byte `offset` of `device`.
+    /// Creates an error about `length` bytes at byte `offset` of `device`.
     pub fn new<D: Device + ?Sized>(
         device: &D,
         operation: Operation,
@@ -52,12 +52,12 @@ pub fn check_request<D: Device + ?Sized>(
     Err(DeviceError::new(device, operation, offset, length, source))
 }
 
-/// Bytes in all the buffers together.
+/// Returns the total length of the buffers, in bytes.
 pub fn total_length(buffers: &[IoSlice<'_>]) -> u64 {
     buffers.iter().map(|buffer| buffer.len() as u64).sum()
 }
 
-/// The buffers' bytes, one after the other.
+/// Returns the concatenated contents of the buffers.
 pub fn gather(buffers: &[IoSlice<'_>]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(buffers.iter().map(|buffer| buffer.len()).sum());
     for buffer in buffers {

@@ -22,7 +22,7 @@ impl fmt::Display for Bytes {
 }
 
 /// A number of bytes that is needed: in the largest unit that is not larger, with one
-/// digit behind the point, rounded up, so that what is shown is enough.
+/// digit behind the point, rounded up, so that the size shown suffices.
 ///
 /// For example, `Enough((25 << 20) + 1)` is shown as `25.1 MiB`.
 #[derive(Clone, Copy, Debug)]

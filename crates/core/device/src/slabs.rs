@@ -144,8 +144,8 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         let bytes = BLOCKS * self.slabs.block_bytes;
-        // SAFETY: the mapping that `new` made, of as many bytes. Each piece keeps the
-        // slab, so nobody has a part of it.
+        // SAFETY: the mapping that `new` made, of as many bytes. Each piece keeps
+        // the slab alive, so no piece is left that refers to the mapping.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
     }
 }

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A queue of work and the threads that serve it, as many as the host grants.
-/// Dropping it lets them finish what waits, and joins them.
+/// Dropping the value lets the threads finish the queued work, and joins them.
 ///
-/// Whoever waits for what these threads do may be freeing memory, so they never
-/// wait for memory to be freed (`PR_SET_IO_FLUSHER`, where they may have it).
+/// A caller that waits for these threads may be freeing memory, so the threads
+/// never wait for memory to be freed (`PR_SET_IO_FLUSHER`, where permitted).
 #[derive(Debug)]
 pub struct Workers<T> {
     queue: Arc<Queue<T>>,
@@ -19,7 +19,7 @@ pub struct Workers<T> {
 #[derive(Debug)]
 struct Queue<T> {
     state: Mutex<State<T>>,
-    /// So many pieces may wait.
+    /// Maximum number of pieces of work in the queue.
     most: usize,
     /// There is work, or there will be no more.
     given: Condvar,
@@ -42,7 +42,7 @@ impl<T> Drop for Worker<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.threads -= 1;
-        // Others wait for what nobody will do.
+        // Without threads the queued work is never done, and callers wait for it.
         let left = match state.threads {
             0 => std::mem::take(&mut state.waiting),
             _ => VecDeque::new(),
@@ -114,10 +114,10 @@ impl<T: Send + 'static> Workers<T> {
         self.threads.is_empty()
     }
 
-    /// Hands over a piece of work, and waits while too much waits already.
+    /// Appends a piece of work to the queue, and waits while the queue is full.
     ///
     /// # Errors
-    /// The work, if there is nobody to do it.
+    /// Returns the work if no thread is left to do it.
     pub fn give(&self, work: T) -> std::result::Result<(), T> {
         let mut state = self.queue.state.lock();
         while state.threads > 0 && state.waiting.len() >= self.queue.most {
@@ -126,8 +126,8 @@ impl<T: Send + 'static> Workers<T> {
         self.put(&mut state, work)
     }
 
-    /// Hands over a piece of work if a place in the queue is free. If not, or
-    /// if there is nobody to do it, it is dropped and the answer is false.
+    /// Appends a piece of work to the queue without waiting. If the queue is full,
+    /// or no thread is left, drops the work and returns false.
     pub fn offer(&self, work: T) -> bool {
         let mut state = self.queue.state.lock();
         let refused = match state.waiting.len() < self.queue.most {

@@ -100,8 +100,8 @@ impl FaultKind {
         }
     }
 
-    /// True if the request that is struck reports it. The other kinds are for
-    /// checksums, or for nobody, to find.
+    /// Returns true if the affected request reports the fault. Faults of the other
+    /// kinds can be found only by checksums, or not at all.
     pub fn is_reported(self) -> bool {
         use FaultKind as K;
         match self {

@@ -24,10 +24,10 @@ use super::open::{OpenError, OpenMode};
 pub(super) const FILE_ATTEMPTS: u32 = 5;
 /// Attempts to open and to lock a block device.
 pub(super) const DEVICE_ATTEMPTS: u32 = 20;
-/// Between two of them.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Tries again while somebody else has it, which `busy` says.
+/// Repeats `attempt` while it fails with `busy`: another process has the lock.
 pub(super) fn patiently<T>(
     tries: u32,
     busy: Errno,
@@ -90,8 +90,8 @@ fn loop_backing_file(sysfs: &Path) -> Option<PathBuf> {
 }
 
 /// Locks the backing file. One that this process cannot see (deleted, or in
-/// another mount namespace) cannot be locked and is passed over: nobody can
-/// open it by that name here either.
+/// another mount namespace) cannot be locked and is skipped: no other process
+/// can open it here by that name either.
 fn lock_backing_file(backing: &Path, mode: OpenMode) -> Result<Option<OwnedFd>, OpenError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(backing, flags, Mode::empty()) {

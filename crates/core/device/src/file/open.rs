@@ -47,7 +47,7 @@ pub enum Preallocate<'a> {
 /// An image or block device that could not be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has it open.
+    /// The volume is in use by another process, or open twice in this one.
     #[error("{}: in use by another process, or open twice", path.display())]
     InUse {
         /// The volume, or the file behind a loop device.
@@ -112,8 +112,8 @@ pub(super) fn open(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice
         OpenMode::ReadOnly => OFlags::RDONLY,
         OpenMode::ReadWrite => OFlags::RDWR,
     };
-    // On a block device this asks that nobody else has claimed it: no mount,
-    // no volume manager. On a regular file it would mean nothing.
+    // On a block device this flag makes open fail if a mount or a volume manager
+    // uses the device. On a regular file it would have no meaning.
     if block_device && mode == OpenMode::ReadWrite {
         flags |= OFlags::EXCL;
     }
@@ -352,8 +352,8 @@ fn finish(
         } else {
             io
         },
-        // 512 even where memory may be aligned less: what drivers accept
-        // below that differs, and nobody gains by it.
+        // At least 512, even where the kernel permits less: drivers differ in
+        // which smaller alignments they accept, and none has a benefit.
         memory_align: logical_block.max(memory_align) as usize,
         size: geometry.size.into(),
         opened: geometry,
@@ -383,7 +383,7 @@ fn direct_alignment(opened: &Opened) -> Option<(u32, u32)> {
             return Some(told);
         }
     }
-    // An older kernel does not say. A read that it refuses says it.
+    // An older kernel does not report the alignment: try reads until one succeeds.
     let mut buffer = AlignedBuffer::zeroed(4096);
     [512, 4096].into_iter().find_map(|block| {
         let read = rustix::io::pread(&opened.fd, &mut buffer[..block as usize], 0);

@@ -114,8 +114,8 @@ impl Ring {
             while refused.is_ok() && under_way.0 < ENTRIES && next < requests.len() {
                 let entry = requests[next].entry(file).user_data(next as u64);
                 // SAFETY: the memory is borrowed by `requests`, which outlives
-                // this call, and nobody touches it meanwhile. The call is left
-                // when nothing is under way, whatever happens.
+                // this call, and no other code accesses it meanwhile. On every
+                // path the call returns only when no request is in flight.
                 if unsafe { submissions.push(&entry) }.is_err() {
                     break; // the kernel has not taken the others yet
                 }
@@ -148,11 +148,11 @@ impl Ring {
     }
 }
 
-/// Rings for whoever needs one next.
+/// Idle rings, kept for the next caller that needs one.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     kept: Mutex<Vec<Ring>>,
-    /// The kernel has none for us.
+    /// True once the kernel has refused io_uring permanently.
     refused: AtomicBool,
 }
 
@@ -174,8 +174,8 @@ impl Rings {
         }
     }
 
-    /// There is no ring, or one is of no more use: if the kernel has none for
-    /// us, nobody asks again.
+    /// Records that a ring could not be created or failed. If `error` shows that
+    /// the kernel offers no io_uring to this process, no later call asks again.
     pub fn refuse(&self, error: &io::Error) {
         tracing::debug!(%error, "requests go one by one: io_uring is refused");
         let never = [Errno::NOSYS, Errno::PERM, Errno::INVAL];

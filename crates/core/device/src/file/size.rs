@@ -46,7 +46,8 @@ impl FileDevice {
                     .lengthen(present, wanted, preallocate)
                     .map_err(failed)?,
                 (true, false) => {
-                    // Nobody is let through to what is about to go.
+                    // The size shrinks first, so that no request reaches the bytes
+                    // about to be cut off.
                     self.size.fetch_min(wanted, Ordering::AcqRel);
                     rustix::fs::ftruncate(&self.fd, wanted).map_err(|e| failed(e.into()))?;
                     rustix::fs::fsync(&self.fd).map_err(|e| failed(e.into()))?;

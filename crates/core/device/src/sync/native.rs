@@ -1,6 +1,6 @@
 //! The host's locks: `parking_lot`'s, which ask [`super::turns`] before they
 //! would block. In a process without a simulation they are `parking_lot`'s and
-//! a look at a flag that nobody writes.
+//! one read of a flag that is never written.
 
 use super::turns;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub struct RwLock<T>(parking_lot::RwLock<T>);
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: parking_lot::Condvar,
-    /// Times that it was told, where a simulation counts them.
+    /// Number of notifications, counted only in a simulation.
     told: AtomicU64,
 }
 

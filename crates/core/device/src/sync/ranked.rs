@@ -86,7 +86,7 @@ impl<G, R: Rank> Ranked<G, R> {
         }
     }
 
-    /// Checks the rank, then takes the lock, if nobody holds it.
+    /// Checks the rank, then takes the lock if it is free.
     #[inline]
     pub fn try_take(rank: R, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
         let held = Held::enter(rank);
@@ -130,7 +130,7 @@ impl<T, R: Rank> RankedMutex<T, R> {
         Ranked::take(self.rank, || self.inner.lock())
     }
 
-    /// The lock, if nobody holds it.
+    /// Takes the lock if it is free; returns `None` otherwise.
     pub fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, T>, R>> {
         Ranked::try_take(self.rank, || self.inner.try_lock())
     }
@@ -161,7 +161,7 @@ impl<T, R: Rank> RankedRwLock<T, R> {
         Ranked::take(self.rank, || self.inner.write())
     }
 
-    /// Without the lock, as nobody else can have it.
+    /// Returns the value without locking: `&mut self` excludes other users.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
