@@ -131,7 +131,7 @@ fn verdicts_decide_what_is_said() {
     assert!(half.contains("<strong>1</strong> reproduced") && half.contains("1 underdetermined"));
     assert!(half.contains("not given: T1: &lt;x&gt;"));
     let open = changed(|report| report.verdicts[0].needs = Some("T2: y".into()));
-    // Claims that say so without an experiment are counted as well.
+    // L5 and W7 say so without an experiment, and count.
     let said = crate::claims::all()
         .filter(|claim| claim.needs.is_some())
         .count();
