@@ -18,7 +18,8 @@ pub(crate) type Files = HashMap<u64, File>;
 
 type Job = Box<dyn FnOnce(&mut Files) + Send>;
 
-/// See the module's head. The thread ends after this has been dropped.
+/// A thread for calls on the own mount, started by the first job. It ends after this
+/// value has been dropped.
 #[derive(Default)]
 pub(crate) struct Aside {
     jobs: OnceLock<Sender<Job>>,

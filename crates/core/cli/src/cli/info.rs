@@ -53,7 +53,7 @@ impl Info {
     }
 }
 
-/// What is shown of a volume, whatever its layout.
+/// The description of a volume that `varve info` prints, the same for each layout.
 pub(super) struct Shown {
     /// Its superblock and `contents`, for scripts.
     pub value: Value,

@@ -51,9 +51,9 @@ pub(super) struct Target {
 /// The live part of a track, read at once.
 #[derive(Debug)]
 struct Track {
-    /// Its first place.
+    /// Number of its first place on the disk.
     first: u32,
-    /// What is stored from there on.
+    /// The bytes stored from that place on.
     bytes: Vec<u8>,
 }
 
