@@ -1,9 +1,9 @@
-//! What the tree in memory takes, and what running operations may add.
+//! Admission: the size of the tree in memory, and what running operations may add.
 //!
-//! Every operation promises its worst growth before it takes a lock, and the
-//! layout is asked whether the volume could hold everything at once. So an
-//! operation that was admitted fits, whatever runs beside it. One that was
-//! refused asks again when nobody is beside it (`account/crowd.rs`).
+//! Every operation states an upper bound of its growth before it takes a lock, and the
+//! layout answers whether all admitted operations fit at once. So an admitted operation
+//! fits, whatever runs in parallel. A refused operation asks again while no other
+//! operation runs (`account/crowd.rs`).
 
 mod numbers;
 mod private;
@@ -22,14 +22,14 @@ use crate::memory::vnode::Life;
 use crate::statistics::count;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-/// What somebody asks for.
+/// The space that an operation asks for.
 struct Demand {
-    /// What it adds to the tree at most.
+    /// Upper bound of its growth of the tree.
     growth: Usage,
-    /// The same of what waits in memory.
+    /// Upper bound of the changes it adds to those that wait in memory.
     coming: Coming,
     purpose: Purpose,
-    /// What it leaves besides.
+    /// Space that must remain free in addition.
     keep: Usage,
 }
 
@@ -146,7 +146,8 @@ impl<L: Layout> FileSystem<L> {
         self.ask(&demand, false)?.map_err(|_| Error::NoSpace)
     }
 
-    /// Before anything is asked for.
+    /// Checks that precede admission: writable, not refused before, below the limit of
+    /// dirty data.
     fn prepare(&self, demand: &Demand) -> Result<()> {
         assert_none();
         self.check_writable()?;
@@ -240,7 +241,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// What a refusal depends on.
+    /// The state of the volume that a refusal depends on.
     fn moment(&self) -> Moment {
         Moment {
             freed: self.space.refusals.times_freed(),
@@ -248,7 +249,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// True if something that was deleted is not freed yet.
+    /// True while deleted files still wait to be freed.
     fn must_reap(&self) -> bool {
         self.reaping.load(Relaxed) > 0 || !self.queues().reap.is_empty()
     }

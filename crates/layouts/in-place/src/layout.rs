@@ -146,7 +146,7 @@ impl Layout for Ffs {
     }
 
     fn make_space(&self, request: &Request) -> Result<Answer> {
-        // What has been given up is free once it is durable, and in place.
+        // Blocks given up are free once the record that says so is durable and in place.
         self.write_checkpoint()?;
         Ok(match self.fits(request) {
             Answer::Granted => Answer::Granted,

@@ -437,7 +437,7 @@ impl Machine {
         self.wanted.retain(|number, _| kept.contains(number));
     }
 
-    /// What is wrong, if anything is: in memory, and by each record after a crash.
+    /// Returns the first violated rule: in memory, after a crash, or by the older record.
     pub fn wrong(&self) -> Option<String> {
         if let Some(problem) = self.wrong_now() {
             return Some(problem);

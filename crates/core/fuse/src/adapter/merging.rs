@@ -16,8 +16,9 @@
 //!   locks for such a request is needed to drop anything else, so nothing waits for
 //!   itself; a page that is asked for is locked, but its file has been seen to.
 //!
-//! No request waits longer than [`HELD_MAX`]. What was answered before the merge after
-//! that time is noted as well, and dropped after it.
+//! No request waits longer than [`HELD_MAX`]. Files whose requests are answered after
+//! that time and before the merge are noted as well, and their pages are dropped after
+//! the merge.
 
 use super::{Adapter, inode_of};
 use crate::protocol::Opcode;

@@ -4,8 +4,8 @@
 //! A claim keeps other cleaners off a segment, and nothing else. What it says
 //! is never relied upon: a move is tested when it is appended (protocol rules
 //! 18 and 19), and a segment is reused when no record needs it
-//! (rule 20, `docs/design/reuse.md`), whoever cleaned it. So a claim that is lost, doubled or
-//! held for ever costs work and no data.
+//! (rule 20, `docs/design/reuse.md`), whichever cleaner emptied it. So a claim that is lost, doubled
+//! or never released costs work and no data.
 //!
 //! A cleaner of another process has a *lease* that each of its calls renews.
 //! When that has run out it is as if the process had never been there: its
