@@ -1,13 +1,13 @@
 //! The bytes of a block.
 //!
-//! Blocks of the usual sizes, when they are full, lie in memory that devices can read
-//! into and write from as it is, and that is used again (`slabs.rs`); others
-//! have memory of their own.
+//! Full blocks of the usual sizes are stored in memory that devices can read into and
+//! write from without a copy, and that is used again (`slabs.rs`). Other blocks have
+//! memory of their own.
 
 use crate::slabs::{Piece, Slabs};
 use std::ops::{Deref, DerefMut};
 
-/// A slab's blocks: 4 to 64 KiB.
+/// The slabs, by block size: 4 to 64 KiB.
 static SLABS: [Slabs; 5] = [
     Slabs::new(4 << 10),
     Slabs::new(8 << 10),
@@ -16,23 +16,23 @@ static SLABS: [Slabs; 5] = [
     Slabs::new(64 << 10),
 ];
 
-/// Bytes, as many as it was made for or fewer.
+/// A byte buffer with a capacity that is chosen when it is created.
 pub struct Block(Memory);
 
 enum Memory {
     Own(Vec<u8>),
-    /// The first so many bytes of a piece.
+    /// A piece of a slab, and how many of its first bytes are in use.
     Piece(Piece, usize),
 }
 
-/// Slabs of blocks of so many bytes.
+/// Returns the slabs for blocks of `bytes` bytes, if there are any.
 fn slabs(bytes: usize) -> Option<&'static Slabs> {
     let nth = bytes.trailing_zeros().checked_sub(12)? as usize;
     SLABS.get(nth).filter(|_| bytes.is_power_of_two())
 }
 
 impl Block {
-    /// An empty block that becomes one of `bytes` bytes without being moved.
+    /// Returns an empty block that can grow to `bytes` bytes without being moved.
     pub fn with_room(bytes: usize) -> Self {
         Block(match slabs(bytes) {
             Some(slabs) => Memory::Piece(slabs.take(), 0),
@@ -40,7 +40,8 @@ impl Block {
         })
     }
 
-    /// `bytes` bytes of any content, for who is about to fill them.
+    /// Returns a block of `bytes` bytes whose content is undefined, for a caller that
+    /// overwrites all of it.
     pub fn unfilled(bytes: usize) -> Self {
         Block(match slabs(bytes) {
             Some(slabs) => Memory::Piece(slabs.take(), bytes),
@@ -48,7 +49,7 @@ impl Block {
         })
     }
 
-    /// Cuts its end off, or adds zeros to it.
+    /// Sets the length to `bytes`: truncates the block, or appends zeros.
     pub fn resize(&mut self, bytes: usize) {
         match &mut self.0 {
             Memory::Own(own) => own.resize(bytes, 0),
@@ -68,8 +69,9 @@ impl Block {
         }
     }
 
-    /// Cuts off what is beyond `bytes`. What is less than half of a block's memory
-    /// moves to memory of its own, so that it takes about what its length says.
+    /// Truncates the block to `bytes` bytes. If the rest is less than half of a slab's
+    /// block, it is moved to memory of its own, so that the memory used is close to the
+    /// length.
     pub fn truncate(&mut self, bytes: usize) {
         if bytes >= self.len() {
             return;
@@ -82,12 +84,12 @@ impl Block {
         }
     }
 
-    /// Cuts off everything, for other bytes.
+    /// Sets the length to zero.
     pub fn clear(&mut self) {
         self.resize(0);
     }
 
-    /// Adds `bytes` at the end.
+    /// Appends `bytes` to the block.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             Memory::Own(own) => own.extend_from_slice(bytes),
@@ -109,12 +111,13 @@ impl Block {
         }
     }
 
-    /// Its bytes as a vector.
+    /// Converts the block into a vector.
     pub fn into_vec(mut self) -> Vec<u8> {
         std::mem::take(self.as_vec_mut())
     }
 
-    /// Its bytes as a vector, to be changed by who needs one.
+    /// Returns the content as a vector, which the caller may change. A block in a slab
+    /// is copied first.
     pub fn as_vec_mut(&mut self) -> &mut Vec<u8> {
         if let Memory::Piece(..) = self.0 {
             self.0 = Memory::Own(self.to_vec());
@@ -147,21 +150,21 @@ impl DerefMut for Block {
     }
 }
 
-/// An empty one.
+/// Creates an empty block.
 impl Default for Block {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-/// Of the same bytes, in memory of its own.
+/// Copies the bytes into memory of their own.
 impl Clone for Block {
     fn clone(&self) -> Self {
         (**self).into()
     }
 }
 
-/// As it is, without a copy.
+/// Takes over the vector without a copy.
 impl From<Vec<u8>> for Block {
     fn from(bytes: Vec<u8>) -> Self {
         Block(Memory::Own(bytes))

@@ -2,12 +2,12 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The checksum of these bytes.
+/// Returns the CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The checksum of what comes piece by piece.
+/// A CRC-32C that is computed over several pieces.
 #[derive(Clone)]
 pub struct Crc32c(Digest);
 
@@ -18,12 +18,12 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// These bytes come next.
+    /// Appends `bytes` to the input of the checksum.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of all that has come so far.
+    /// Returns the checksum of all pieces so far.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }

@@ -1,30 +1,29 @@
-//! Time, as everything below the command line sees it.
+//! The time, for all layers below the command line.
 //!
-//! Nothing in the library reads the host's clock directly: it asks a `Clock`.
-//! The host clock serves mounts; the virtual one serves tests, the crash
-//! explorer and the simulated disks, where the same seed must give the same
-//! instants.
+//! No part of the library reads the host's clock directly: it asks a `Clock`. The host
+//! clock serves mounts. The virtual one serves tests, the crash explorer and the
+//! simulated disks, where the same seed must give the same instants.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// A source of time. Shared by everything that belongs to one volume.
+/// A source of time, shared by all parts of one volume.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// Wall-clock time in nanoseconds since 1970-01-01 UTC; may be negative,
-    /// may jump when the host's clock is set.
+    /// Returns the wall-clock time in nanoseconds since 1970-01-01 UTC. It may be
+    /// negative, and it may jump when the host's clock is set.
     fn now_ns(&self) -> i64;
 
-    /// Nanoseconds since an arbitrary origin; never goes back.
+    /// Returns the nanoseconds since an arbitrary origin; the value never decreases.
     fn monotonic_ns(&self) -> u64;
 }
 
 /// The host's clocks.
 ///
-/// Wall-clock time is the one that moves with the kernel's tick, as the kernel
-/// stamps files with it. Under write-back it stamps what is written and we
-/// what is made: with a finer clock of our own, a file written after another
-/// was made could appear to be the older one.
+/// The wall-clock time advances with the kernel's tick, because the kernel stamps files
+/// with that clock. Under write-back the kernel stamps a file that is written, and the
+/// file system one that is created. With a finer clock here, a file written after
+/// another one was created could appear to be the older one.
 #[derive(Debug)]
 pub struct HostClock {
     origin: std::time::Instant,
@@ -59,7 +58,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that starts at `start_ns` (nanoseconds since 1970) and advances
+    /// Creates a clock that starts at `start_ns` (nanoseconds since 1970) and advances
     /// by `step_ns` at every reading, so that successive events differ.
     pub fn new(start_ns: i64, step_ns: i64) -> Self {
         VirtualClock {
@@ -68,7 +67,7 @@ impl VirtualClock {
         }
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by the given time.
     pub fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         self.now_ns.fetch_add(by, Ordering::Relaxed);

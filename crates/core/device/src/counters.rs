@@ -28,9 +28,9 @@ pub struct CounterSnapshot {
     pub flushes: u64,
     /// Number of discards that reached the medium.
     pub discards: u64,
-    /// Bytes delivered to callers.
+    /// Bytes read by callers.
     pub bytes_read: u64,
-    /// Bytes taken from callers.
+    /// Bytes written by callers.
     pub bytes_written: u64,
     /// Bytes copied only because a caller's buffer was not aligned.
     pub bytes_copied: u64,

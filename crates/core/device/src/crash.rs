@@ -1,23 +1,22 @@
 //! The images that a power cut may leave on a medium.
 //!
-//! Input is the image before, and the trace of what was asked of the device
-//! since. The medium is the one that `docs/guide/semantics.md` assumes: what a
-//! successful flush covers is there; of the writes since, any subset is, in
-//! whole or in part; one atomic unit is written whole or not at all or reads
-//! as an error, which is modelled by zeros or garbage in its place.
+//! The input is the image before, and the trace of the requests to the device since.
+//! The medium is the one that `docs/guide/semantics.md` assumes: writes covered by a
+//! successful flush are present; of the later writes any subset is, in whole or in
+//! part. One atomic unit is written whole or not at all, or reads as an error, which is
+//! modelled by zeros or garbage in its place.
 //!
 //! Invariants:
-//! - The same base, trace, limits, stop and seed give the same images in the
-//!   same order.
-//! - Every image is one that the medium may leave. Nothing durable is missing
-//!   from any.
-//! - Of equal images with equal obligations (the same durable events, the same
-//!   marks before the stop) only the first is visited.
+//! - The same base, trace, limits, stop and seed give the same images in the same
+//!   order.
+//! - Every image is one that the medium may leave. Every image has all durable bytes.
+//! - Of equal images with equal obligations (the same durable events, the same marks
+//!   before the stop) only the first is visited.
 //!
-//! A discard leaves a range undefined; here it leaves zeros or what was there.
+//! A discard leaves a range undefined; here it leaves zeros or the former bytes.
 //!
-//! Sources: CrashMonkey (Mohan et al. 2018) for exploring what was not
-//! flushed; SQLite's and littlefs's power-loss tests for stopping everywhere.
+//! Sources: CrashMonkey (Mohan et al. 2018) for exploring what was not flushed;
+//! SQLite's and littlefs's power-loss tests for stopping everywhere.
 
 mod epoch;
 mod shapes;
@@ -32,24 +31,25 @@ use crate::random::Random;
 use crate::recorder::Event;
 use epoch::Epoch;
 
-/// How far to go at each stop.
+/// The number of states to try at each stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// All subsets are tried of up to this many unflushed writes; default 8,
-    /// at most 20. Beyond it: every prefix, all but one, only one, and random
-    /// subsets.
+    /// Maximum number of unflushed writes of which all subsets are tried; default 8, at
+    /// most 20. Of more writes the explorer tries every prefix, all but one, only one,
+    /// and random subsets.
     pub exhaustive_writes: u32,
-    /// Random subsets beyond `exhaustive_writes`; default 256.
+    /// Number of random subsets if there are more than `exhaustive_writes`; default
+    /// 256.
     pub random_subsets: u32,
-    /// At most this many of each of the prefixes, all-but-ones and only-ones,
-    /// spread evenly; default no limit.
+    /// Maximum number of each of the prefixes, all-but-ones and only-ones, spread
+    /// evenly; default no limit.
     pub each_shape: u32,
-    /// Unflushed writes to tear, the newest first, the others drawn; default 2.
+    /// Number of unflushed writes to tear, the newest and then drawn ones; default 2.
     pub torn_writes: u32,
-    /// Ways to tear each of them; all ways if they are no more; default 9.
+    /// Maximum number of variants of tearing one write; default 9.
     pub torn_variants: u32,
-    /// States in which every unit of every unflushed write lands or not by the
-    /// toss of a coin; default 8.
+    /// Number of states in which a coin decides, for each unit of every unflushed
+    /// write, whether it is on the medium; default 8.
     pub scattered: u32,
 }
 
@@ -67,7 +67,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whole writes only: no tearing, no scattering.
+    /// Returns the default limits without tearing and scattering.
     pub fn whole_writes() -> Self {
         Limits {
             torn_writes: 0,
@@ -77,57 +77,57 @@ impl Limits {
     }
 }
 
-/// What stands in a unit that a torn write did not reach.
+/// The content of a unit that a torn write did not reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// What was there before.
+    /// The former bytes.
     Old,
     /// Zeros.
     Zero,
-    /// Seeded garbage: the unit would have read as an error.
+    /// Seeded garbage, for a unit that would read as an error.
     Garbage,
 }
 
-/// How one write was torn.
+/// A description of how one write was torn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tear {
     /// Index of the write in the trace.
     pub write: usize,
-    /// For each atomic unit of the write, whether it landed.
+    /// For each atomic unit of the write, whether it is on the medium.
     pub landed: Vec<bool>,
-    /// What is in the others.
+    /// The content of the other units.
     pub missing: Missing,
 }
 
-/// Which of the unflushed writes a crash state holds, and why it was tried.
+/// The unflushed writes that a crash state contains, and the rule that chose them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CrashShape {
     /// One of all subsets; bit `i` stands for the `i`th unflushed write.
     Subset(u32),
-    /// The first so many.
+    /// The first writes, of the given number.
     Prefix(usize),
-    /// All but the one at this index of the trace.
+    /// All writes but the one at this index of the trace.
     DropOne(usize),
-    /// Only the one at this index of the trace.
+    /// Only the write at this index of the trace.
     KeepOne(usize),
-    /// The so manyth random subset.
+    /// The random subset with this number.
     Random(u32),
-    /// One write torn, others whole or absent.
+    /// One write torn, and each other write whole or absent.
     Torn(Tear),
-    /// Units of all writes, the so manyth draw.
+    /// Units of all writes; the value is the number of the draw.
     Scattered(u32),
 }
 
-/// How a crash state came about, for people and for reproduction.
+/// How a crash state was made, for people and for reproduction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashDescription {
-    /// Events of the trace that had happened.
+    /// Number of events of the trace before the power cut.
     pub stop: usize,
-    /// Writes and discards that no flush covered.
+    /// Number of writes and discards that no flush covered.
     pub unflushed: usize,
-    /// Which of them the state holds.
+    /// The unflushed writes that the state contains.
     pub shape: CrashShape,
-    /// Indices, in the trace, of those it holds whole.
+    /// Indices, in the trace, of the unflushed writes that the state contains whole.
     pub applied: Vec<usize>,
 }
 
@@ -155,12 +155,13 @@ impl fmt::Display for CrashDescription {
     }
 }
 
-/// What an explorer has done so far.
+/// The numbers of states that an explorer has handled so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CrashCounts {
-    /// Images handed to the visitor.
+    /// Number of images passed to the visitor.
     pub visited: u64,
-    /// Images that equalled one handed out before, and were not.
+    /// Number of images that equalled an earlier one and were not passed to the
+    /// visitor.
     pub duplicates: u64,
 }
 
@@ -180,7 +181,7 @@ impl Seen {
     }
 }
 
-/// Enumerates crash states of one trace, stop after stop.
+/// Enumerates the crash states of one trace at one stop after the other.
 #[derive(Debug)]
 pub struct CrashExplorer<'a> {
     base: &'a MemoryImage,
@@ -188,7 +189,7 @@ pub struct CrashExplorer<'a> {
     unit: u32,
     limits: Limits,
     stop: usize,
-    /// Events before this index are durable.
+    /// The events before this index are durable.
     covers: usize,
     marks: usize,
     epoch: Epoch,
@@ -197,12 +198,12 @@ pub struct CrashExplorer<'a> {
 }
 
 impl<'a> CrashExplorer<'a> {
-    /// Explores `trace`, which began on `base`, on a medium whose atomic unit
-    /// is `unit` bytes.
+    /// Creates an explorer of `trace`, which began on `base`, on a medium whose atomic
+    /// unit is `unit` bytes.
     ///
     /// # Panics
-    /// If the unit is not a power of two from 512 to 4096, or if the limits
-    /// ask for all subsets of more than 20 writes.
+    /// If the unit is not a power of two from 512 to 4096, or if the limits ask for all
+    /// subsets of more than 20 writes.
     pub fn new(base: &'a MemoryImage, trace: &'a [Event], unit: u32, limits: Limits) -> Self {
         assert!(
             unit.is_power_of_two() && (512..=4096).contains(&unit),
@@ -223,20 +224,21 @@ impl<'a> CrashExplorer<'a> {
         }
     }
 
-    /// Of a medium on which a unit is written whole or not at all, and never reads as
-    /// an error: what layouts without a journal need.
+    /// Assumes a medium on which a unit is written whole or not at all, and never reads
+    /// as an error, as layouts without a journal require.
     pub fn keep_units_whole(&mut self) {
         self.whole_units = true;
     }
 
-    /// The stops worth exploring: before the first event and after each, but
-    /// not just before a mark, where less is owed and nothing else differs.
+    /// Returns the stops worth exploring: before the first event and after each event,
+    /// but not just before a mark, where the obligations are fewer and nothing else
+    /// differs.
     pub fn stops(&self) -> impl Iterator<Item = usize> + use<'a> {
         let trace = self.trace;
         (0..=trace.len()).filter(move |&stop| !matches!(trace.get(stop), Some(Event::Mark(_))))
     }
 
-    /// The marks set before `stop`: what a state at that stop must honour.
+    /// Returns the marks set before `stop`, which a state at that stop must honour.
     pub fn marks(&self, stop: usize) -> impl Iterator<Item = u64> + use<'a> {
         self.trace[..stop].iter().filter_map(|event| match event {
             Event::Mark(tag) => Some(*tag),
@@ -244,11 +246,11 @@ impl<'a> CrashExplorer<'a> {
         })
     }
 
-    /// Moves to the moment after the first `stop` events. Cheap when stops
+    /// Moves to the moment after the first `stop` events. The cost is low if stops
     /// ascend; going back starts over from the base.
     ///
     /// # Panics
-    /// If the trace has fewer events, or a write in it lies outside the base.
+    /// If the trace has fewer events, or a write in it is not within the base.
     pub fn advance(&mut self, stop: usize) {
         if stop < self.stop {
             self.epoch = Epoch::new(self.base.clone(), self.unit);
@@ -275,23 +277,23 @@ impl<'a> CrashExplorer<'a> {
         self.stop = stop;
     }
 
-    /// The image that holds exactly what is durable at the present stop.
+    /// Returns the image that contains exactly the durable bytes at the present stop.
     pub fn durable(&self) -> &MemoryImage {
         self.epoch.durable()
     }
 
-    /// Writes and discards that no flush covers at the present stop.
+    /// Returns the number of writes and discards that no flush covers at the present
+    /// stop.
     pub fn unflushed(&self) -> usize {
         self.epoch.len()
     }
 
-    /// What was visited so far, at all stops together.
+    /// Returns the numbers of states handled so far, over all stops.
     pub fn counts(&self) -> CrashCounts {
         self.seen.counts
     }
 
-    /// Visits the crash states after the first `stop` events, until the
-    /// visitor breaks.
+    /// Visits the crash states after the first `stop` events, until the visitor breaks.
     ///
     /// # Panics
     /// As [`CrashExplorer::advance`].
@@ -317,7 +319,7 @@ impl<'a> CrashExplorer<'a> {
         }
     }
 
-    /// Subsets of whole writes.
+    /// Visits subsets of whole writes.
     fn whole<B>(
         &mut self,
         random: &mut Random,
@@ -325,8 +327,8 @@ impl<'a> CrashExplorer<'a> {
     ) -> ControlFlow<B> {
         let (count, limits) = (self.epoch.len(), self.limits);
         shapes::subsets(count, &limits, random, &mut |shape, chosen| {
-            // Where no two writes touch one sector, the key is known before
-            // the image is built, and most duplicates cost nothing.
+            // Where no two writes touch one sector, the key is known before the image
+            // is built, so that most duplicates cost nothing.
             let early = self.epoch.subset_key(chosen);
             if early.is_some_and(|key| !self.seen.is_new(key)) {
                 return ControlFlow::Continue(());
@@ -344,7 +346,7 @@ impl<'a> CrashExplorer<'a> {
         })
     }
 
-    /// States with one write torn.
+    /// Visits states with one write torn.
     fn torn<B>(
         &mut self,
         random: &mut Random,
@@ -360,8 +362,8 @@ impl<'a> CrashExplorer<'a> {
                     .for_each(|(_, missing)| *missing = Missing::Old);
             }
             for (number, (landed, missing)) in tears.into_iter().enumerate() {
-                // Every other time the neighbours are those of a medium that
-                // writes in order; otherwise, any.
+                // Every other state has the neighbours that a medium leaves which
+                // writes in order; the rest have random ones.
                 let mut chosen: Vec<bool> = match number % 2 {
                     0 => (0..self.epoch.len()).map(|at| at < torn).collect(),
                     _ => (0..self.epoch.len()).map(|_| random.coin()).collect(),
@@ -384,7 +386,7 @@ impl<'a> CrashExplorer<'a> {
         ControlFlow::Continue(())
     }
 
-    /// States with any units of any writes.
+    /// Visits states with any units of any writes.
     fn scattered<B>(
         &mut self,
         random: &mut Random,
@@ -409,11 +411,11 @@ impl<'a> CrashExplorer<'a> {
         ControlFlow::Continue(())
     }
 
-    /// The state after the first `stop` events in which the unflushed writes
-    /// before event `write` are whole, of that write only the first `bytes`
-    /// bytes are there, and later ones are absent. Finer than any medium tears:
-    /// for records that must be safe even then. `None` if event `write` is not
-    /// an unflushed write at that stop.
+    /// Returns the state after the first `stop` events in which the unflushed writes
+    /// before event `write` are whole, that write has only its first `bytes` bytes, and
+    /// later writes are absent. No medium tears so finely: this is for records that
+    /// must be safe even then. Returns `None` if event `write` is not an unflushed
+    /// write at that stop.
     ///
     /// # Panics
     /// As [`CrashExplorer::advance`], and if the write has fewer bytes.
@@ -429,8 +431,8 @@ impl<'a> CrashExplorer<'a> {
         Some(image)
     }
 
-    /// A number that tells this exploration from any other: the trace's, the
-    /// unit's and the limits' hash.
+    /// Returns a number that identifies this exploration: a hash of the trace, the unit
+    /// and the limits.
     pub fn fingerprint(&self) -> u64 {
         let Limits {
             exhaustive_writes,

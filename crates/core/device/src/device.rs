@@ -1,46 +1,48 @@
 //! The device seam: bytes at addresses, and nothing about files.
 //!
-//! Every layer above works through [`Device`]; image files, block devices,
-//! memory, simulated disks, recorders and fault injectors differ only here.
-//! The contract about durability is the one `docs/guide/semantics.md` states:
+//! Every layer above works through [`Device`]; image files, block devices, memory,
+//! simulated disks, recorders and fault injectors differ only here. The contract about
+//! durability is the one of `docs/guide/semantics.md`:
 //!
 //! - a write is durable once a later [`Device::flush`] has returned `Ok`;
 //! - until then its sectors may reach the medium in any order and any subset;
 //! - one atomic unit (512 or 4096 bytes) is written whole or not at all;
-//! - after a failed flush, nothing written since the last good one is known.
+//! - after a failed flush, the state of every write since the last good flush is
+//!   unknown.
 
 use crate::aligned::AlignedBuffer;
 use crate::size::Bytes;
 use std::fmt;
 use std::io;
 
-/// Bytes in the smallest addressable unit.
+/// Size of the smallest addressable unit, in bytes.
 pub const SECTOR: u64 = 512;
 
-/// What a device is made of. All sizes in bytes.
+/// The size and the block sizes of a device, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Usable size, a multiple of `logical_block`.
     pub size: u64,
     /// Smallest unit of transfer; offsets and lengths must be multiples of it.
     pub logical_block: u32,
-    /// Smallest unit the medium writes without reading first.
+    /// Smallest unit that the medium writes without reading it first.
     pub physical_block: u32,
 }
 
-/// A failed device operation: what, where, why.
+/// A failed device operation: the device, the operation, its range and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{device}: {} failed: {source}", asked(*.operation, *.offset, *.length))]
 pub struct DeviceError {
     /// The device's name for people: a path, or `memory`.
     pub device: String,
-    /// What was attempted.
+    /// The operation that failed.
     pub operation: Operation,
-    /// Byte address.
+    /// Byte address of the request.
     pub offset: u64,
-    /// Bytes asked for; 0 for a flush. With [`Operation::Resize`] those to have.
+    /// Length of the request in bytes, or 0 for a flush. For [`Operation::Resize`], the
+    /// requested size.
     pub length: u64,
-    /// The operating system's, or the simulator's, reason.
+    /// The reason given by the operating system or the simulator.
     #[source]
     pub source: io::Error,
 }
@@ -55,15 +57,15 @@ fn asked(operation: Operation, offset: u64, length: u64) -> String {
 /// The kinds of request a device serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Bytes from the medium.
+    /// Transfers bytes from the medium.
     Read,
-    /// Bytes to the medium, not yet durable.
+    /// Transfers bytes to the medium; they are not yet durable.
     Write,
-    /// A durability barrier.
+    /// Makes earlier writes durable.
     Flush,
-    /// A hint that a range holds nothing of value.
+    /// Hints that a range contains nothing of value.
     Discard,
-    /// Another size.
+    /// Changes the size of the device.
     Resize,
 }
 
@@ -82,42 +84,42 @@ impl fmt::Display for Operation {
 /// The result of every device call.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// Sequential-write zones, for devices that have them.
+/// The zones of a device whose zones must be written sequentially.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zones {
-    /// Bytes in a zone.
+    /// Size of a zone, in bytes.
     pub zone_bytes: u64,
-    /// How many zones may be open for writing at once; 0 means no limit.
+    /// Number of zones that may be open for writing at once; 0 means no limit.
     pub max_open: u32,
 }
 
-/// What a device knows of the beginning of a range without reading it.
+/// What a device knows, without reading it, about the beginning of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes from the beginning of the range for which this holds.
+    /// Number of bytes, from the beginning of the range, that the answer covers.
     pub length: u64,
-    /// Nothing is stored there, and it reads as zeros. False where the device
-    /// cannot tell.
+    /// True if nothing is stored there and the bytes read as zeros. False also if the
+    /// device does not know.
     pub hole: bool,
 }
 
 /// Bytes at addresses.
 ///
-/// Offsets and lengths are multiples of `geometry().logical_block`; buffers
-/// need no alignment (an implementation that needs some copies). All methods
-/// may be called from several threads at once.
+/// Offsets and lengths are multiples of `geometry().logical_block`. Buffers need no
+/// alignment: an implementation that needs aligned memory copies. All methods may be
+/// called from several threads at once.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The device's measures, which are fixed but for [`Device::set_size`].
+    /// Returns the device's geometry, which only [`Device::set_size`] changes.
     fn geometry(&self) -> Geometry;
 
-    /// Fills `buffer` from `offset`.
+    /// Fills `buffer` from byte `offset`.
     ///
     /// # Errors
-    /// When the range lies outside the device or the medium cannot deliver it.
+    /// If the range is not within the device, or the medium cannot deliver it.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Fills the buffers one after the other from `offset`, in one request. The
-    /// default reads into one and copies.
+    /// Fills the buffers one after the other from byte `offset`, in one request. The
+    /// default implementation reads into one buffer and copies.
     ///
     /// # Errors
     /// As [`Device::read`].
@@ -125,29 +127,32 @@ pub trait Device: Send + Sync + fmt::Debug {
         read_and_part(self, offset, buffers)
     }
 
-    /// Writes the buffers one after the other from `offset`. Not durable.
+    /// Writes the buffers one after the other from byte `offset`. The bytes are durable
+    /// after a later flush.
     ///
     /// # Errors
-    /// When the range lies outside the device, the device is read-only, or the
-    /// medium refuses.
+    /// If the range is not within the device, the device is read-only, or the medium
+    /// refuses.
     fn write(&self, offset: u64, buffers: &[io::IoSlice<'_>]) -> Result<()>;
 
-    /// Fills several buffers, each from an offset of its own, in any order: side
-    /// by side on a device that gains from it. The default goes one by one.
+    /// Fills several buffers, each from its own offset, in any order. A device that
+    /// gains from parallel requests serves them in parallel; the default implementation
+    /// serves one after the other.
     ///
     /// # Errors
-    /// As [`Device::read`], for one of them; the others may have been filled.
+    /// As [`Device::read`], for one of them; the other buffers may have been filled.
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         reads
             .iter_mut()
             .try_for_each(|(offset, buffer)| self.read(*offset, buffer))
     }
 
-    /// Writes several buffers, each to an offset of its own, in any order, as
-    /// [`Device::read_many`] reads. No two may overlap. Not durable.
+    /// Writes several buffers, each to its own offset, in any order, as
+    /// [`Device::read_many`] reads them. No two ranges may overlap. The bytes are
+    /// durable after a later flush.
     ///
     /// # Errors
-    /// As [`Device::write`], for one of them; the others may have been written.
+    /// As [`Device::write`], for one of them; the other buffers may have been written.
     fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
         writes
             .iter()
@@ -157,24 +162,24 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Makes every completed write durable.
     ///
     /// # Errors
-    /// After a failure the state of all writes since the last good flush is
-    /// unknown; a caller must not retry and believe the retry.
+    /// After a failure the state of all writes since the last good flush is unknown. A
+    /// flush that succeeds later does not show that these writes are durable.
     fn flush(&self) -> Result<()>;
 
-    /// Tells the device that a range holds nothing of value. Its content is
-    /// undefined afterwards. The default does nothing.
+    /// Hints that a range contains nothing of value. Its content is undefined
+    /// afterwards. The default implementation does nothing.
     ///
     /// # Errors
-    /// When the range lies outside the device.
+    /// If the range is not within the device.
     fn discard(&self, offset: u64, length: u64) -> Result<()> {
         let _ = (offset, length);
         Ok(())
     }
 
-    /// Makes a range read as zeros if that costs less than writing them, and
-    /// says whether it did; if not, nothing has changed. As durable as a write.
-    /// The default never does. Ask for whole physical blocks: a device may
-    /// store nothing smaller.
+    /// Makes a range read as zeros if that costs less than writing zeros. Returns true
+    /// if it did; if false, nothing has changed. The zeros are as durable as a write.
+    /// The default implementation returns false. The range should consist of whole
+    /// physical blocks, because a device may be unable to zero less.
     ///
     /// # Errors
     /// As [`Device::write`].
@@ -183,12 +188,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         Ok(false)
     }
 
-    /// What is known of the first bytes of a range that is not empty: an extent
-    /// of at least one logical block and at most `length` bytes. The default
-    /// knows nothing.
+    /// Returns what the device knows about the first bytes of a range that is not
+    /// empty: an extent of at least one logical block and at most `length` bytes. The
+    /// default implementation knows nothing and returns the whole range as data.
     ///
     /// # Errors
-    /// When the range lies outside the device.
+    /// If the range is not within the device.
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         let _ = offset;
         Ok(Extent {
@@ -197,9 +202,9 @@ pub trait Device: Send + Sync + fmt::Debug {
         })
     }
 
-    /// True if the first write to a hole makes later flushes slow, because the host then
-    /// allocates or converts blocks of a file, and if [`Device::extent`] tells holes. The
-    /// default is false.
+    /// Returns true if the first write to a hole makes later flushes slow, because the
+    /// host then allocates or converts blocks of a file, and if [`Device::extent`]
+    /// reports holes. The default is false.
     fn fills_holes_slowly(&self) -> bool {
         false
     }
@@ -226,16 +231,16 @@ pub trait Device: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Sequential-write zones, if the device has them.
+    /// Returns the device's zones, or `None` if it has none.
     fn zones(&self) -> Option<Zones> {
         None
     }
 
-    /// A name for error messages.
+    /// Returns the device's name for error messages.
     fn name(&self) -> String;
 }
 
-/// Reads all that `buffers` take into one buffer, and copies it to them.
+/// Reads the total length of `buffers` into one buffer, and copies it to them.
 pub(crate) fn read_and_part(
     device: &(impl Device + ?Sized),
     offset: u64,

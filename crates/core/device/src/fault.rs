@@ -1,13 +1,12 @@
 //! A device that misbehaves according to a plan.
 //!
 //! Invariants:
-//! - The same plan, seed and requests (in the same order) give the same
-//!   misbehaviour.
-//! - At most one fault strikes a request, latency apart: the first of the plan
-//!   that is due. The others stay due.
-//! - [`FaultDevice::report`] counts a fault when it strikes a request, not when
-//!   it is planned: that is the denominator of "so many detected". A stale read
-//!   of what was never overwritten does not count.
+//! - The same plan, seed and requests (in the same order) give the same misbehaviour.
+//! - At most one fault strikes a request, latency apart: the first of the plan that is
+//!   due. The other faults remain due.
+//! - [`FaultDevice::report`] counts a fault when it strikes a request, not when it is
+//!   planned: that is the denominator of a rate of detection. A stale read of bytes
+//!   that were never overwritten does not count.
 //! - Requests that break the device's contract are refused before any fault is
 //!   considered, and count for none.
 //!
@@ -37,9 +36,9 @@ use state::{Shot, State};
 
 /// A device with faults.
 ///
-/// Without a volatile cache, writes reach the wrapped device at once. With one,
-/// they wait for an honest flush, and [`FaultDevice::power_cut`] loses them.
-/// Faults of flushes that lose or pretend turn the cache on.
+/// Without a volatile cache, writes reach the wrapped device at once. With one, they
+/// wait for an honest flush, and [`FaultDevice::power_cut`] loses them. Faults in which
+/// a flush loses writes or does nothing turn the cache on.
 #[derive(Debug)]
 pub struct FaultDevice<D: Device> {
     inner: D,
@@ -48,8 +47,8 @@ pub struct FaultDevice<D: Device> {
 }
 
 impl<D: Device> FaultDevice<D> {
-    /// Wraps `inner`, harmlessly until faults are injected. `seed` decides
-    /// which bit, sector or address is hit where the fault leaves it open.
+    /// Wraps `inner`, which works correctly until faults are injected. `seed` decides
+    /// which bit, sector or address is affected where the fault leaves it open.
     pub fn new(inner: D, seed: u64) -> Self {
         FaultDevice {
             inner,
@@ -58,47 +57,47 @@ impl<D: Device> FaultDevice<D> {
         }
     }
 
-    /// Advances `clock` for [`FaultKind::Latency`], which never strikes
-    /// without one.
+    /// Sets the clock that [`FaultKind::Latency`] advances. Without a clock that fault
+    /// never strikes.
     pub fn with_clock(mut self, clock: Arc<VirtualClock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Holds writes back until the next honest flush.
+    /// Turns the volatile cache on: writes wait for the next honest flush.
     pub fn with_volatile_cache(self) -> Self {
         self.state.lock().cache.get_or_insert_default();
         self
     }
 
-    /// Adds a fault to the end of the plan. Its count of requests starts now.
+    /// Adds a fault to the end of the plan. It counts requests from now on.
     pub fn inject(&self, fault: Fault) {
         self.state.lock().arm(fault);
     }
 
-    /// Drops all faults; what they did remains, and so does the report.
+    /// Removes all faults from the plan. Their effects remain, and so does the report.
     pub fn clear_faults(&self) {
         self.state.lock().disarm();
     }
 
-    /// How often each kind of fault has struck.
+    /// Returns how often each kind of fault has struck.
     pub fn report(&self) -> FaultReport {
         self.state.lock().report.clone()
     }
 
-    /// Where faults have struck, the first 65,536 of them, in order.
+    /// Returns the first 65,536 faults that have struck, in order.
     pub fn injections(&self) -> Vec<Injection> {
         self.state.lock().injections.clone()
     }
 
-    /// Requests served or refused so far, of any kind: the scale on which a
-    /// plan that fails every one of them in turn counts.
+    /// Returns the number of requests of any kind, served or refused, so far. A plan
+    /// that fails every request, one per run, counts on this scale.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
     }
 
-    /// Cuts the power: what was not flushed is gone. Returns the bytes lost.
-    /// Without a volatile cache nothing is.
+    /// Cuts the power: bytes that were not flushed are lost. Returns the number of
+    /// bytes lost, which is 0 without a volatile cache.
     pub fn power_cut(&self) -> u64 {
         let mut state = self.state.lock();
         let block = u64::from(self.geometry().logical_block);
@@ -106,20 +105,20 @@ impl<D: Device> FaultDevice<D> {
         cached.map_or(0, |cache| cache.len() as u64 * block)
     }
 
-    /// The device underneath. What a volatile cache holds is not on it.
+    /// Returns the wrapped device, which lacks the bytes in the volatile cache.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device underneath, after a power cut.
+    /// Returns the wrapped device, as after a power cut.
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// Flips one bit of the byte at `offset`, as decay does, at once.
+    /// Flips one bit of the byte at `offset` at once, as decay does.
     ///
     /// # Errors
-    /// When the wrapped device refuses.
+    /// If the wrapped device refuses.
     ///
     /// # Panics
     /// If `bit` is not below 8.
@@ -133,7 +132,7 @@ impl<D: Device> FaultDevice<D> {
     /// Replaces the logical block around `offset` by zeros, at once.
     ///
     /// # Errors
-    /// When the wrapped device refuses.
+    /// If the wrapped device refuses.
     pub fn zero_sector(&self, offset: u64) -> Result<()> {
         self.damage(offset, FaultKind::ZeroedSector, |block, _, _| block.fill(0))
     }
@@ -141,7 +140,7 @@ impl<D: Device> FaultDevice<D> {
     /// Replaces the logical block around `offset` by seeded garbage, at once.
     ///
     /// # Errors
-    /// When the wrapped device refuses.
+    /// If the wrapped device refuses.
     pub fn garbage_sector(&self, offset: u64) -> Result<()> {
         self.damage(offset, FaultKind::GarbageSector, |block, _, random| {
             random.fill(block);
@@ -177,7 +176,7 @@ impl<D: Device> FaultDevice<D> {
         DeviceError::new(self, operation, offset, length, source)
     }
 
-    /// The first fault due for a request, after any latency.
+    /// Returns the first fault that is due for a request, after any latency.
     fn strike(
         &self,
         state: &mut State,
@@ -193,7 +192,7 @@ impl<D: Device> FaultDevice<D> {
         state.strike(operation, offset, length, block)
     }
 
-    /// Reads what an honest device would deliver.
+    /// Reads as an honest device does.
     fn fetch(&self, state: &State, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.inner.read(offset, buffer)?;
         if let Some(cache) = &state.cache {
@@ -202,7 +201,7 @@ impl<D: Device> FaultDevice<D> {
         Ok(())
     }
 
-    /// Writes as an honest device would.
+    /// Writes as an honest device does.
     fn store(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<()> {
         let block = self.geometry().logical_block;
         if let Some(mut history) = state.history.take() {
@@ -227,8 +226,8 @@ impl<D: Device> FaultDevice<D> {
         Ok(())
     }
 
-    /// Another address for a misdirected request: `distance` bytes on, round
-    /// the end of the device, or anywhere if that is 0.
+    /// Returns another address for a misdirected request: `distance` bytes further,
+    /// modulo the size of the device, or a random one if `distance` is 0.
     fn elsewhere(&self, state: &mut State, offset: u64, length: u64, distance: u64) -> u64 {
         let Geometry {
             size,
@@ -318,11 +317,11 @@ impl<D: Device> FaultDevice<D> {
         }
     }
 
-    /// Damages one logical block of what is about to be stored at `offset`.
+    /// Damages one logical block of the bytes that are about to be stored at `offset`.
     fn decay(&self, state: &mut State, shot: &Shot, offset: u64, bytes: &mut [u8]) {
         let block = u64::from(self.geometry().logical_block);
         let Range { start, end } = shot.overlap;
-        // The overlap may begin inside a block; damage stays within whole ones.
+        // The overlap may begin inside a block; the damage is confined to whole blocks.
         let first = (start - offset) / block;
         let last = (end - offset).div_ceil(block);
         let hit = (first + state.random.below(last - first)) * block;
@@ -354,8 +353,8 @@ impl<D: Device> FaultDevice<D> {
 }
 
 impl FaultDevice<MemoryDevice> {
-    /// Cuts the power and takes what is left: what an honest flush made
-    /// durable.
+    /// Cuts the power and returns the remaining image: the bytes that an honest flush
+    /// made durable.
     pub fn crash(&self) -> MemoryImage {
         self.power_cut();
         self.inner.snapshot()

@@ -2,13 +2,12 @@
 //!
 //! Invariants:
 //! - A write returns `Ok` only when the host took every byte, a flush only when
-//!   `fdatasync` did. A failed flush is never repeated here.
-//! - With direct I/O, what the host sees is aligned in memory, address and
-//!   length; callers' buffers that are not go through a bounce buffer.
-//! - The volume is locked from before the first access until the device is
-//!   dropped.
-//! - In [`IoMode::Sync`] the host sees nothing but `pread`, `pwrite` and
-//!   `fdatasync`, so that an outside recorder can tell the whole story.
+//!   `fdatasync` succeeded. A failed flush is never repeated here.
+//! - With direct I/O, memory, addresses and lengths given to the host are aligned; a
+//!   caller's buffer that is not aligned is copied through a bounce buffer.
+//! - The volume is locked from before the first access until the device is dropped.
+//! - In [`IoMode::Sync`] the only calls for data are `pread`, `pwrite` and `fdatasync`,
+//!   so that a recorder outside of the process sees every change.
 
 mod lock;
 mod many;
@@ -33,28 +32,28 @@ use crate::request::{check_request, total_length};
 pub use open::{OpenError, OpenMode, Preallocate};
 use ring::Rings;
 
-/// Bytes in a bounce buffer; a longer transfer goes through it in steps.
+/// Size of a bounce buffer, in bytes; a longer transfer uses it in several steps.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// Bounce buffers kept.
+/// Number of bounce buffers that are kept while not in use.
 const BOUNCE_KEPT: usize = 4;
 
 /// How bytes travel between the process and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoMode {
-    /// Past the host's page cache (`O_DIRECT`); becomes [`IoMode::Buffered`],
-    /// with a note, where the host's file system refuses that.
+    /// Past the host's page cache (`O_DIRECT`). If the host's file system refuses that,
+    /// the mode becomes [`IoMode::Buffered`], and [`FileDevice::note`] says so.
     Direct,
     /// Through the host's page cache.
     Buffered,
-    /// Through the page cache in plain calls only: no vectored ones, no
-    /// allocation, no discards.
+    /// Through the page cache in plain calls only: no vectored calls, no allocation, no
+    /// discards.
     Sync,
 }
 
 impl std::str::FromStr for IoMode {
     type Err = &'static str;
 
-    /// From `direct`, `buffered` or `sync`.
+    /// Parses `direct`, `buffered` or `sync`.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         match text {
             "direct" => Ok(IoMode::Direct),
@@ -71,16 +70,15 @@ pub struct FileDevice {
     path: PathBuf,
     mode: OpenMode,
     io: IoMode,
-    /// As it was opened, but for the size.
+    /// The geometry when the device was opened; `size` replaces its size.
     opened: Geometry,
-    /// Bytes.
+    /// The present size, in bytes.
     size: AtomicU64,
-    /// Bytes; addresses and lengths of the memory given to direct I/O are
-    /// multiples of it.
+    /// Alignment, in bytes, of addresses and lengths of the memory used for direct I/O.
     memory_align: usize,
     note: Option<String>,
     fd: OwnedFd,
-    /// The file behind a loop device, held for its lock.
+    /// The file behind a loop device, kept open for its lock.
     _backing: Option<OwnedFd>,
     discards: AtomicBool,
     pool: Arc<BufferPool>,
@@ -89,12 +87,12 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens an existing image file or block device and locks it: for writing
-    /// alone, for reading beside other readers.
+    /// Opens an existing image file or block device and locks it: exclusively for
+    /// writing, shared for reading.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if it is locked, mounted or otherwise claimed;
-    /// others if it is neither a file nor a block device, or the host refuses.
+    /// [`OpenError::InUse`] if it is locked, mounted or used by a volume manager; other
+    /// errors if it is neither a file nor a block device, or if the host refuses.
     pub fn open(
         path: impl AsRef<Path>,
         mode: OpenMode,
@@ -103,12 +101,12 @@ impl FileDevice {
         open::open(path.as_ref(), mode, io)
     }
 
-    /// Creates an image file of `size` bytes, a multiple of 512, and opens it
-    /// for writing. It reads as zeros; the file and its name are durable.
+    /// Creates an image file of `size` bytes, a multiple of 512, and opens it for
+    /// writing. It reads as zeros; the file and its name are durable.
     ///
     /// # Errors
-    /// If the file exists, the size is not usable, or the host refuses or has
-    /// no space. No file is left behind.
+    /// If the file exists, if the size is not usable, or if the host refuses or has no
+    /// space. The incomplete file is removed.
     pub fn create(
         path: impl AsRef<Path>,
         size: u64,
@@ -118,40 +116,40 @@ impl FileDevice {
         open::create(path.as_ref(), size, preallocate, io)
     }
 
-    /// Passes discards on to the host from now on (a hole in a file, a discard
-    /// on a block device), or no longer. Off at first, as a hole in a
-    /// preallocated image could not be filled again on a full host.
+    /// Turns the forwarding of discards to the host on or off: a discard becomes a hole
+    /// in a file, or a discard of the block device. It is off at first, because a hole
+    /// in a preallocated image could not be filled again on a full host.
     pub fn set_discard(&self, on: bool) {
         self.discards.store(on, Ordering::Relaxed);
     }
 
-    /// The mode in effect, which may be [`IoMode::Buffered`] where
-    /// [`IoMode::Direct`] was asked for.
+    /// Returns the mode in effect, which may be [`IoMode::Buffered`] where
+    /// [`IoMode::Direct`] was requested.
     pub fn io_mode(&self) -> IoMode {
         self.io
     }
 
-    /// True if the device refuses writes.
+    /// Returns true if the device refuses writes.
     pub fn is_read_only(&self) -> bool {
         self.mode == OpenMode::ReadOnly
     }
 
-    /// What a user might want to know about how the device was opened.
+    /// Returns a note for the user about how the device was opened, if there is one.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The path it was opened by.
+    /// Returns the path by which the device was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Counts of what was asked of this device.
+    /// Returns the counters of requests to this device.
     pub fn counters(&self) -> &Arc<DeviceCounters> {
         &self.counters
     }
 
-    /// Bytes to which a short transfer is rounded down.
+    /// Returns the granule, in bytes, to which a short transfer is rounded down.
     fn granule(&self) -> usize {
         match self.io {
             IoMode::Direct => self.opened.logical_block as usize,
@@ -159,7 +157,7 @@ impl FileDevice {
         }
     }
 
-    /// True if the host may be given this memory as it is.
+    /// Returns true if the host can use this memory without a copy.
     fn usable(&self, bytes: &[u8]) -> bool {
         let unaligned = (bytes.as_ptr().addr() | bytes.len()) % self.memory_align;
         self.io != IoMode::Direct || unaligned == 0
@@ -219,7 +217,8 @@ impl FileDevice {
         }
     }
 
-    /// Punches a hole if that is wanted and possible; says whether it did.
+    /// Punches a hole if discards are on and the host can do it; returns true if it
+    /// did.
     fn punch(&self, operation: Operation, offset: u64, length: u64) -> Result<bool> {
         let wanted = self.discards.load(Ordering::Relaxed) && self.io != IoMode::Sync;
         if !wanted || length == 0 {
@@ -292,12 +291,12 @@ impl Device for FileDevice {
         Ok(())
     }
 
-    /// Side by side with direct I/O, where the kernel has io_uring.
+    /// Reads in parallel with direct I/O, if the kernel has io_uring.
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         self.read_side_by_side(reads)
     }
 
-    /// As [`FileDevice::read_many`].
+    /// Writes in parallel, as [`FileDevice::read_many`] reads.
     fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
         self.write_side_by_side(writes)
     }
@@ -311,23 +310,23 @@ impl Device for FileDevice {
         Ok(())
     }
 
-    /// Punches a hole, which on a block device the host turns into a discard
-    /// that reads as zeros. Does nothing unless [`FileDevice::set_discard`] was
-    /// called, and nothing any more once the host has said that it cannot.
+    /// Punches a hole. On a block device the host converts it into a discard that reads as
+    /// zeros. Does nothing unless [`FileDevice::set_discard`] was called, and nothing
+    /// once the host has refused because it does not support holes.
     fn discard(&self, offset: u64, length: u64) -> Result<()> {
         check_request(self, Operation::Discard, offset, length)?;
         self.refuse_if_read_only(Operation::Discard, offset, length)?;
         self.punch(Operation::Discard, offset, length).map(drop)
     }
 
-    /// As [`FileDevice::discard`]: what that punches reads as zeros.
+    /// Punches a hole as [`FileDevice::discard`] does, because a hole reads as zeros.
     fn zero(&self, offset: u64, length: u64) -> Result<bool> {
         check_request(self, Operation::Write, offset, length)?;
         self.refuse_if_read_only(Operation::Write, offset, length)?;
         self.punch(Operation::Write, offset, length)
     }
 
-    /// By the host's map of the file; a block device has none.
+    /// Asks the host for its map of the file; for a block device there is none.
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         check_request(self, Operation::Read, offset, length)?;
         let end = offset + length;
@@ -353,13 +352,14 @@ impl Device for FileDevice {
         Ok(found.unwrap_or(unknown))
     }
 
-    /// An image file does; a block device has no map that the host keeps.
+    /// Returns true for an image file. The host keeps no map of a block device.
     fn fills_holes_slowly(&self) -> bool {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         self.io != IoMode::Sync && !self.is_read_only() && fstat(&self.fd).is_ok_and(is_file)
     }
 
-    /// An image file gets the size, sparse; a block device has the one it has.
+    /// Changes the size of an image file, whose new part is sparse. A block device
+    /// keeps its size.
     fn set_size(&self, size: Option<u64>) -> Result<u64> {
         self.set_size_with(size, Preallocate::Sparse)
     }

@@ -1,5 +1,5 @@
-//! Shared and boxed devices are devices, so that a wrapper can wrap something
-//! that its test also keeps.
+//! [`Device`] for shared and boxed devices, so that a wrapper can wrap a device that
+//! its test also keeps.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;

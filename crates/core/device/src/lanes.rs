@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Number of lanes. Up to this many threads, no two share a lane.
 const LANES: usize = 16;
 
-/// A value for each lane; dereferences to that of the calling thread.
+/// One value for each lane; dereferences to the value of the calling thread's lane.
 #[derive(Debug, Default)]
 pub struct Lanes<T>([Lane<T>; LANES]);
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The value of one lane, aligned to 128 bytes because CPUs fetch lines of 64 in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Lane<T>(T);
@@ -25,7 +25,7 @@ impl<T> Lanes<T> {
         Lanes(std::array::from_fn(|_| Lane(make())))
     }
 
-    /// The values of all lanes.
+    /// Returns the values of all lanes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|lane| &lane.0)
     }
@@ -40,7 +40,7 @@ impl<T> Deref for Lanes<T> {
         thread_local! {
             static LANE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
         }
-        // A thread that is ending has no lane any more.
+        // A thread that is ending has no lane any more and uses the first.
         let lane = LANE.try_with(|lane| *lane).unwrap_or(0);
         &self.0[lane].0
     }

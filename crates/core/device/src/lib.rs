@@ -21,13 +21,13 @@
 //! | [`counters`] | counts of requests and bytes |
 //!
 //! Invariants:
-//! - The same seed gives the same bytes, the same faults and the same crash
-//!   states. Only [`HostClock`] reads the host's time.
-//! - Addresses and lengths come from callers that may have read them off a
-//!   damaged medium: every request is checked against the geometry without
-//!   overflow, and refused with an error.
-//! - No `unsafe` but in `file/ring.rs`, which lends memory to the kernel, and in
-//!   `slabs.rs`, which parts memory among blocks.
+//! - The same seed gives the same bytes, the same faults and the same crash states.
+//!   Only [`HostClock`] reads the host's time.
+//! - Addresses and lengths are supplied by callers that may have read them from a
+//!   damaged medium: every request is checked against the geometry without overflow,
+//!   and refused with an error.
+//! - Only `file/ring.rs`, which lends memory to the kernel, and `slabs.rs`, which
+//!   divides memory among blocks, contain `unsafe` code.
 
 pub mod aligned;
 pub mod block;

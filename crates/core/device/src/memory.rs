@@ -1,9 +1,9 @@
 //! A device in memory: sparse, and forked in well under a microsecond.
 //!
-//! The crash explorer makes one device per crash state, a million in a night,
-//! nearly all of whose bytes are equal. So the bytes are a [`MemoryImage`], a
-//! persistent map of chunks: a snapshot shares every chunk, and writing copies
-//! only the chunks written.
+//! The crash explorer makes one device per crash state, a million in a night, and
+//! nearly all bytes of these devices are equal. The bytes are therefore a
+//! [`MemoryImage`], a persistent map of chunks: a snapshot shares every chunk, and
+//! writing copies only the chunks written.
 //!
 //! Invariants:
 //! - A snapshot never changes, whatever is written to the device afterwards.
@@ -33,7 +33,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// An empty device of `size` bytes, with blocks of 512 bytes (logical) and
+    /// Creates an empty device of `size` bytes, with blocks of 512 bytes (logical) and
     /// 4096 bytes (physical).
     ///
     /// # Panics
@@ -46,17 +46,17 @@ impl MemoryDevice {
         })
     }
 
-    /// An empty device with the given measures.
+    /// Creates an empty device with the given geometry.
     ///
     /// # Panics
-    /// If the logical block is not a power of two of at least 512 bytes, or if
-    /// the size is not a multiple of it.
+    /// If the logical block is not a power of two of at least 512 bytes, or if the size
+    /// is not a multiple of it.
     pub fn with_geometry(geometry: Geometry) -> Self {
         MemoryDevice::from_image(&MemoryImage::new(geometry))
     }
 
-    /// A device that starts with the image's bytes and measures, and leaves
-    /// the image alone.
+    /// Creates a device with the bytes and the geometry of an image, which the device
+    /// never changes.
     pub fn from_image(image: &MemoryImage) -> Self {
         MemoryDevice {
             geometry: image.geometry(),
@@ -65,7 +65,7 @@ impl MemoryDevice {
         }
     }
 
-    /// The bytes at this moment; later writes do not change them.
+    /// Returns the bytes at this moment; later writes do not change them.
     pub fn snapshot(&self) -> MemoryImage {
         self.image.read().clone()
     }
@@ -78,7 +78,7 @@ impl MemoryDevice {
         self.write(offset, &[IoSlice::new(bytes)])
     }
 
-    /// Counts of what was asked of this device.
+    /// Returns the counters of requests to this device.
     pub fn counters(&self) -> &Arc<DeviceCounters> {
         &self.counters
     }

@@ -1,10 +1,10 @@
-//! Aligned buffers that are used again.
+//! A pool of aligned buffers of one size, which are used again.
 //!
-//! Fresh memory costs a page fault for every 4 KiB and is zeroed by the host:
-//! more than the copy that fills it. A pool keeps a few buffers of one size.
+//! Fresh memory costs a page fault for every 4 KiB and is zeroed by the host, which is
+//! more expensive than the copy that fills it.
 //!
-//! Invariant: at most `keep` buffers wait; a burst beyond that allocates and
-//! frees.
+//! Invariant: at most `keep` buffers are kept while not in use; buffers beyond that are
+//! allocated and freed.
 
 use crate::aligned::AlignedBuffer;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Buffers of one size, ready for use.
+/// A pool of buffers of one size.
 #[derive(Debug)]
 pub struct BufferPool {
     buffer_bytes: usize,
@@ -22,7 +22,7 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `keep` buffers of `buffer_bytes` bytes.
+    /// Creates a pool that keeps at most `keep` buffers of `buffer_bytes` bytes.
     pub fn new(buffer_bytes: usize, keep: usize) -> Arc<Self> {
         Arc::new(BufferPool {
             buffer_bytes,
@@ -38,9 +38,9 @@ impl BufferPool {
         self.lent.load(Relaxed) <= self.keep
     }
 
-    /// A buffer that shows `len` bytes, whose content is whatever the last
-    /// user left there. What is larger than the pool's buffers, or less than
-    /// a quarter of one, is allocated for this use alone.
+    /// Returns a buffer of `len` bytes, whose content is undefined. A buffer that is
+    /// larger than those of the pool, or less than a quarter of their size, is
+    /// allocated for this use alone.
     pub fn take(self: &Arc<Self>, len: usize) -> PooledBuffer {
         if len > self.buffer_bytes || len < self.buffer_bytes / 4 {
             return PooledBuffer {
@@ -59,7 +59,7 @@ impl BufferPool {
     }
 }
 
-/// A buffer on loan; it goes back when it is dropped.
+/// A buffer of a pool; it returns to the pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     buffer: AlignedBuffer,

@@ -17,7 +17,8 @@ impl Random {
         Random(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// A stream of its own for the `stream`th purpose of one seed.
+    /// Creates the stream number `stream` of one seed. Each purpose has a stream of its
+    /// own.
     pub(crate) fn stream(seed: u64, stream: u64) -> Self {
         Random::new(hash::step(hash::mix(seed), stream))
     }
@@ -26,7 +27,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A draw from `0..bound`; its bias is below `bound / 2^64`.
+    /// Returns a random number in `0..bound`; its bias is below `bound / 2^64`.
     ///
     /// # Panics
     /// If `bound` is zero.

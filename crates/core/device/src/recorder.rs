@@ -1,15 +1,15 @@
-//! A device that keeps the trace of what was asked of it.
+//! A device that records the trace of its requests.
 //!
-//! The crash explorer turns the trace into the images a power cut may leave.
+//! The crash explorer turns the trace into the images that a power cut may leave.
 //!
 //! Invariants:
-//! - A write is in the trace once it has returned `Ok`, in the order in which
-//!   writes returned. A write that failed is not in it.
-//! - A flush is in the trace once it has returned `Ok`, and says how many
-//!   events preceded its *start*: a write that returned while the flush ran is
-//!   not made durable by it.
-//! - Marks are where the caller set them: an operation marked as acknowledged
-//!   is preceded by the flush that made it durable.
+//! - A write is in the trace once it has returned `Ok`, in the order in which writes
+//!   returned. A write that failed is not in it.
+//! - A flush is in the trace once it has returned `Ok`, with the number of events that
+//!   preceded its *start*: a write that returned while the flush ran is not made
+//!   durable by it.
+//! - A mark is where the caller set it: an operation marked as acknowledged is preceded
+//!   by the flush that made it durable.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::device::{Device, Geometry, Result, Zones};
 use crate::hash;
 use crate::request::gather;
 
-/// One thing that happened to a device.
+/// One event in the trace of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Bytes were written at byte `offset`.
     Write {
         /// Byte address.
         offset: u64,
-        /// All buffers of the request, one after the other.
+        /// The bytes of all buffers of the request, one after the other.
         data: Arc<[u8]>,
     },
     /// A flush returned success.
@@ -39,14 +39,14 @@ pub enum Event {
     Discard {
         /// Byte address.
         offset: u64,
-        /// Bytes.
+        /// Length, in bytes.
         length: u64,
     },
     /// The caller's note, for example that operation 17 was acknowledged.
     Mark(u64),
 }
 
-/// A hash of a trace: the same seed must give the same one.
+/// Returns a hash of a trace: the same seed must give the same hash.
 pub fn trace_fingerprint(trace: &[Event]) -> u64 {
     trace.iter().fold(trace.len() as u64, |hash, event| {
         let (kind, first, second) = match event {
@@ -65,12 +65,12 @@ pub fn trace_fingerprint(trace: &[Event]) -> u64 {
 #[derive(Debug, Default)]
 struct Trace {
     events: Vec<Event>,
-    /// How often the trace was taken: a flush that spans a taking covers
-    /// nothing of the new trace.
+    /// Number of times that the trace was taken. A flush during which the trace was
+    /// taken covers nothing of the new trace.
     taken: u64,
 }
 
-/// A device that records what passes through it.
+/// A device that records the requests that pass through it.
 #[derive(Debug)]
 pub struct RecordingDevice<D: Device> {
     inner: D,
@@ -78,7 +78,7 @@ pub struct RecordingDevice<D: Device> {
 }
 
 impl<D: Device> RecordingDevice<D> {
-    /// Records what is asked of `inner` from now on.
+    /// Wraps `inner` and records its requests from now on.
     pub fn new(inner: D) -> Self {
         RecordingDevice {
             inner,
@@ -86,39 +86,39 @@ impl<D: Device> RecordingDevice<D> {
         }
     }
 
-    /// Notes `tag` at this point of the trace.
+    /// Adds a mark with the number `tag` to the trace.
     pub fn mark(&self, tag: u64) {
         self.push(Event::Mark(tag));
     }
 
-    /// The events so far; the trace begins anew.
+    /// Returns the events so far, and begins the trace anew.
     pub fn take_trace(&self) -> Vec<Event> {
         let mut trace = self.trace.lock();
         trace.taken += 1;
         std::mem::take(&mut trace.events)
     }
 
-    /// A copy of the events so far. The data is shared, not copied.
+    /// Returns a copy of the events so far. The data is shared, not copied.
     pub fn trace(&self) -> Vec<Event> {
         self.trace.lock().events.clone()
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub fn len(&self) -> usize {
         self.trace.lock().events.len()
     }
 
-    /// True if nothing has happened yet.
+    /// Returns true if the trace has no event.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device underneath.
+    /// Returns the wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device underneath, without its recorder.
+    /// Returns the wrapped device and drops the recorder.
     pub fn into_inner(self) -> D {
         self.inner
     }
@@ -223,7 +223,7 @@ mod tests {
         assert!(device.is_empty());
     }
 
-    /// Writes through the recorder while it flushes.
+    /// A device that, while it flushes, writes through the recorder.
     #[derive(Debug)]
     struct Meddler(std::sync::OnceLock<Arc<RecordingDevice<Arc<Meddler>>>>);
 

@@ -1,4 +1,4 @@
-//! The checks and small helpers that every device shares.
+//! Checks and helpers that all devices share.
 //!
 //! Invariant: no arithmetic on a caller's offset or length can overflow.
 
@@ -25,11 +25,11 @@ impl DeviceError {
     }
 }
 
-/// Checks that `length` bytes at byte `offset` lie on the device and on its
-/// logical blocks. An empty request within the device is in order.
+/// Checks that `length` bytes at byte `offset` are within the device and consist of
+/// whole logical blocks. An empty request within the device is valid.
 ///
 /// # Errors
-/// `InvalidInput`, saying which of the two rules was broken.
+/// `InvalidInput`, with the rule that was broken.
 pub fn check_request<D: Device + ?Sized>(
     device: &D,
     operation: Operation,

@@ -4,10 +4,10 @@ use std::fmt;
 
 const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/// A number of bytes, exactly: in the largest unit of which it is a whole number.
+/// A number of bytes, shown exactly: in the largest unit of which it is a multiple.
 ///
-/// For example, `Bytes(64 << 20)` is shown as `64 MiB`, and `Bytes(1000)` as
-/// `1000 bytes`.
+/// For example, `Bytes(64 << 20)` is shown as `64 MiB`, and `Bytes(1000)` as `1000
+/// bytes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes(pub u64);
 
@@ -21,8 +21,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A number of bytes that is needed: in the largest unit that is not larger, with one
-/// digit behind the point, rounded up, so that the size shown suffices.
+/// A number of bytes that a user must provide. It is shown in the largest unit that is
+/// not larger, with one decimal, rounded up, so that the size shown suffices.
 ///
 /// For example, `Enough((25 << 20) + 1)` is shown as `25.1 MiB`.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,14 @@
 //! Memory for blocks of one size, aligned for direct I/O, that is used again.
 //!
-//! The host's allocator takes two pages for each one that must begin on a page, and
-//! fresh memory costs a page fault for every 4 KiB, and being filled with zeros a second
-//! time where it is asked for aligned. A slab is the memory of [`BLOCKS`] blocks in one
-//! piece, which the host maps at once. One that has no block in use is given back to the
-//! host, but for a few.
+//! The host's allocator takes two pages for each block that must begin on a page. Fresh
+//! memory costs a page fault for every 4 KiB, and aligned memory is filled with zeros a
+//! second time. A slab is therefore the memory of [`BLOCKS`] blocks in one mapping,
+//! which the host populates at once. A slab without a block in use is returned to the
+//! host, except for a few.
 //!
 //! Invariants:
-//! - A slab's bit is set if and only if no [`Piece`] has that part of it.
-//! - A slab is in `open` if and only if a bit is set; `place` says where.
+//! - A bit of a slab is set if and only if no [`Piece`] has that part of the slab.
+//! - A slab is in `open` if and only if one of its bits is set; `place` is its index.
 #![allow(unsafe_code)]
 
 use parking_lot::Mutex;
@@ -18,9 +18,9 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Blocks of a slab.
+/// Number of blocks in a slab.
 const BLOCKS: usize = u64::BITS as usize;
-/// Bytes of slabs without a block in use that are kept for the next ones.
+/// Memory, in bytes, of slabs without a block in use that is kept for later blocks.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// Slabs of blocks of one size.
@@ -32,9 +32,9 @@ pub(crate) struct Slabs {
 
 #[derive(Debug)]
 struct Free {
-    /// Slabs with a block that is not in use. The last is used first.
+    /// Slabs with a block that is not in use. The last one is used first.
     open: Vec<Arc<Slab>>,
-    /// How many of them have no block in use.
+    /// Number of slabs in `open` that have no block in use.
     empty: usize,
 }
 
@@ -42,9 +42,9 @@ struct Free {
 struct Slab {
     slabs: &'static Slabs,
     start: NonNull<u8>,
-    /// A bit for each block; written under the mutex of `free` only.
+    /// A bit for each block that is not in use. Written only under the mutex of `free`.
     unused: AtomicU64,
-    /// Where it is in `open`.
+    /// Index of the slab in `open`.
     place: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ unsafe impl Send for Slab {}
 // SAFETY: nothing reads or writes the memory through a shared slab.
 unsafe impl Sync for Slab {}
 
-/// The memory of one block. Its content is whatever the last user left there.
+/// The memory of one block. Its content is undefined until it is written.
 #[derive(Debug)]
 pub(crate) struct Piece {
     slab: Arc<Slab>,
@@ -61,7 +61,7 @@ pub(crate) struct Piece {
 }
 
 impl Slabs {
-    /// None yet. `block_bytes` is a multiple of 4096.
+    /// Creates an empty set of slabs. `block_bytes` must be a multiple of 4096.
     pub const fn new(block_bytes: usize) -> Self {
         Slabs {
             block_bytes,
@@ -72,7 +72,7 @@ impl Slabs {
         }
     }
 
-    /// Memory for a block.
+    /// Returns the memory of one block.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -113,7 +113,7 @@ impl Free {
         self.open.push(slab);
     }
 
-    /// Takes a slab out of `open`.
+    /// Removes a slab from `open`.
     fn close(&mut self, slab: &Slab) -> Arc<Slab> {
         let place = slab.place.load(Relaxed);
         let closed = self.open.swap_remove(place);
@@ -129,7 +129,7 @@ impl Slab {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let bytes = BLOCKS * slabs.block_bytes;
-        // SAFETY: it replaces no mapping, as it asks for no address.
+        // SAFETY: the mapping replaces no other one, because no address is requested.
         let memory = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
         let memory = memory.expect("memory for blocks");
         Arc::new(Slab {
@@ -144,8 +144,8 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         let bytes = BLOCKS * self.slabs.block_bytes;
-        // SAFETY: the mapping that `new` made, of as many bytes. Each piece keeps
-        // the slab alive, so no piece is left that refers to the mapping.
+        // SAFETY: this is the mapping that `new` made, with the same length. Each piece
+        // keeps the slab alive, so no piece is left that refers to the mapping.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
     }
 }
@@ -157,16 +157,16 @@ impl Piece {
         unsafe { self.slab.start.add(bytes) }.as_ptr()
     }
 
-    /// All of it.
+    /// Returns the memory of the block.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: initialised since the slab was made; this part is the piece's alone
-        // until it is dropped, and `self` is borrowed meanwhile.
+        // SAFETY: the mapping is initialised; this part belongs to this piece alone
+        // until the piece is dropped, and `self` is borrowed meanwhile.
         unsafe { slice::from_raw_parts(self.start(), self.slab.slabs.block_bytes) }
     }
 
-    /// All of it, to change.
+    /// Returns the memory of the block, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.start(), self.slab.slabs.block_bytes) }
     }
 }
@@ -240,7 +240,8 @@ mod tests {
                         let mut piece = slabs.take();
                         piece.bytes_mut()[..8].fill(thread);
                         held.push_back(piece);
-                        // Up and down, so that slabs come and go.
+                        // The number of pieces grows and shrinks, so that slabs are
+                        // made and returned.
                         while held.len() > (round % 997) as usize {
                             let piece = held.pop_front().expect("not empty");
                             assert!(piece.bytes()[..8].iter().all(|&byte| byte == thread));

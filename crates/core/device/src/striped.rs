@@ -1,19 +1,19 @@
 //! A striped array: several devices as one.
 //!
-//! Bytes are dealt to the members in stripe units, round robin (Seltzer 1992,
-//! §3.1.1; no parity). A contiguous request is contiguous on every member it
-//! touches, so each of them gets one request, vectored where the array's
-//! request skips the other members' units, and all get theirs at once.
+//! Bytes are distributed over the members in stripe units, round robin (Seltzer 1992,
+//! §3.1.1; no parity). A contiguous request is contiguous on every member it touches.
+//! Each member therefore gets one request, vectored where the array's request skips the
+//! units of other members, and all members get theirs at the same time.
 //!
 //! Invariants:
-//! - A member's own block is never divided: the stripe unit is a multiple of
-//!   every member's physical block, so what a member writes whole or not at all,
-//!   the array does.
-//! - A request that fails on one member is still carried out on the others. The
-//!   error is the lowest member's, and names it.
-//! - Which member's request arrives first is left to the host's scheduler:
-//!   arrays of simulated disks, whose virtual time must be exact, have a device
-//!   of their own in `varve-disk`.
+//! - A member's own block is never divided: the stripe unit is a multiple of every
+//!   member's physical block, so the array writes whole or not at all what a member
+//!   does.
+//! - A request that fails on one member is still carried out on the others. The error
+//!   returned is the one of the lowest member, and names it.
+//! - The host's scheduler decides which member's request arrives first. Arrays of
+//!   simulated disks, whose virtual time must be exact, have a device of their own in
+//!   `varve-disk`.
 
 mod split;
 
@@ -27,10 +27,10 @@ use crate::request::{check_request, total_length};
 
 pub use split::{Piece, Stripes};
 
-/// Why devices cannot be striped together.
+/// The reason why devices cannot be striped together.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StripeError {
-    /// An array of nothing.
+    /// The array has no member.
     #[error("a striped array needs at least one member")]
     NoMembers,
     /// The stripe unit would divide a member's block.
@@ -39,40 +39,40 @@ pub enum StripeError {
          block of {block_bytes} bytes; choose a multiple"
     )]
     Unit {
-        /// Which member, from 0.
+        /// Index of the member, from 0.
         member: usize,
-        /// Its name.
+        /// Name of the member.
         device: String,
-        /// The unit asked for.
+        /// The requested stripe unit, in bytes.
         unit_bytes: u64,
-        /// The member's physical block.
+        /// The member's physical block, in bytes.
         block_bytes: u32,
     },
     /// A member has zones, which must be written in order.
     #[error("member {member}, {device}: zoned devices cannot be striped")]
     Zoned {
-        /// Which member, from 0.
+        /// Index of the member, from 0.
         member: usize,
-        /// Its name.
+        /// Name of the member.
         device: String,
     },
-    /// A member does not hold one stripe unit.
+    /// A member is smaller than one stripe unit.
     #[error("member {member}, {device}: {size_bytes} bytes do not hold one stripe unit")]
     TooSmall {
-        /// Which member, from 0.
+        /// Index of the member, from 0.
         member: usize,
-        /// Its name.
+        /// Name of the member.
         device: String,
-        /// Its size.
+        /// Size of the member, in bytes.
         size_bytes: u64,
     },
 }
 
-/// For each member touched: the address on it, and its share of the buffers.
+/// For each member touched: its index, the address on it, and its part of the buffers.
 type Parts<T> = Vec<(usize, (u64, Vec<T>))>;
 
-/// Several devices as one, striped. Members of different sizes count as the
-/// smallest.
+/// Several devices as one, striped. Of each member as many bytes are used as the
+/// smallest one has.
 #[derive(Debug)]
 pub struct StripedDevice<D: Device> {
     members: Vec<D>,
@@ -84,8 +84,8 @@ impl<D: Device> StripedDevice<D> {
     /// Stripes `members` in units of `unit_bytes`.
     ///
     /// # Errors
-    /// When there is no member, when the unit is zero or not a multiple of a
-    /// member's physical block, or when a member is zoned or too small.
+    /// If there is no member, if the unit is zero or not a multiple of a member's
+    /// physical block, or if a member is zoned or too small.
     pub fn new(members: Vec<D>, unit_bytes: u64) -> std::result::Result<Self, StripeError> {
         let mut geometry = Geometry {
             size: u64::MAX,
@@ -128,18 +128,18 @@ impl<D: Device> StripedDevice<D> {
         })
     }
 
-    /// The devices striped, in order.
+    /// Returns the member devices, in order.
     pub fn members(&self) -> &[D] {
         &self.members
     }
 
-    /// Which bytes are on which member.
+    /// Returns the mapping of bytes to members.
     pub fn stripes(&self) -> Stripes {
         self.stripes
     }
 
-    /// Carries out one part on each member named, side by side: the caller's
-    /// thread takes the last, a thread of its own each of the others.
+    /// Carries out one part on each of the given members in parallel: the last part on
+    /// the caller's thread, and each other part on a thread of its own.
     fn side_by_side<T: Send>(
         &self,
         parts: Vec<(usize, T)>,
@@ -174,7 +174,7 @@ impl<D: Device> StripedDevice<D> {
             for (thread, (member, slot)) in begun.into_iter().zip(others) {
                 let result = match thread {
                     Ok(thread) => thread.join().expect("a member's request panicked"),
-                    // The host gave no thread: the part is still in its slot.
+                    // The host refused a thread: the part is still in its slot.
                     Err(_) => run(slot, *member),
                 };
                 first = first.and(result);

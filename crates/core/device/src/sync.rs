@@ -1,17 +1,16 @@
-//! Locks, condition variables, atomics, channels and threads, for everything
-//! above.
+//! Locks, condition variables, atomics, channels and threads for all crates.
 //!
-//! They are `parking_lot`'s and the standard library's. Threads that take part
-//! in a simulation ([`turns`]) give up their turn where others would block. With
-//! the feature `shuttle`, which only tests of schedules turn on, they are a model
-//! checker's with the same interface: it runs one thread at a time and decides
-//! at each of these calls which, so that the product's own code is run under
-//! schedules that a host would produce once in years. What never blocks and
-//! calls none of these under its lock (the buffer pool, the memory device) may
-//! use `parking_lot` directly.
+//! They are `parking_lot`'s and the standard library's. Threads that take part in a
+//! simulation ([`turns`]) let another thread run where they would block. With the
+//! feature `shuttle`, which only tests of schedules turn on, they are a model
+//! checker's, with the same interface. The checker runs one thread at a time and
+//! decides at each of these calls which one, so that the product's own code runs under
+//! schedules that a host would produce once in years. Code that never blocks and calls
+//! none of these under its lock (the buffer pool, the memory device) may use
+//! `parking_lot` directly.
 
-/// True if this build takes its locks from a model checker, outside of which
-/// it cannot run.
+/// True if this build takes its locks from a model checker. Such a build runs only
+/// inside of the checker.
 pub const MODEL: bool = cfg!(feature = "shuttle");
 
 #[cfg(feature = "shuttle")]

@@ -21,9 +21,9 @@ struct Queue<T> {
     state: Mutex<State<T>>,
     /// Maximum number of pieces of work in the queue.
     most: usize,
-    /// There is work, or there will be no more.
+    /// Signalled when work was added to the queue, or the queue was closed.
     given: Condvar,
-    /// There is a place in the queue, or a thread less.
+    /// Signalled when work was taken from the queue, or a thread has ended.
     taken: Condvar,
 }
 
@@ -31,18 +31,19 @@ struct Queue<T> {
 struct State<T> {
     waiting: VecDeque<T>,
     is_closed: bool,
-    /// Threads that take work.
+    /// Number of threads that take work.
     threads: usize,
 }
 
-/// A thread that takes work.
+/// Counts a thread as one that takes work, until it is dropped.
 struct Worker<T>(Arc<Queue<T>>);
 
 impl<T> Drop for Worker<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.threads -= 1;
-        // Without threads the queued work is never done, and callers wait for it.
+        // The last thread has ended, so the queued work is never done. It is dropped,
+        // because callers may wait for it.
         let left = match state.threads {
             0 => std::mem::take(&mut state.waiting),
             _ => VecDeque::new(),
@@ -54,7 +55,8 @@ impl<T> Drop for Worker<T> {
 }
 
 impl<T> Worker<T> {
-    /// The next piece of work; none if there will be no more.
+    /// Waits for a piece of work and returns it, or `None` once the queue is closed and
+    /// empty.
     fn next(&self) -> Option<T> {
         let mut state = self.0.state.lock();
         while state.waiting.is_empty() && !state.is_closed {
@@ -68,8 +70,8 @@ impl<T> Worker<T> {
 }
 
 impl<T: Send + 'static> Workers<T> {
-    /// Up to `threads` threads named `name-0`, `name-1` and so on; `waiting`
-    /// pieces of work, at least one, may wait for one.
+    /// Starts up to `threads` threads named `name-0`, `name-1` and so on. The queue
+    /// takes `waiting` pieces of work, at least one.
     pub fn new(
         name: &str,
         threads: usize,
@@ -92,7 +94,8 @@ impl<T: Send + 'static> Workers<T> {
             let worker = Worker(Arc::clone(&queue));
             let serve = Arc::clone(&serve);
             let work = move || {
-                // Gone when what it serves with is.
+                // Of these two, `serve` is dropped first: the thread counts as a worker
+                // until it no longer has what it serves with.
                 let (worker, serve) = (worker, serve);
                 let _ = rustix::process::configure_io_flusher_behavior(true);
                 while let Some(next) = worker.next() {
@@ -109,7 +112,7 @@ impl<T: Send + 'static> Workers<T> {
         Workers { queue, threads }
     }
 
-    /// True if there are no threads, and nothing can be given to them.
+    /// Returns true if there are no threads, so that no work can be given to them.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
@@ -154,7 +157,7 @@ impl<T> Drop for Workers<T> {
             let mut state = self.queue.state.lock();
             state.is_closed = true;
             self.queue.given.notify_all();
-            // In a simulation, they need turns to come to their end.
+            // In a simulation the threads need to be scheduled before they can end.
             while state.threads > 0 {
                 self.queue.taken.wait(&mut state);
             }
@@ -204,7 +207,7 @@ mod tests {
             may.lock().recv().unwrap();
         });
         assert!(workers.offer(1));
-        assert_eq!(begins.recv(), Ok(1)); // it is at work, and the queue empty
+        assert_eq!(begins.recv(), Ok(1)); // the thread is at work, and the queue is empty
         assert!(workers.offer(2) && !workers.offer(3));
         go.send(()).unwrap();
         go.send(()).unwrap();

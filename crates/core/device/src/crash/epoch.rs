@@ -1,11 +1,11 @@
-//! What is durable at one moment, and what is not yet.
+//! The durable bytes at one moment, and the changes that are not yet durable.
 //!
 //! Invariants:
-//! - `pending` is in trace order; nothing in it is in `durable`.
-//! - `touched` names every chunk in which a state of this epoch can differ
-//!   from `durable`.
-//! - A state's key is the sum of one term for each sector that differs from
-//!   `durable`: equal states have equal keys, however they came about.
+//! - `pending` is in trace order; none of its changes is in `durable`.
+//! - `touched` has every chunk in which a state of this epoch can differ from
+//!   `durable`.
+//! - A state's key is the sum of one term for each sector that differs from `durable`:
+//!   equal states have equal keys, however they were made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,7 +27,7 @@ struct Pending {
     /// Index of the event in the trace.
     index: usize,
     change: Change,
-    /// Key of the state that holds this change and no other.
+    /// Key of the state that contains this change and no other.
     key: u64,
 }
 
@@ -51,7 +51,7 @@ impl Change {
 #[derive(Debug)]
 pub(super) struct Epoch {
     durable: MemoryImage,
-    /// Bytes in an atomic unit.
+    /// Size of an atomic unit, in bytes.
     unit: u64,
     pending: Vec<Pending>,
     touched: BTreeSet<u64>,
@@ -80,12 +80,12 @@ impl Epoch {
         self.pending.len()
     }
 
-    /// Index in the trace of the change at position `at`.
+    /// Returns the index in the trace of the change at position `at`.
     pub(super) fn index(&self, at: usize) -> usize {
         self.pending[at].index
     }
 
-    /// Indices in the trace of the chosen changes.
+    /// Returns the indices in the trace of the chosen changes.
     pub(super) fn indices(&self, chosen: &[bool]) -> Vec<usize> {
         let both = self.pending.iter().zip(chosen);
         both.filter_map(|(pending, &chosen)| chosen.then_some(pending.index))
@@ -132,7 +132,8 @@ impl Epoch {
         self.touched.clear();
         self.ranges.clear();
         self.disjoint = true;
-        // Those the flush did not cover are measured against the new image.
+        // The keys of the changes that the flush did not cover are computed against the
+        // new image.
         for Pending { index, change, .. } in rest {
             match &change {
                 Change::Write(write) => self.touched.extend(write.chunk_numbers()),
@@ -144,7 +145,7 @@ impl Epoch {
         }
     }
 
-    /// The key of a subset, if it is the sum of its members' keys.
+    /// Returns the key of a subset, if it is the sum of its members' keys.
     pub(super) fn subset_key(&self, chosen: &[bool]) -> Option<u64> {
         let members = || {
             self.pending
@@ -156,12 +157,12 @@ impl Epoch {
             .then(|| members().fold(0u64, |sum, (pending, _)| sum.wrapping_add(pending.key)))
     }
 
-    /// The key of any state of this epoch.
+    /// Returns the key of any state of this epoch.
     pub(super) fn key(&self, image: &MemoryImage) -> u64 {
         image.difference(&self.durable, self.touched.iter().copied())
     }
 
-    /// The durable image with the chosen changes, in their order.
+    /// Returns the durable image with the chosen changes, in their order.
     pub(super) fn subset(&self, chosen: &[bool]) -> MemoryImage {
         let mut image = self.durable.clone();
         for (pending, _) in self.pending.iter().zip(chosen).filter(|(_, yes)| **yes) {
@@ -170,7 +171,7 @@ impl Epoch {
         image
     }
 
-    /// Positions of the changes that are writes of at least one byte.
+    /// Returns the positions of the changes that are writes of at least one byte.
     pub(super) fn writes(&self) -> Vec<usize> {
         let is_write = |at: &usize| {
             let change = &self.pending[*at].change;
@@ -179,8 +180,8 @@ impl Epoch {
         (0..self.pending.len()).filter(is_write).collect()
     }
 
-    /// Atomic units that the change at position `at` touches. A discard counts
-    /// as one.
+    /// Returns the number of atomic units that the change at position `at` touches. A
+    /// discard counts as one.
     pub(super) fn units(&self, at: usize) -> usize {
         let change = &self.pending[at].change;
         match change {
@@ -193,8 +194,8 @@ impl Epoch {
         }
     }
 
-    /// Applies the landed units of the change at position `at`, and puts what
-    /// `missing` says into the others.
+    /// Applies the landed units of the change at position `at`, and fills the other
+    /// units as `missing` says.
     pub(super) fn tear(
         &self,
         image: &mut MemoryImage,

@@ -1,15 +1,15 @@
-//! Which subsets of the unflushed writes to try, and how to tear one.
+//! The choice of subsets of the unflushed writes, and of variants of tearing a write.
 //!
-//! Invariant: nothing here knows what a write holds; the same counts, limits
-//! and draws give the same shapes.
+//! Invariant: the choice does not depend on the content of writes. The same counts,
+//! limits and draws give the same shapes.
 
 use std::ops::ControlFlow;
 
 use super::{CrashShape, Limits, Missing};
 use crate::random::Random;
 
-/// Calls `visit` with the subsets of `count` writes to try. The positions in
-/// [`CrashShape::DropOne`] and [`CrashShape::KeepOne`] are among the writes.
+/// Calls `visit` with each subset of `count` writes to try. The positions in
+/// [`CrashShape::DropOne`] and [`CrashShape::KeepOne`] are indices among these writes.
 pub(super) fn subsets<B>(
     count: usize,
     limits: &Limits,
@@ -46,8 +46,8 @@ pub(super) fn subsets<B>(
     ControlFlow::Continue(())
 }
 
-/// At most `most` numbers below `count`, evenly spread, first and last among
-/// them.
+/// Returns at most `most` numbers below `count`, evenly spread, the first and the last
+/// among them.
 fn spread(count: usize, most: u32) -> impl Iterator<Item = usize> {
     let steps = count.min(most as usize);
     (0..steps).map(move |step| {
@@ -59,7 +59,7 @@ fn spread(count: usize, most: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// At most `most` of the positions: the last, then others drawn.
+/// Returns at most `most` of the positions: the last, then randomly drawn ones.
 pub(super) fn pick(positions: &[usize], most: u32, random: &mut Random) -> Vec<usize> {
     let mut left = positions.to_vec();
     let mut picked = Vec::new();
@@ -75,9 +75,9 @@ pub(super) fn pick(positions: &[usize], most: u32, random: &mut Random) -> Vec<u
 
 const MISSING: [Missing; 3] = [Missing::Old, Missing::Zero, Missing::Garbage];
 
-/// At most `variants` ways to tear a write of `units` units: which units
-/// landed, never all, and what is in the others. All ways if they are so few,
-/// else prefixes, suffixes and random sets in turn.
+/// Returns at most `variants` variants of tearing a write of `units` units: which units
+/// landed, never all, and the content of the others. Returns all variants if they are
+/// few enough, else prefixes, suffixes and random sets alternately.
 pub(super) fn tears(units: usize, variants: u32, random: &mut Random) -> Vec<(Vec<bool>, Missing)> {
     let every = 3u64 * ((1u64 << units.min(32)) - 1);
     if every <= u64::from(variants) {

@@ -19,7 +19,7 @@ fn empty() -> MemoryImage {
     MemoryDevice::new(1 << 20).snapshot()
 }
 
-/// The byte at each address, in every state at `stop`.
+/// Returns the byte at each address, in every state at `stop`.
 fn states(
     trace: &[Event],
     stop: usize,
@@ -73,11 +73,11 @@ fn a_flush_covers_only_what_preceded_its_start() {
 
 #[test]
 fn equal_states_are_visited_once() {
-    // The second write repeats the first, the third lies over both.
+    // The second write repeats the first, the third overwrites both.
     let trace = [write(0, 1, 512), write(0, 1, 512), write(0, 2, 512)];
     let found = states(&trace, 3, Limits::whole_writes(), 1, &[0]);
     assert_eq!(found, [[0], [1], [2]]);
-    // What is on the medium already changes nothing.
+    // A write of bytes that the medium already has changes nothing.
     let trace = [write(0, 0, 4096), write(4096, 1, 512)];
     let found = states(&trace, 2, Limits::whole_writes(), 1, &[4096]);
     assert_eq!(found, [[0], [1]]);
@@ -105,7 +105,7 @@ fn stops_within_an_epoch_add_only_what_is_new() {
         assert!(flow.is_continue());
         visited.push(explorer.counts().visited - before);
     }
-    // After a mark more is owed, so that every state counts again.
+    // After a mark the obligations are more, so that every state counts again.
     assert_eq!(visited, [1, 1, 4, 4, 1]);
 }
 
@@ -144,7 +144,7 @@ fn torn_writes_tear_between_units() {
         .collect();
     assert_eq!(old_or_new.len(), 16);
     assert!(old_or_new.iter().all(|s| s.chunks(2).all(|u| u[0] == u[1])));
-    // 15 sets of units with garbage in the others besides.
+    // In addition, 15 sets of units with garbage in the other units.
     assert_eq!(found.len(), 16 + 15);
 }
 

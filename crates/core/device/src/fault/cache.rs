@@ -1,8 +1,8 @@
-//! Logical blocks by number: the volatile cache, and the memory of old bytes.
+//! Logical blocks by number: the volatile cache, and the store of former bytes.
 
 use std::collections::BTreeMap;
 
-/// Most bytes that one drained run holds.
+/// Maximum size of one drained run, in bytes.
 const RUN_BYTES: usize = 1 << 20;
 
 /// Logical blocks by number.
@@ -14,7 +14,7 @@ impl BlockMap {
         self.0.len()
     }
 
-    /// Keeps the bytes at byte `offset`, in place of what was kept there.
+    /// Keeps the bytes at byte `offset`, in place of those that were kept for it.
     pub(super) fn insert(&mut self, block: u32, offset: u64, bytes: &[u8]) {
         let numbers = offset / u64::from(block)..;
         for (number, bytes) in numbers.zip(bytes.chunks(block as usize)) {
@@ -22,7 +22,7 @@ impl BlockMap {
         }
     }
 
-    /// Forgets the blocks of a range.
+    /// Removes the blocks of a range.
     pub(super) fn remove(&mut self, block: u32, offset: u64, length: u64) {
         let block = u64::from(block);
         let numbers = offset / block..(offset + length) / block;
@@ -32,13 +32,13 @@ impl BlockMap {
         }
     }
 
-    /// True if any block of a range is kept.
+    /// Returns true if any block of a range is kept.
     pub(super) fn touches(&self, block: u64, offset: u64, length: u64) -> bool {
         let numbers = offset / block..(offset + length) / block;
         self.0.range(numbers).next().is_some()
     }
 
-    /// Puts the kept blocks over a buffer that was read at byte `offset`.
+    /// Copies the kept blocks over a buffer that was read at byte `offset`.
     pub(super) fn overlay(&self, block: u32, offset: u64, buffer: &mut [u8]) {
         let first = offset / u64::from(block);
         let count = (buffer.len() / block as usize) as u64;
@@ -48,13 +48,13 @@ impl BlockMap {
         }
     }
 
-    /// Keeps only the blocks for which `keep` says so, asked in ascending
+    /// Removes the blocks for which `keep` returns false. It is called in ascending
     /// order.
     pub(super) fn retain(&mut self, mut keep: impl FnMut() -> bool) {
         self.0.retain(|_, _| keep());
     }
 
-    /// The blocks as runs of neighbours: byte offset and bytes, ascending.
+    /// Returns the blocks as runs of neighbours: byte offset and bytes, ascending.
     pub(super) fn runs(self, block: u32) -> Vec<(u64, Vec<u8>)> {
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for (number, bytes) in self.0 {

@@ -1,4 +1,4 @@
-//! What can go wrong, when, and how often it did.
+//! The kinds of fault, their plan, and the counts of those that struck.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,49 +12,49 @@ use crate::random::Random;
 pub enum FaultKind {
     /// A read fails with EIO.
     ReadError,
-    /// A read delivers a prefix and fails. Argument: the prefix's bytes.
+    /// A read delivers a prefix and fails. Argument: bytes of the prefix.
     ShortRead,
-    /// A read succeeds with what was there before the last write.
+    /// A read succeeds with the bytes before the last write.
     StaleRead,
     /// A read succeeds with one bit wrong; the next read is right.
     BitFlipOnRead,
-    /// A read succeeds with the bytes of another address. Argument: bytes on.
+    /// A read succeeds with the bytes of another address. Argument: bytes further.
     MisdirectedRead,
     /// A write fails with EIO and changes nothing.
     WriteError,
     /// A write fails with ENOSPC and changes nothing.
     NoSpace,
-    /// A write fails with EIO after a prefix. Argument: the prefix's bytes.
+    /// A write fails with EIO after a prefix. Argument: bytes of the prefix.
     TornWrite,
-    /// A write is acknowledged after a prefix. Argument: the prefix's bytes.
+    /// A write is acknowledged after a prefix. Argument: bytes of the prefix.
     SilentTornWrite,
     /// A write is acknowledged and never applied.
     LostWrite,
-    /// A write is applied at another address. Argument: bytes on.
+    /// A write is applied at another address. Argument: bytes further.
     MisdirectedWrite,
-    /// One bit of what is written is wrong on the medium from then on.
+    /// One bit of a write is wrong on the medium from then on.
     BitFlipAtRest,
-    /// One logical block of what is written is zeros on the medium.
+    /// One logical block of a write is zeros on the medium.
     ZeroedSector,
-    /// One logical block of what is written is garbage on the medium.
+    /// One logical block of a write is garbage on the medium.
     GarbageSector,
     /// A flush fails with EIO; a later one may yet make the writes durable.
     FlushFails,
-    /// A flush fails with EIO; of the writes since the last good one a random
-    /// part is durable and the rest is gone, for reads too.
+    /// A flush fails with EIO. Of the writes since the last good flush a random part is
+    /// durable and the rest is lost, for reads too.
     FlushFailsLosing,
     /// A flush succeeds and does nothing.
     FlushLies,
     /// A discard fails with EIO.
     DiscardError,
-    /// Any request takes longer. Argument: nanoseconds, 0 for 100 ms.
+    /// A request takes longer. Argument: nanoseconds, 0 for 100 ms.
     Latency,
     /// Every request from then on fails with EIO.
     DeadDevice,
 }
 
 impl FaultKind {
-    /// Every kind.
+    /// All kinds of fault.
     pub const ALL: [FaultKind; 20] = [
         FaultKind::ReadError,
         FaultKind::ShortRead,
@@ -78,7 +78,7 @@ impl FaultKind {
         FaultKind::DeadDevice,
     ];
 
-    /// The requests it strikes; `None` for all of them.
+    /// Returns the kind of request that the fault strikes, or `None` if it strikes all.
     pub fn operation(self) -> Option<Operation> {
         use FaultKind as K;
         match self {
@@ -132,33 +132,33 @@ impl FaultKind {
 /// How often a fault strikes once it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// The next so many requests that match.
+    /// The given number of matching requests.
     Times(u64),
-    /// Every request that matches, for ever.
+    /// Every matching request, without end.
     Sticky,
-    /// Every request that touches the first logical block struck, until that
-    /// is written: a bad sector that the device replaces.
+    /// Every request that touches the first logical block struck, until that block is
+    /// written: a bad sector that the device replaces.
     UntilWritten,
 }
 
 /// One entry of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What goes wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Matching requests that pass before it is due.
+    /// Number of matching requests that pass before the fault is due.
     pub skip: u64,
-    /// Byte addresses that a request must touch to match; `None` for any. A
-    /// flush has no address and matches always.
+    /// Byte addresses that a request must touch to match; `None` for any. A flush has
+    /// no address and always matches.
     pub range: Option<Range<u64>>,
-    /// How often.
+    /// How often the fault strikes.
     pub repeat: Repeat,
-    /// As the kind says; 0 leaves it to the seed.
+    /// The argument described at the kind; 0 lets the seed decide.
     pub argument: u64,
 }
 
 impl Fault {
-    /// Strikes the next request it applies to, and no other.
+    /// Creates a fault that strikes the next matching request, and no other.
     pub fn once(kind: FaultKind) -> Self {
         Fault {
             kind,
@@ -169,7 +169,7 @@ impl Fault {
         }
     }
 
-    /// Strikes every request it applies to.
+    /// Creates a fault that strikes every matching request.
     pub fn sticky(kind: FaultKind) -> Self {
         Fault {
             repeat: Repeat::Sticky,
@@ -177,8 +177,7 @@ impl Fault {
         }
     }
 
-    /// Lets `skip` matching requests pass first: `after(n - 1)` strikes the
-    /// `n`th.
+    /// Lets `skip` matching requests pass first: `after(n - 1)` strikes the `n`th.
     pub fn after(self, skip: u64) -> Self {
         Fault { skip, ..self }
     }
@@ -196,12 +195,12 @@ impl Fault {
         Fault { repeat, ..self }
     }
 
-    /// With the argument that the kind describes.
+    /// Sets the argument that is described at the kind.
     pub fn argument(self, argument: u64) -> Self {
         Fault { argument, ..self }
     }
 
-    /// How much later a struck request is.
+    /// Returns the time by which a struck request is delayed.
     pub(super) fn latency(&self) -> Duration {
         match self.argument {
             0 => Duration::from_millis(100),
@@ -210,7 +209,7 @@ impl Fault {
     }
 }
 
-/// `count` faults of the given kinds, each due within `horizon` matching
+/// Returns `count` faults of the given kinds, each due within `horizon` matching
 /// requests, one in four of them sticky. The same seed gives the same plan.
 ///
 /// # Panics
@@ -230,7 +229,7 @@ pub fn random_faults(seed: u64, kinds: &[FaultKind], count: usize, horizon: u64)
     std::iter::repeat_with(&mut draw).take(count).collect()
 }
 
-/// How often each kind of fault has struck.
+/// Counts how often each kind of fault has struck.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultReport {
     counts: [u64; FaultKind::ALL.len()],
@@ -241,17 +240,17 @@ impl FaultReport {
         self.counts[kind as usize] += 1;
     }
 
-    /// How often one kind has struck.
+    /// Returns how often one kind has struck.
     pub fn injected(&self, kind: FaultKind) -> u64 {
         self.counts[kind as usize]
     }
 
-    /// How often any has.
+    /// Returns how often faults of any kind have struck.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Every kind with its count.
+    /// Returns every kind with its count.
     pub fn iter(&self) -> impl Iterator<Item = (FaultKind, u64)> {
         FaultKind::ALL.into_iter().zip(self.counts)
     }

@@ -1,7 +1,7 @@
-//! Which fault is due, and the record of those that struck.
+//! The faults that are due, and the record of those that struck.
 //!
-//! Invariant: a fault counts the requests that match it, whether or not
-//! another fault strikes them, so that the `n`th is the `n`th of the caller's.
+//! Invariant: a fault counts the requests that match it, whether or not another fault
+//! strikes them, so that its `n`th request is the `n`th of the caller.
 
 use std::ops::Range;
 
@@ -10,36 +10,37 @@ use super::plan::{Fault, FaultKind, FaultReport, Repeat};
 use crate::device::{Geometry, Operation};
 use crate::random::Random;
 
-/// Injections remembered one by one; beyond it they are only counted.
+/// Maximum number of injections that are recorded one by one; later ones are only
+/// counted.
 const REMEMBERED: usize = 1 << 16;
 
 /// One fault that struck one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injection {
-    /// What went wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// The request's number since the device was wrapped, from 1.
+    /// Number of the request since the device was wrapped, from 1.
     pub number: u64,
-    /// The request's kind.
+    /// Kind of the request.
     pub operation: Operation,
-    /// The request's byte address; 0 for a flush.
+    /// Byte address of the request; 0 for a flush.
     pub offset: u64,
-    /// The request's bytes; 0 for a flush.
+    /// Length of the request in bytes; 0 for a flush.
     pub length: u64,
 }
 
-/// A fault that strikes the request at hand.
+/// A fault that strikes the present request.
 #[derive(Debug)]
 pub(super) struct Shot {
     pub kind: FaultKind,
     pub argument: u64,
-    /// The addresses that both the request and the fault are about.
+    /// The addresses that both the request and the fault cover.
     pub overlap: Range<u64>,
 }
 
 impl Shot {
-    /// Bytes of a request of `length` that are transferred before it stops:
-    /// whole logical blocks, fewer than all.
+    /// Returns how many bytes of a request of `length` bytes are transferred before it
+    /// stops: whole logical blocks, fewer than all.
     pub(super) fn prefix(&self, random: &mut Random, geometry: Geometry, length: u64) -> usize {
         let block = u64::from(geometry.logical_block);
         let blocks = length / block;
@@ -60,7 +61,7 @@ struct Armed {
 }
 
 impl Armed {
-    /// The part of the request that the fault is about, if it matches.
+    /// Returns the part of the request that the fault affects, if the request matches.
     fn overlap(&self, operation: Operation, request: &Range<u64>) -> Option<Range<u64>> {
         if self
             .fault
@@ -78,11 +79,11 @@ impl Armed {
         (!overlap.is_empty()).then_some(overlap)
     }
 
-    /// Counts a matching request; true if the fault is due for it.
+    /// Counts a matching request; returns true if the fault is due for it.
     fn count(&mut self) -> bool {
         self.seen += 1;
         let spent = match self.fault.repeat {
-            // A device that died stays dead.
+            // A device that has died never works again.
             _ if self.fault.kind == FaultKind::DeadDevice => false,
             Repeat::Times(times) => self.struck >= times,
             Repeat::Sticky => false,
@@ -92,14 +93,14 @@ impl Armed {
     }
 }
 
-/// What a fault device knows besides the device it wraps.
+/// The state of a fault device, apart from the device it wraps.
 #[derive(Debug)]
 pub(super) struct State {
     armed: Vec<Armed>,
     pub random: Random,
-    /// Blocks that no honest flush has made durable, if writes are held back.
+    /// Blocks that no honest flush has made durable, if the volatile cache is on.
     pub cache: Option<BlockMap>,
-    /// What was there before the last write of each block, if a fault needs it.
+    /// The bytes before the last write of each block, if a fault needs them.
     pub history: Option<BlockMap>,
     pub report: FaultReport,
     pub injections: Vec<Injection>,
@@ -156,7 +157,7 @@ impl State {
         }
     }
 
-    /// Nanoseconds by which the request at hand is late.
+    /// Returns the nanoseconds by which the present request is delayed.
     pub(super) fn latency(&mut self, operation: Operation, offset: u64, length: u64) -> u64 {
         let request = offset..offset + length;
         let mut late_ns = 0u64;
@@ -175,8 +176,7 @@ impl State {
         late_ns
     }
 
-    /// Counts the request and returns the first fault due for it, latency
-    /// apart.
+    /// Counts the request and returns the first fault due for it, latency apart.
     pub(super) fn strike(
         &mut self,
         operation: Operation,

@@ -1,13 +1,13 @@
 //! One writer, or any number of readers, for a whole volume.
 //!
 //! Invariants:
-//! - A writer holds an exclusive `flock`, a reader a shared one; the kernel
-//!   drops it with the descriptor, however the process ends.
-//! - A loop device and the file behind it are one volume: both are locked, so
-//!   that neither can be opened behind the other's back.
-//! - Nothing waits for long. A volume is tried for a moment: a server that was
-//!   killed holds it until the disk has answered its last requests, and device
-//!   managers lock block devices briefly to probe.
+//! - A writer has an exclusive `flock`, a reader a shared one; the kernel releases it
+//!   with the descriptor, however the process ends.
+//! - A loop device and the file behind it are one volume. Both are locked, so that one
+//!   cannot be opened while the other is in use.
+//! - Waiting is bounded by a fraction of a second. A killed server keeps the volume
+//!   until the disk has answered its last requests, and device managers lock block
+//!   devices briefly to probe them.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +20,9 @@ use rustix::io::Errno;
 
 use super::open::{OpenError, OpenMode};
 
-/// Attempts to lock a file.
+/// Number of attempts to lock a file.
 pub(super) const FILE_ATTEMPTS: u32 = 5;
-/// Attempts to open and to lock a block device.
+/// Number of attempts to open and to lock a block device.
 pub(super) const DEVICE_ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -46,7 +46,7 @@ pub(super) fn patiently<T>(
     }
 }
 
-/// Locks an open file or device for `mode`.
+/// Locks an open file or device as `mode` requires.
 pub(super) fn lock(
     fd: impl AsFd,
     path: &Path,
@@ -64,8 +64,8 @@ pub(super) fn lock(
     }
 }
 
-/// Locks a block device and, for a loop device, the file behind it, whose
-/// locked descriptor is returned to be kept.
+/// Locks a block device and, for a loop device, the file behind it. The caller must
+/// keep the descriptor of that file, which is returned, for its lock.
 pub(super) fn lock_block_device(
     fd: impl AsFd,
     path: &Path,
@@ -80,8 +80,8 @@ pub(super) fn lock_block_device(
     }
 }
 
-/// The file behind a loop device, or behind the one that a partition is on,
-/// given the device's directory in sysfs.
+/// Returns the path of the file behind a loop device, or behind the loop device of a
+/// partition. `sysfs` is the device's directory in sysfs.
 fn loop_backing_file(sysfs: &Path) -> Option<PathBuf> {
     let directory = fs::canonicalize(sysfs).ok()?;
     let read = |directory: &Path| fs::read_to_string(directory.join("loop/backing_file")).ok();
@@ -89,9 +89,9 @@ fn loop_backing_file(sysfs: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// Locks the backing file. One that this process cannot see (deleted, or in
-/// another mount namespace) cannot be locked and is skipped: no other process
-/// can open it here by that name either.
+/// Locks the backing file. A file that this process cannot see (deleted, or in another
+/// mount namespace) cannot be locked and is skipped: no other process can open it here
+/// by that name either.
 fn lock_backing_file(backing: &Path, mode: OpenMode) -> Result<Option<OwnedFd>, OpenError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(backing, flags, Mode::empty()) {

@@ -1,7 +1,7 @@
-//! Transfers that stand apart on the device, side by side ([`super::ring`]).
+//! Several transfers at separate addresses, carried out in parallel ([`super::ring`]).
 //!
-//! Invariant: what the ring did not transfer whole is done again by a plain
-//! call, which tells what is wrong with it.
+//! Invariant: a transfer that the ring did not complete is repeated by a plain call,
+//! which reports the error.
 
 use super::ring::{Request, Ring, Transfer};
 use super::{BOUNCE_BYTES, FileDevice, IoMode};
@@ -10,10 +10,10 @@ use crate::request::check_request;
 use std::io::IoSlice;
 use std::mem;
 
-/// Fewer are transferred one after the other.
+/// Minimum number of transfers for a ring; fewer are carried out one after the other.
 const LEAST: usize = 2;
-/// Longer ones whose memory the host cannot use are transferred by themselves:
-/// they keep the disk busy enough.
+/// Maximum length, in bytes, of a transfer through a bounce buffer of several
+/// transfers. A longer one is carried out alone: it keeps the disk busy enough.
 const LONG_BYTES: usize = BOUNCE_BYTES / 4;
 
 impl FileDevice {
@@ -102,8 +102,8 @@ impl FileDevice {
         Ok(())
     }
 
-    /// A ring, and how many of the first transfers, with this memory, it takes at
-    /// once; none if that does not pay.
+    /// Returns a ring and the number of first transfers, which use the given memory,
+    /// that it takes at once. Returns `None` if a ring does not pay or there is none.
     fn ring_for<'m>(&self, memory: impl Iterator<Item = &'m [u8]>) -> Option<(Ring, usize)> {
         if self.io != IoMode::Direct {
             return None;
@@ -120,7 +120,7 @@ impl FileDevice {
         (count >= LEAST).then(|| Some((self.rings.take()?, count)))?
     }
 
-    /// The next part of a bounce buffer, aligned as the host wants it.
+    /// Takes the next part of a bounce buffer, aligned for direct I/O, from `room`.
     fn next_part<'b>(&self, room: &mut &'b mut [u8], length: usize) -> &'b mut [u8] {
         let aligned = length.next_multiple_of(self.memory_align);
         let (here, behind) = mem::take(room).split_at_mut(aligned);

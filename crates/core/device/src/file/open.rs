@@ -1,9 +1,8 @@
-//! Opening and creating images: flags, locks and measures.
+//! Opening and creating images: flags, locks and sizes.
 //!
 //! Invariants:
 //! - Nothing is read from or written to a volume before it is locked.
-//! - An existing file is never overwritten; a creation that fails leaves no
-//!   file behind.
+//! - An existing file is never overwritten; a creation that fails leaves no file.
 //! - The size is a multiple of the logical block.
 
 use std::io;
@@ -23,43 +22,43 @@ use crate::device::Geometry;
 use crate::pool::BufferPool;
 use crate::size::Bytes;
 
-/// What a device is opened for.
+/// Whether a device is opened for reading or for writing too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Reading, beside other readers.
+    /// Reading only, shared with other readers.
     ReadOnly,
-    /// Reading and writing, alone.
+    /// Reading and writing, exclusively.
     ReadWrite,
 }
 
-/// How the space of a new image is obtained.
+/// How the space of a new image is allocated.
 pub enum Preallocate<'a> {
-    /// Not at all: the host's file system may run out while the volume does
-    /// not.
+    /// Not at all: the host's file system may become full while the volume has free
+    /// space.
     Sparse,
-    /// Reserved, so that it cannot run out, but not written.
+    /// Reserved, so that the host cannot run out of it, but not written.
     Reserve,
-    /// Written with zeros, so that later writes change no metadata of the
-    /// host's file system. Calls back with the bytes done and in all.
+    /// Filled with zeros, so that later writes change no metadata of the host's file
+    /// system. The function is called with the bytes written so far and the total.
     Written(&'a mut dyn FnMut(u64, u64)),
 }
 
-/// An image or block device that could not be opened or created.
+/// The reason why an image or block device could not be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The volume is in use by another process, or open twice in this one.
     #[error("{}: in use by another process, or open twice", path.display())]
     InUse {
-        /// The volume, or the file behind a loop device.
+        /// Path of the volume, or of the file behind a loop device.
         path: PathBuf,
     },
-    /// It holds no bytes at addresses.
+    /// The path names neither a regular file nor a block device.
     #[error("{}: neither a regular file nor a block device", path.display())]
     NotADevice {
-        /// What was named.
+        /// Path as given by the caller.
         path: PathBuf,
     },
-    /// It cannot hold one block, or not a whole number of them.
+    /// The size is zero or not a multiple of the logical block.
     #[error(
         "{}: a size of {} is no whole number of blocks of {}",
         path.display(),
@@ -67,21 +66,21 @@ pub enum OpenError {
         Bytes((*block).into())
     )]
     BadSize {
-        /// What was named.
+        /// Path as given by the caller.
         path: PathBuf,
-        /// Bytes.
+        /// Size, in bytes.
         size: u64,
-        /// Bytes in a logical block.
+        /// Size of a logical block, in bytes.
         block: u32,
     },
     /// The operating system refused.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// What was named.
+        /// Path as given by the caller.
         path: PathBuf,
-        /// What was attempted, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// Why it failed.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -103,7 +102,7 @@ impl OpenError {
     }
 }
 
-/// Opens, locks and measures `path`.
+/// Opens and locks `path`, and finds out its geometry.
 pub(super) fn open(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice, OpenError> {
     let before = rustix::fs::stat(path).map_err(|error| OpenError::io(path, "open", error))?;
     let block_device = is_block_device(path, &before)?;
@@ -121,7 +120,7 @@ pub(super) fn open(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice
     let stat =
         rustix::fs::fstat(&opened.fd).map_err(|error| OpenError::io(path, "examine", error))?;
     if is_block_device(path, &stat)? != block_device {
-        // Replaced between the two looks.
+        // The path names another file than a moment ago.
         return Err(OpenError::io(path, "open", Errno::STALE));
     }
     if block_device {
@@ -166,7 +165,7 @@ pub(super) fn create(
         })
 }
 
-/// Gives a file its size, and space for the range, which ends with it.
+/// Sets the size of a file to the end of `range`, and allocates the space of the range.
 pub(super) fn fill(
     fd: &OwnedFd,
     path: &Path,
@@ -179,13 +178,15 @@ pub(super) fn fill(
     let reserve = || rustix::fs::fallocate(fd, FallocateFlags::empty(), range.start, length);
     let written = match preallocate {
         Preallocate::Sparse => Ok(()),
-        // An outside recorder sees plain writes only, so the space is written.
+        // A recorder outside of the process sees plain writes only, so the zeros are
+        // written.
         Preallocate::Reserve if io == IoMode::Sync => write_zeros(fd, &range, &mut |_, _| {}),
         Preallocate::Reserve => reserve().map_err(io::Error::from),
         Preallocate::Written(progress) => {
             if io != IoMode::Sync {
-                // One long reservation keeps the file in few extents. A file
-                // system that cannot is no obstacle; a full one is.
+                // One long reservation keeps the file in few extents. If the file
+                // system does not support it, the zeros alone suffice; if it is full,
+                // creation fails.
                 match reserve() {
                     Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
                     Err(error) => return Err(OpenError::io(path, "reserve space for", error)),
@@ -228,7 +229,7 @@ fn sync_with_name(fd: &OwnedFd, path: &Path) -> Result<(), OpenError> {
         .map_err(|error| OpenError::io(parent, "sync", error))
 }
 
-/// An open descriptor, and how far its caching could be avoided.
+/// An open descriptor, and whether its direct I/O is on.
 struct Opened {
     fd: OwnedFd,
     direct: bool,
@@ -259,7 +260,7 @@ fn is_block_device(path: &Path, stat: &Stat) -> Result<bool, OpenError> {
 
 const NO_DIRECT: &str = "direct I/O is refused here: using the host's page cache";
 
-/// Opens with direct I/O if it is wanted and to be had.
+/// Opens with direct I/O if it is requested and supported.
 fn open_for(path: &Path, flags: OFlags, io: IoMode) -> Result<Opened, OpenError> {
     let open = |flags| {
         let open = || rustix::fs::open(path, flags, Mode::empty());
@@ -286,8 +287,8 @@ fn open_for(path: &Path, flags: OFlags, io: IoMode) -> Result<Opened, OpenError>
     Ok(opened)
 }
 
-/// Turns direct I/O on or off on an open descriptor. Where it cannot be turned
-/// on, it stays off, with a note.
+/// Turns direct I/O on or off on an open descriptor. Where it cannot be turned on, it
+/// stays off, and a note says so.
 fn set_direct(opened: &mut Opened, on: bool) -> Result<(), Errno> {
     let mut flags = rustix::fs::fcntl_getfl(&opened.fd)?;
     flags.set(OFlags::DIRECT, on);
@@ -302,7 +303,7 @@ fn set_direct(opened: &mut Opened, on: bool) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Measures an open, locked descriptor and makes the device of it.
+/// Creates the device from an open, locked descriptor, after finding out its geometry.
 fn finish(
     path: &Path,
     mode: OpenMode,
@@ -367,8 +368,8 @@ fn finish(
     })
 }
 
-/// The memory and offset alignment, in bytes, that direct I/O on this regular
-/// file needs; `None` if the file is not open for it or cannot have it.
+/// Returns the alignments, in bytes, of memory and of offsets that direct I/O on this
+/// regular file needs; `None` if direct I/O is off or the file does not support it.
 fn direct_alignment(opened: &Opened) -> Option<(u32, u32)> {
     if !opened.direct {
         return None;
@@ -378,7 +379,7 @@ fn direct_alignment(opened: &Opened) -> Option<(u32, u32)> {
         && StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN)
     {
         let told = (stat.stx_dio_mem_align, stat.stx_dio_offset_align);
-        // Some file systems fill in zeros although they do direct I/O.
+        // Some file systems report zeros although they support direct I/O.
         if told.1 > 0 && told.1 <= 65536 {
             return Some(told);
         }

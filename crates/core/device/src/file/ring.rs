@@ -1,11 +1,11 @@
-//! Requests side by side, over io_uring.
+//! Parallel requests over io_uring.
 //!
-//! A disk that takes one random write in 60 us takes eight in 190 and 32 in
-//! 750: it works on many at once, if it is given many at once. Threads with
-//! plain calls reach two thirds of that, and cost a switch for each request.
+//! A disk that takes one random write in 60 us takes eight in 190 us and 32 in 750 us:
+//! it serves many at once, if it is given many at once. Threads with plain calls reach
+//! two thirds of that, and cost a context switch for each request.
 //!
-//! Invariant: [`Ring::carry_out`] is not left, by a panic either, while the kernel
-//! may still read or write memory that it was lent.
+//! Invariant: [`Ring::carry_out`] does not end, by a panic either, while the kernel may
+//! still read or write memory that it was lent.
 #![allow(unsafe_code)]
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -19,18 +19,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// Requests that the kernel has at once.
+/// Maximum number of requests in the kernel at once.
 const ENTRIES: u32 = 64;
-/// Rings kept for the next to need one.
+/// Number of rings that are kept while not in use.
 const KEPT: usize = 4;
 
 /// One transfer between memory and the file.
 #[derive(Debug)]
 pub(super) struct Request<'b> {
     offset: u64,
-    /// Which memory, and the direction.
+    /// The memory, and the direction.
     memory: Transfer<'b>,
-    /// All of it was transferred.
+    /// True once all bytes were transferred.
     pub whole: bool,
 }
 
@@ -49,12 +49,12 @@ impl<'b> Request<'b> {
         }
     }
 
-    /// Byte of the file.
+    /// Returns the byte address in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What was read, or is to be written.
+    /// Returns the memory that was read into, or that is written from.
     pub fn bytes(&self) -> &[u8] {
         match &self.memory {
             Transfer::Read(bytes) => bytes,
@@ -75,7 +75,8 @@ impl<'b> Request<'b> {
     }
 }
 
-/// Requests whose memory the kernel has been lent.
+/// Number of requests whose memory the kernel has. Dropping it while the number is not
+/// zero aborts the process.
 struct UnderWay(u32);
 
 impl Drop for UnderWay {
@@ -100,11 +101,11 @@ impl Ring {
         IoUring::builder().dontfork().build(ENTRIES).map(Ring)
     }
 
-    /// Carries out the requests, in whatever order, and marks those that were
-    /// transferred whole. Of the others nothing is known.
+    /// Carries out the requests in any order, and marks those that were transferred
+    /// whole. The state of the other requests is unknown.
     ///
     /// # Errors
-    /// If the kernel refuses the ring: it is of no more use.
+    /// If the kernel refuses the ring, which cannot be used any more.
     pub fn carry_out(&mut self, file: &OwnedFd, requests: &mut [Request<'_>]) -> io::Result<()> {
         let file = types::Fd(file.as_raw_fd());
         let (mut next, mut under_way) = (0, UnderWay(0));
@@ -117,13 +118,13 @@ impl Ring {
                 // this call, and no other code accesses it meanwhile. On every
                 // path the call returns only when no request is in flight.
                 if unsafe { submissions.push(&entry) }.is_err() {
-                    break; // the kernel has not taken the others yet
+                    break; // the kernel has not taken the requests so far
                 }
                 under_way.0 += 1;
                 next += 1;
             }
             drop(submissions);
-            // One wake-up for all, unless there are more to follow.
+            // One wake-up for all requests, unless more of them follow.
             let awaited = match next == requests.len() {
                 true => under_way.0 as usize,
                 false => 1,
@@ -133,8 +134,9 @@ impl Ring {
             } else if let Err(error) = self.0.submit_and_wait(awaited)
                 && error.kind() != ErrorKind::Interrupted
             {
-                // What the kernel has taken it finishes. It never sees what is
-                // still in the ring, as that is entered no more.
+                // The kernel finishes the requests that it has taken. It never sees
+                // those that are still in the ring, because the ring is not submitted
+                // again.
                 under_way.0 -= self.0.submission().len() as u32;
                 refused = Err(error);
             }
@@ -148,7 +150,7 @@ impl Ring {
     }
 }
 
-/// Idle rings, kept for the next caller that needs one.
+/// A store of idle rings.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     kept: Mutex<Vec<Ring>>,
@@ -157,7 +159,8 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// A ring to use alone; none where the kernel has none, or has refused one.
+    /// Returns a ring for exclusive use; `None` if the kernel has no io_uring or has
+    /// refused a ring.
     pub fn take(&self) -> Option<Ring> {
         if self.refused.load(Relaxed) {
             return None;
@@ -166,7 +169,7 @@ impl Rings {
         kept.or_else(|| Ring::new().inspect_err(|error| self.refuse(error)).ok())
     }
 
-    /// Keeps a ring for the next.
+    /// Returns a ring to the store, for a later caller.
     pub fn put_back(&self, ring: Ring) {
         let mut kept = self.kept.lock();
         if kept.len() < KEPT {

@@ -1,7 +1,7 @@
-//! Another size for an image file; the size that a block device has now.
+//! Resizing an image file, and learning the present size of a block device.
 //!
-//! Invariant: the size that others see is one that the file has durably, so that
-//! no request that is let through lies outside of it.
+//! Invariant: the size seen by other threads is one that the file has durably, so that
+//! every request accepted is within the file.
 
 use super::open::{OpenError, Preallocate, fill};
 use super::{FileDevice, OpenMode};
@@ -13,10 +13,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 impl FileDevice {
-    /// As [`Device::set_size`]; the space of what is new is obtained in this way.
+    /// Resizes as [`Device::set_size`] does; `preallocate` says how the space of the
+    /// new part is allocated.
     ///
     /// # Errors
-    /// As there; or if the host has no room. The size is then what it was.
+    /// As [`Device::set_size`], or if the host has not enough space. The size is then
+    /// as before.
     pub fn set_size_with(&self, size: Option<u64>, preallocate: Preallocate<'_>) -> Result<u64> {
         let failed = |error: io::Error| DeviceError {
             device: self.name(),
@@ -68,7 +70,8 @@ impl FileDevice {
     }
 
     fn lengthen(&self, present: u64, wanted: u64, preallocate: Preallocate<'_>) -> io::Result<()> {
-        // What the last block had too little of is zeros, like what follows.
+        // The new part includes the incomplete last block, whose missing bytes become
+        // zeros.
         let begin = present - present % u64::from(self.opened.logical_block);
         let filled = fill(&self.fd, &self.path, begin..wanted, preallocate, self.io)
             .map_err(|error| match error {

@@ -274,7 +274,7 @@ fn discards_reach_the_host_only_when_asked_for() {
     }
 }
 
-/// Its content is lost.
+/// Returns a block device whose content the tests may overwrite.
 fn spare_block_device() -> PathBuf {
     let name = std::env::var_os("VARVE_TEST_BLOCK_DEVICE");
     name.expect("VARVE_TEST_BLOCK_DEVICE names a block device")
@@ -333,7 +333,7 @@ fn zeroing_and_extents_follow_the_holes_of_the_file() {
     assert!(!device.zero(0, 1 << 20).unwrap(), "not asked for");
     let bytes = vec![7; 1 << 20];
     device.write(1 << 20, &[IoSlice::new(&bytes)]).unwrap();
-    // A host that keeps no holes says that all is data.
+    // A host that keeps no holes reports data everywhere.
     if extent(0).hole {
         assert_eq!(extent(0).length, 1 << 20);
         let data = extent(1 << 20);
@@ -349,7 +349,7 @@ fn zeroing_and_extents_follow_the_holes_of_the_file() {
     }
 }
 
-/// Pieces of every length and alignment that matter, two blocks and more apart.
+/// Returns pieces of each length and alignment that matters, at least two blocks apart.
 fn pieces(block: usize) -> Vec<(u64, Vec<u8>)> {
     let lengths = [1, 1, 8, 1, 3, 700, 1, 2];
     let mut at = 0;
@@ -427,7 +427,7 @@ fn long_pieces_go_side_by_side_where_the_host_can_use_their_memory() {
     let before = device.counters().snapshot();
     device.write_many(&writes).unwrap();
     let mut back: Vec<AlignedBuffer> = (0..12).map(|_| AlignedBuffer::zeroed(each)).collect();
-    let mut one = vec![0; each + 512]; // in memory that the host cannot use
+    let mut one = vec![0; each + 512]; // memory that the host cannot use directly
     let skew = 512 - one.as_ptr().addr() % 512 + 8;
     let mut reads: Vec<(u64, &mut [u8])> = (0..)
         .map(place)
@@ -495,7 +495,7 @@ fn a_scattered_piece_that_fails_is_named() {
             "all are checked before any is written"
         );
 
-        // What the host cannot deliver is not taken for whole.
+        // A transfer that the host cannot deliver does not count as whole.
         let path = directory.path().join("image");
         let host = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         host.set_len(SIZE / 2).unwrap();
@@ -531,11 +531,11 @@ fn a_file_gets_another_size_and_a_reader_does_not_give_it_one() {
     assert_eq!(bytes, [0; 4096]);
     assert_eq!(device.set_size(Some(2 << 20)).unwrap(), 2 << 20);
     assert!(device.read(2 << 20, &mut bytes).is_err());
-    // What was cut off is gone.
+    // Bytes that were cut off do not return.
     device.set_size(Some(3 << 20)).unwrap();
     device.read(2 << 20, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 4096]);
-    // Others may have made it longer, by no whole block.
+    // Another process may have lengthened the file, by a fraction of a block.
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len((5 << 20) + 100).unwrap();
     assert_eq!(device.set_size(None).unwrap(), 5 << 20);

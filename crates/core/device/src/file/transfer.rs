@@ -1,9 +1,9 @@
-//! Whole transfers out of system calls that may move less than asked.
+//! Complete transfers by system calls that may transfer less than requested.
 //!
 //! Invariants:
-//! - A transfer returns `Ok` only when every byte has moved.
-//! - After a short call the next one starts at a multiple of the granule: with
-//!   direct I/O a transfer resumed between blocks would be refused.
+//! - A transfer returns `Ok` only when every byte was transferred.
+//! - After a short call the next one starts at a multiple of the granule, because
+//!   direct I/O refuses a transfer that starts inside a block.
 //! - An interrupted call is repeated; any other error ends the transfer.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-/// The most buffers one vectored call takes (`IOV_MAX` on Linux).
+/// Maximum number of buffers of one vectored call (`IOV_MAX` on Linux).
 pub(super) const IOV_MAX: usize = 1024;
 
 /// The positioned system calls, as a seam for tests.
@@ -40,7 +40,11 @@ impl Calls for OwnedFd {
     }
 }
 
-/// How far a call that moved `moved` of `wanted` bytes counts.
+/// Returns how many of `wanted` bytes count as transferred after a call that moved
+/// `moved`: all of them, or else a multiple of `granule`.
+///
+/// # Errors
+/// An error of kind `none` if no byte counts although some were wanted.
 fn progress(moved: usize, wanted: usize, granule: usize, none: ErrorKind) -> io::Result<usize> {
     let counted = if moved == wanted {
         moved
@@ -75,8 +79,8 @@ pub(super) fn read_whole(
     Ok(())
 }
 
-/// Fills all the buffers, one after the other, from byte `offset`, in calls of at
-/// most [`IOV_MAX`] buffers. After a short call the rest is read buffer by buffer.
+/// Fills all the buffers, one after the other, from byte `offset`, in calls of at most
+/// [`IOV_MAX`] buffers. After a short call the rest is read buffer by buffer.
 pub(super) fn read_vectored(
     calls: &impl Calls,
     mut offset: u64,
@@ -146,7 +150,7 @@ pub(super) fn write_vectored(
     Ok(())
 }
 
-/// Writes what is left of a batch after its first `done` bytes.
+/// Writes the rest of a batch after its first `done` bytes.
 fn finish_batch(
     calls: &impl Calls,
     mut offset: u64,
@@ -184,8 +188,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of bytes whose calls move at most `most` bytes and are
-    /// interrupted every other time.
+    /// A file whose calls transfer at most `most` bytes and are interrupted every other
+    /// time.
     struct Reluctant {
         bytes: RefCell<Vec<u8>>,
         most: usize,

@@ -1,12 +1,12 @@
-//! A persistent map from chunk numbers to chunks: three levels, shared.
+//! A persistent map from chunk numbers to chunks, with three levels of shared nodes.
 //!
 //! Invariants:
-//! - Cloning copies one pointer per 16 MiB of address space in use, no bytes.
-//! - A node that another map also holds is copied before it is changed.
+//! - Cloning copies one pointer per 16 MiB of address space in use, and no bytes.
+//! - A node that another map also has is copied before it is changed.
 
 use std::sync::Arc;
 
-/// Bytes in a chunk.
+/// Size of a chunk, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 4096;
 const FANOUT: usize = 64;
 const LEAF_BITS: u32 = FANOUT.trailing_zeros();
@@ -14,7 +14,7 @@ const LEAF_BITS: u32 = FANOUT.trailing_zeros();
 /// The bytes of one chunk.
 pub(crate) type Chunk = [u8; CHUNK_BYTES];
 
-/// One level of the map: children by the next bits of the chunk number.
+/// One level of the map: children, indexed by the next bits of the chunk number.
 struct Node<T>([Option<Arc<T>>; FANOUT]);
 type Leaf = Node<Chunk>;
 type Middle = Node<Leaf>;
@@ -31,7 +31,7 @@ impl<T> Clone for Node<T> {
     }
 }
 
-/// Chunks by number; a chunk that is absent is all zeros.
+/// The chunks by number; a chunk that is absent is all zeros.
 #[derive(Clone, Default)]
 pub(crate) struct ChunkMap {
     top: Vec<Option<Arc<Middle>>>,
@@ -50,7 +50,7 @@ impl ChunkMap {
         middle.0[leaf].as_ref()
     }
 
-    /// The place of a chunk, in nodes that belong to this map alone.
+    /// Returns the slot of a chunk, in nodes that belong to this map alone.
     pub(crate) fn slot(&mut self, number: u64) -> &mut Option<Arc<Chunk>> {
         let (top, middle, leaf) = path(number);
         if self.top.len() <= top {
@@ -61,13 +61,12 @@ impl ChunkMap {
         &mut node.0[leaf]
     }
 
-    /// One past the last chunk number that any map of this shape could hold
-    /// without growing.
+    /// Returns one past the last chunk number that the map can contain without growing.
     pub(crate) fn bound(&self) -> u64 {
         (self.top.len() as u64) << (2 * LEAF_BITS)
     }
 
-    /// The chunks present, in ascending order of their numbers.
+    /// Returns the chunks present, in ascending order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Arc<Chunk>)> {
         fn children<T>(node: &Node<T>) -> impl Iterator<Item = (u64, &Arc<T>)> {
             let present = |(index, child): (usize, _)| Some((index as u64, Option::as_ref(child)?));

@@ -1,9 +1,9 @@
-//! A medium's bytes at one moment, as a value: cloned, changed and compared.
+//! The bytes of a medium at one moment, as a value: cloned, changed and compared.
 //!
 //! Invariants:
-//! - Cloning is O(size / 16 MiB) pointers; clones never see each other's
-//!   changes.
-//! - Equality and the fingerprint are about bytes: a chunk of zeros equals a
+//! - Cloning copies O(size / 16 MiB) pointers; a clone never sees the changes of
+//!   another one.
+//! - Equality and the fingerprint depend on bytes alone: a chunk of zeros equals a
 //!   chunk that was never written.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::device::Geometry;
 use crate::hash;
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
-/// Chunks that one question about an extent looks at.
+/// Maximum number of chunks that one call of [`MemoryImage::extent`] examines.
 const EXTENT_CHUNKS_MAX: u64 = 1 << 16;
 static ZEROS: Chunk = [0; CHUNK_BYTES];
 
@@ -25,8 +25,8 @@ pub struct MemoryImage {
     chunks: ChunkMap,
 }
 
-/// A write cut into chunks once, to be applied to many images: whole chunks
-/// are then shared between them, not copied.
+/// A write that is cut into chunks once and applied to many images, which then share
+/// the whole chunks instead of copying them.
 #[derive(Debug, Clone)]
 pub struct PreparedWrite {
     offset: u64,
@@ -36,8 +36,8 @@ pub struct PreparedWrite {
     first_whole: u64,
 }
 
-/// The pieces of `length` bytes at `offset`, one per chunk touched: the chunk's
-/// number, the range within it, and the range within the request.
+/// Returns the pieces of `length` bytes at `offset`, one per chunk touched: the chunk's
+/// number, the range within the chunk, and the range within the request.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -53,11 +53,11 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>
 }
 
 impl MemoryImage {
-    /// An image of zeros.
+    /// Creates an image of zeros.
     ///
     /// # Panics
-    /// If the logical block is not a power of two of at least 512 bytes, or if
-    /// the size is not a multiple of it.
+    /// If the logical block is not a power of two of at least 512 bytes, or if the size
+    /// is not a multiple of it.
     pub fn new(geometry: Geometry) -> Self {
         assert!(
             geometry.logical_block >= 512 && geometry.logical_block.is_power_of_two(),
@@ -77,7 +77,7 @@ impl MemoryImage {
         }
     }
 
-    /// The measures of the device it was taken from.
+    /// Returns the geometry of the device of this image.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -92,10 +92,10 @@ impl MemoryImage {
         );
     }
 
-    /// Fills `buffer` from byte `offset`; any alignment.
+    /// Fills `buffer` from byte `offset`, which needs no alignment.
     ///
     /// # Panics
-    /// If the range lies outside the image.
+    /// If the range is not within the image.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) {
         self.assert_inside(offset, buffer.len() as u64);
         for (number, within, part) in pieces(offset, buffer.len()) {
@@ -106,10 +106,10 @@ impl MemoryImage {
         }
     }
 
-    /// Replaces the bytes from byte `offset`; any alignment.
+    /// Replaces the bytes from byte `offset`, which needs no alignment.
     ///
     /// # Panics
-    /// If the range lies outside the image.
+    /// If the range is not within the image.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.assert_inside(offset, bytes.len() as u64);
         for (number, within, part) in pieces(offset, bytes.len()) {
@@ -124,14 +124,14 @@ impl MemoryImage {
         }
     }
 
-    /// Replaces a range by zeros, giving back the memory of whole chunks.
+    /// Replaces a range by zeros, and frees the memory of whole chunks.
     ///
     /// # Panics
-    /// If the range lies outside the image.
+    /// If the range is not within the image.
     pub fn zero(&mut self, offset: u64, length: u64) {
         self.assert_inside(offset, length);
-        // Beyond the map's own bound there is nothing to forget: a discard of
-        // a terabyte must not visit every chunk of it.
+        // Beyond the map's own bound nothing is stored: a discard of a terabyte must
+        // not visit every chunk of it.
         let end = (offset + length).min(self.chunks.bound().saturating_mul(CHUNK));
         let mut at = offset;
         while at < end {
@@ -149,12 +149,12 @@ impl MemoryImage {
         }
     }
 
-    /// How far from `offset` on nothing is stored, or something is: at most
-    /// `length` bytes, and true for nothing. Looks at a bounded number of
-    /// chunks, so that the answer may be short.
+    /// Returns for how many bytes from `offset` on, at most `length`, nothing is stored
+    /// (and true) or something is (and false). It examines a bounded number of chunks,
+    /// so that the answer may be shorter than the hole or the data.
     ///
     /// # Panics
-    /// If the range lies outside the image.
+    /// If the range is not within the image.
     pub fn extent(&self, offset: u64, length: u64) -> (u64, bool) {
         self.assert_inside(offset, length);
         let (first, end) = (offset / CHUNK, (offset + length).div_ceil(CHUNK));
@@ -174,11 +174,11 @@ impl MemoryImage {
         ((last * CHUNK - offset).min(length), hole)
     }
 
-    /// Applies a prepared write: as [`MemoryImage::write`], without copying
-    /// whole chunks.
+    /// Applies a prepared write: as [`MemoryImage::write`], without copying whole
+    /// chunks.
     ///
     /// # Panics
-    /// If the write lies outside the image.
+    /// If the write is not within the image.
     pub fn apply(&mut self, write: &PreparedWrite) {
         self.assert_inside(write.offset, write.bytes.len() as u64);
         for (number, chunk) in (write.first_whole..).zip(&write.whole) {
@@ -190,13 +190,13 @@ impl MemoryImage {
         self.write(write.offset + tail as u64, &write.bytes[tail..]);
     }
 
-    /// Bytes of memory held by chunks, shared ones included.
+    /// Returns the memory used by chunks, in bytes, shared ones included.
     pub fn allocated_bytes(&self) -> u64 {
         self.chunks.iter().count() as u64 * CHUNK
     }
 
-    /// A hash of the bytes: equal images have equal fingerprints, on every
-    /// machine. Not meant to withstand an adversary.
+    /// Returns a hash of the bytes: equal images have equal fingerprints, on every
+    /// machine. It is not safe against an adversary.
     pub fn fingerprint(&self) -> u64 {
         let present = self.chunks.iter().filter(|(_, chunk)| ***chunk != ZEROS);
         present.fold(hash::mix(self.geometry.size), |sum, (number, chunk)| {
@@ -204,16 +204,16 @@ impl MemoryImage {
         })
     }
 
-    /// The numbers of the chunks (of 4096 bytes) that a range touches and that
-    /// hold anything.
+    /// Returns the numbers of the chunks (of 4096 bytes) that are present and that a
+    /// range touches.
     pub(crate) fn present_in(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
         let numbers = range.start / CHUNK..range.end.div_ceil(CHUNK);
         let present = self.chunks.iter().map(|(number, _)| number);
         present.filter(move |number| numbers.contains(number))
     }
 
-    /// The numbers of the chunks (of 4096 bytes) in which two images may
-    /// differ, found without comparing bytes that both share.
+    /// Returns the numbers of the chunks (of 4096 bytes) in which two images may
+    /// differ, without comparing the bytes of chunks that they share.
     fn unshared<'a>(&'a self, other: &'a MemoryImage) -> impl Iterator<Item = u64> + 'a {
         let one_way = |from: &'a MemoryImage, to: &'a MemoryImage| {
             from.chunks
@@ -226,9 +226,9 @@ impl MemoryImage {
         one_way(self, other).chain(one_way(other, self))
     }
 
-    /// Sums [`hash::term`] over the sectors of the given chunks that differ
-    /// from `base`: two images over one base have equal sums exactly when
-    /// their bytes are equal there (but for collisions).
+    /// Returns the sum of [`hash::term`] over the sectors of the given chunks that
+    /// differ from `base`. Two images over one base have equal sums exactly when their
+    /// bytes are equal there, except for collisions.
     pub(crate) fn difference(
         &self,
         base: &MemoryImage,
@@ -258,7 +258,7 @@ impl MemoryImage {
 }
 
 impl PreparedWrite {
-    /// Prepares `bytes` to be written at byte `offset`; any alignment.
+    /// Prepares a write of `bytes` at byte `offset`, which needs no alignment.
     pub fn new(offset: u64, bytes: Arc<[u8]>) -> Self {
         let first_whole = offset.div_ceil(CHUNK);
         let mut write = PreparedWrite {
@@ -272,23 +272,23 @@ impl PreparedWrite {
         write
     }
 
-    /// Bytes before the first whole chunk.
+    /// Returns the number of bytes before the first whole chunk.
     fn head_bytes(&self) -> usize {
         let head = self.first_whole * CHUNK - self.offset;
         (head as usize).min(self.bytes.len())
     }
 
-    /// Byte address.
+    /// Returns the byte address of the write.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What is written.
+    /// Returns the bytes that are written.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The numbers of the 4096-byte chunks touched.
+    /// Returns the numbers of the 4096-byte chunks that the write touches.
     pub(crate) fn chunk_numbers(&self) -> Range<u64> {
         self.offset / CHUNK..(self.offset + self.bytes.len() as u64).div_ceil(CHUNK)
     }

@@ -1,25 +1,26 @@
-//! Which bytes of a striped array are on which member. Arithmetic only.
+//! The mapping of a striped array's bytes to its members. Arithmetic only.
 
-/// A round-robin deal of stripe units.
+/// A distribution of stripe units over members, round robin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stripes {
     members: u64,
     unit_bytes: u64,
 }
 
-/// Bytes that are contiguous on one member.
+/// A range that is contiguous on one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Which member, from 0.
+    /// Index of the member, from 0.
     pub member: usize,
-    /// Byte address on it.
+    /// Byte address on the member.
     pub offset: u64,
-    /// Bytes.
+    /// Length, in bytes.
     pub length: u64,
 }
 
 impl Stripes {
-    /// Units of `unit_bytes` over `members` devices; `None` if either is zero.
+    /// Distributes units of `unit_bytes` over `members` devices; `None` if either is
+    /// zero.
     pub fn new(members: usize, unit_bytes: u64) -> Option<Self> {
         let members = members as u64;
         (members > 0 && unit_bytes > 0).then_some(Stripes {
@@ -28,12 +29,12 @@ impl Stripes {
         })
     }
 
-    /// Bytes on one member before the next one's turn.
+    /// Returns the size of a stripe unit, in bytes.
     pub fn unit_bytes(self) -> u64 {
         self.unit_bytes
     }
 
-    /// The member and the address on it of byte `offset` of the array.
+    /// Returns the member that has byte `offset` of the array, and the address on it.
     pub fn locate(self, offset: u64) -> (usize, u64) {
         let unit = offset / self.unit_bytes;
         let row = unit / self.members;
@@ -43,7 +44,7 @@ impl Stripes {
         )
     }
 
-    /// The pieces of a range, one for each stripe unit touched, in the order of
+    /// Returns the pieces of a range, one for each stripe unit touched, in the order of
     /// the array's bytes. The range must end below 2^64.
     pub fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         let mut done = 0;
@@ -62,8 +63,9 @@ impl Stripes {
         })
     }
 
-    /// The one contiguous run of a range on each member that it touches, by
-    /// member. Takes as long as there are members, however long the range.
+    /// Returns, for each member that a range touches, the one contiguous run on it, in
+    /// the order of members. The cost depends on the number of members, not on the
+    /// length.
     pub fn runs(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         (0..self.members).filter_map(move |member| {
             let start = self.share(offset, member);
@@ -76,7 +78,7 @@ impl Stripes {
         })
     }
 
-    /// Bytes below `offset` of the array that are on `member`.
+    /// Returns how many bytes below `offset` of the array are on `member`.
     fn share(self, offset: u64, member: u64) -> u64 {
         let unit = offset / self.unit_bytes;
         let (row, turn) = (unit / self.members, unit % self.members);

@@ -1,4 +1,4 @@
-//! The array against plain memory, and what becomes of a member's failure.
+//! The array compared with plain memory, and the errors when a member fails.
 
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The model checker's locks with `parking_lot`'s interface. A panic under a
-//! lock ends the run, so poison is never met by anybody but destructors.
+//! The model checker's locks with `parking_lot`'s interface. A panic under a lock ends
+//! the run, so only destructors meet a poisoned lock.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub use shuttle::sync::{atomic, mpsc};
 pub use shuttle::{thread, thread_local};
 
-/// What a thread that is started here is to do.
+/// Returns the work of a new thread unchanged: the model checker sees every thread.
 pub fn in_company<W: FnOnce() + Send>(work: W) -> W {
     work
 }
@@ -21,15 +21,15 @@ fn taken<G>(result: Result<G, TryLockError<G>>) -> Option<G> {
     }
 }
 
-/// See `parking_lot::Mutex`.
+/// A mutex with the interface of `parking_lot::Mutex`.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-/// See `parking_lot::MutexGuard`.
+/// A guard with the interface of `parking_lot::MutexGuard`.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// Empty only while a condition variable has it.
+    /// `None` only while a condition variable has it.
     held: Option<shuttle::sync::MutexGuard<'a, T>>,
 }
 
@@ -86,7 +86,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// See `parking_lot::RwLock`.
+/// A lock with the interface of `parking_lot::RwLock`.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
@@ -122,7 +122,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// See `parking_lot::Condvar`.
+/// A condition variable with the interface of `parking_lot::Condvar`.
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
@@ -137,7 +137,8 @@ impl Condvar {
         guard.held = Some(held);
     }
 
-    /// Time does not pass here: it is always over, once others have run.
+    /// Lets other threads run and returns. Time does not pass in the model, so the
+    /// time-out is over once another thread has run.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) {
         guard.held = None;
         thread::yield_now();

@@ -1,6 +1,6 @@
-//! The host's locks: `parking_lot`'s, which ask [`super::turns`] before they
-//! would block. In a process without a simulation they are `parking_lot`'s and
-//! one read of a flag that is never written.
+//! The host's locks: `parking_lot`'s, which ask [`super::turns`] before they would
+//! block. In a process without a simulation the only addition is one read of a flag
+//! that is never written.
 
 use super::turns;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use std::sync::{atomic, mpsc};
 pub use std::thread_local;
 
-/// Threads, of which one that only lets others run tells the simulation, if it
+/// The standard library's threads. A thread that yields notifies the simulation, if it
 /// is part of one.
 pub mod thread {
     pub use std::thread::*;
 
-    /// See [`std::thread::yield_now`].
+    /// Yields as [`std::thread::yield_now`], or as the simulation requires.
     pub fn yield_now() {
         if !super::turns::let_others_run() {
             std::thread::yield_now();
@@ -23,8 +23,8 @@ pub mod thread {
     }
 }
 
-/// What a thread that is started here is to do: if the calling one takes part in a
-/// simulation, it takes part as well.
+/// Returns the work of a new thread. If the calling thread takes part in a simulation,
+/// the new one takes part as well.
 pub fn in_company(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
     let seat = turns::here().map(|turns| turns.seat());
     move || {
@@ -33,15 +33,15 @@ pub fn in_company(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
     }
 }
 
-/// See [`parking_lot::Mutex`].
+/// A mutex with the interface of [`parking_lot::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
-/// See [`parking_lot::RwLock`].
+/// A lock with the interface of [`parking_lot::RwLock`].
 #[derive(Debug, Default)]
 pub struct RwLock<T>(parking_lot::RwLock<T>);
 
-/// See [`parking_lot::Condvar`].
+/// A condition variable with the interface of [`parking_lot::Condvar`].
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: parking_lot::Condvar,
@@ -143,7 +143,8 @@ impl Condvar {
         }
     }
 
-    /// Waits as a simulation says. False if this thread is not part of one.
+    /// Waits as the simulation requires. Returns false if this thread is not part of
+    /// one.
     fn wait_in_turn<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) -> bool {
         let Some(turns) = turns::here() else {
             return false;

@@ -1,28 +1,28 @@
 //! The order in which locks are taken, checked in debug builds.
 //!
-//! A crate names its ranks, the first to be taken first. Each thread has a list
-//! of those it holds; asking for a lock compares its rank with that list, so
-//! that a wrong order fails in any test that takes it, and not only in the one
-//! in a thousand where two threads wait for each other.
+//! Each crate defines its ranks in the order in which they are taken. Each thread has a
+//! list of the ranks of its locks, and taking a lock compares its rank with that list.
+//! A wrong order therefore fails in any test that takes it, and not only in the one run
+//! of a thousand in which two threads wait for each other.
 
 use super::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
 
-/// A place in an order of locks: the lesser is taken first.
+/// A position in an order of locks: the lower rank is taken first.
 pub trait Rank: Copy + Debug + Ord + 'static {
-    /// Locks of this rank may be taken while others of it are held: some other
-    /// order is kept among them.
+    /// Returns true if a thread that has a lock of this rank may take another one of
+    /// it. The crate then defines another order among them.
     fn nests(self) -> bool {
         false
     }
 
-    /// This thread's list of what it holds.
+    /// Calls `look` with this thread's list of ranks.
     fn with_held<T>(look: impl FnOnce(&RefCell<Vec<Self>>) -> T) -> T;
 }
 
-/// A rank on this thread's list, for as long as the lock is held.
+/// A rank in this thread's list, for as long as the lock is taken.
 struct Held<R: Rank>(R);
 
 impl<R: Rank> Held<R> {
@@ -54,7 +54,8 @@ impl<R: Rank> Drop for Held<R> {
     }
 }
 
-/// Asserts, in debug builds, that this thread holds locks of such ranks only.
+/// Asserts, in debug builds, that `may` is true for the rank of every lock of this
+/// thread.
 #[inline]
 pub fn assert_held_only<R: Rank>(may: impl Fn(R) -> bool) {
     if cfg!(debug_assertions) {
@@ -68,15 +69,15 @@ pub fn assert_held_only<R: Rank>(may: impl Fn(R) -> bool) {
     }
 }
 
-/// A guard and the rank it stands for.
+/// A guard and the rank of its lock.
 pub struct Ranked<G, R: Rank> {
-    // Released before its rank.
+    // The lock is released before its rank.
     guard: G,
     _held: Held<R>,
 }
 
 impl<G, R: Rank> Ranked<G, R> {
-    /// Checks the rank, then takes the lock.
+    /// Checks the rank, then calls `lock` to take the lock.
     #[inline]
     pub fn take(rank: R, lock: impl FnOnce() -> G) -> Self {
         let held = Held::enter(rank);
@@ -86,7 +87,7 @@ impl<G, R: Rank> Ranked<G, R> {
         }
     }
 
-    /// Checks the rank, then takes the lock if it is free.
+    /// Checks the rank, then calls `lock` to take the lock if it is free.
     #[inline]
     pub fn try_take(rank: R, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
         let held = Held::enter(rank);
@@ -118,13 +119,13 @@ pub struct RankedMutex<T, R: Rank> {
 }
 
 impl<T, R: Rank> RankedMutex<T, R> {
-    /// Unlocked.
+    /// Creates an unlocked mutex.
     pub fn new(rank: R, value: T) -> Self {
         let inner = Mutex::new(value);
         RankedMutex { rank, inner }
     }
 
-    /// The lock.
+    /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> Ranked<MutexGuard<'_, T>, R> {
         Ranked::take(self.rank, || self.inner.lock())
@@ -136,26 +137,26 @@ impl<T, R: Rank> RankedMutex<T, R> {
     }
 }
 
-/// A lock for readers and writers, with a rank.
+/// A read-write lock with a rank.
 pub struct RankedRwLock<T, R: Rank> {
     rank: R,
     inner: RwLock<T>,
 }
 
 impl<T, R: Rank> RankedRwLock<T, R> {
-    /// Unlocked.
+    /// Creates an unlocked lock.
     pub fn new(rank: R, value: T) -> Self {
         let inner = RwLock::new(value);
         RankedRwLock { rank, inner }
     }
 
-    /// The lock, shared.
+    /// Takes the lock shared.
     #[inline]
     pub fn read(&self) -> Ranked<RwLockReadGuard<'_, T>, R> {
         Ranked::take(self.rank, || self.inner.read())
     }
 
-    /// The lock, alone.
+    /// Takes the lock exclusively.
     #[inline]
     pub fn write(&self) -> Ranked<RwLockWriteGuard<'_, T>, R> {
         Ranked::take(self.rank, || self.inner.write())

@@ -1,17 +1,17 @@
-//! Threads that run one at a time, on a clock of their own.
+//! Simulated scheduling: threads that run one at a time, on a simulated clock.
 //!
-//! A laboratory that wants to know how a writer and the cleaner meet needs both
-//! on their threads, as they run on a mount, and the same outcome every time.
-//! Threads that take part in such a simulation are real ones, of which one at a
-//! time runs: it gives its turn up where it would block on a lock or a condition
-//! that another has to change, or where time has to pass. Nothing else of the
-//! product knows of it, and threads that take no part are not concerned.
+//! A laboratory that examines how a writer and the cleaner interact needs both on their
+//! threads, as on a mount, and the same outcome in every run. The threads of such a
+//! simulation are real, but only one of them runs at a time. It lets another one run
+//! where it would block on a lock or a condition that another thread must change, or
+//! where time must pass. No other part of the product depends on this, and threads that
+//! take no part are not affected.
 //!
 //! Invariants:
-//! - A thread that has the turn never blocks outside of [`Turns::wait`]: what it
-//!   finds free stays free until it takes it.
-//! - Who holds a lock may give up the turn; who wants it is asked again when
-//!   others have run.
+//! - The running thread never blocks outside of [`Turns::wait`]: a lock that it finds
+//!   free stays free until it takes it.
+//! - A thread may let another one run while it has a lock; a thread that wants the lock
+//!   is asked again after other threads have run.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Decides which thread runs.
+/// The scheduler, which decides which thread runs.
 pub trait Turns: Send + Sync {
-    /// Gives up the turn until `ready`, which is asked after others have run,
-    /// or until so much time has passed on the simulation's clock.
+    /// Lets other threads run until `ready` returns true, which is called after other
+    /// threads have run, or until `timeout` has passed on the simulation's clock.
     fn wait(&self, timeout: Option<Duration>, ready: &dyn Fn() -> bool);
 
-    /// A place for a thread that the calling one is going to start. That thread calls
-    /// the answer first, and drops what it is given last. The default is none: the
-    /// thread takes no part.
+    /// Registers a thread that the calling one is going to start. The new thread calls
+    /// the returned function first, and drops its result last. In the default
+    /// implementation the new thread takes no part.
     fn seat(&self) -> Box<dyn FnOnce() -> Box<dyn Any> + Send> {
         Box::new(|| Box::new(()))
     }
@@ -37,11 +37,11 @@ thread_local! {
     static HERE: RefCell<Option<Arc<dyn Turns>>> = const { RefCell::new(None) };
 }
 
-/// Whether any thread ever took part. Written by [`take_part`] alone, so that a
-/// mount never goes beyond this flag.
+/// True once any thread has taken part. Only [`take_part`] writes it, so that a mount
+/// reads no more than this flag.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread takes part until this is dropped.
+/// Keeps the calling thread in the simulation until it is dropped.
 #[must_use]
 pub struct TakesPart(());
 
@@ -51,21 +51,21 @@ impl Drop for TakesPart {
     }
 }
 
-/// The calling thread takes part from now on.
+/// Makes the calling thread take part in a simulation.
 pub fn take_part(turns: Arc<dyn Turns>) -> TakesPart {
     TAKEN.store(true, Relaxed);
     HERE.with(|here| *here.borrow_mut() = Some(turns));
     TakesPart(())
 }
 
-/// False in a process without a simulation. A thread that takes part sees what
-/// it wrote itself.
+/// Returns false in a process without a simulation. A thread that takes part sees its
+/// own write of the flag.
 #[inline]
 pub(super) fn are_taken() -> bool {
     TAKEN.load(Relaxed)
 }
 
-/// What the calling thread takes part in.
+/// Returns the scheduler of the calling thread, if it takes part in a simulation.
 pub(super) fn here() -> Option<Arc<dyn Turns>> {
     if !are_taken() {
         return None;
@@ -73,7 +73,7 @@ pub(super) fn here() -> Option<Arc<dyn Turns>> {
     HERE.with(|here| here.borrow().clone())
 }
 
-/// In a simulation, gives up the turn as [`Turns::wait`]; false anywhere else.
+/// In a simulation, waits as [`Turns::wait`] and returns true; otherwise returns false.
 pub fn wait(timeout: Option<Duration>, ready: &dyn Fn() -> bool) -> bool {
     let here = here();
     if let Some(turns) = &here {
@@ -82,7 +82,7 @@ pub fn wait(timeout: Option<Duration>, ready: &dyn Fn() -> bool) -> bool {
     here.is_some()
 }
 
-/// In a simulation, gives up the turn until `free`, unless that is so already.
+/// In a simulation, waits until `free` returns true.
 #[cold]
 pub(super) fn wait_until(free: &dyn Fn() -> bool) {
     if !free() {
@@ -90,11 +90,11 @@ pub(super) fn wait_until(free: &dyn Fn() -> bool) {
     }
 }
 
-/// Time that passes where a thread waits in a loop of its own.
+/// Simulated time that passes when a thread yields in a loop of its own.
 const YIELD: Duration = Duration::from_micros(10);
 
-/// In a simulation, lets others run while some time passes; false anywhere
-/// else.
+/// In a simulation, lets other threads run while [`YIELD`] passes, and returns true;
+/// otherwise returns false.
 pub(super) fn let_others_run() -> bool {
     wait(Some(YIELD), &|| false)
 }
