@@ -1,32 +1,33 @@
-//! What makes a volume this one and no other.
+//! The identity of a volume: its UUID, its label, and the tag in its structures.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What makes a volume this one and no other.
+/// The identity of a volume.
 pub struct Identity {
-    /// Random, version 4.
+    /// UUID, random, version 4.
     pub uuid: [u8; 16],
-    /// Padded with zeros.
+    /// Label, padded with zeros.
     pub label: [u8; 64],
     /// Seed of directory hashes.
     pub hash_seed: u64,
 }
 
-/// What of it is to change, on a volume that nobody has open.
+/// Changes to the identity of a volume that is not mounted. `None` leaves a part as it
+/// is.
 #[derive(Clone, Debug, Default)]
 pub struct Tune {
-    /// Name for people, at most 64 bytes of UTF-8.
+    /// New label: a name for people, at most 64 bytes of UTF-8.
     pub label: Option<String>,
-    /// Identity. What tells the structures of the volume from those of others stays
-    /// what it was.
+    /// New UUID. The tag that distinguishes the structures of the volume from those of
+    /// another one does not change.
     pub uuid: Option<[u8; 16]>,
 }
 
-/// A new volume's identity; the same for the same seed.
+/// Creates the identity of a new volume; the same seed gives the same identity.
 ///
 /// # Errors
-/// Says so if the label has more than 64 bytes.
+/// A message if the label has more than 64 bytes or contains a zero byte.
 pub fn identity(label: &str, seed: Option<u64>) -> Result<Identity, String> {
     let label = padded_label(label)?;
     let mut rng = generator(seed);
@@ -37,7 +38,7 @@ pub fn identity(label: &str, seed: Option<u64>) -> Result<Identity, String> {
     })
 }
 
-/// The number of a mount, random; the same for the same seed.
+/// Returns a random identifier of a mount; the same seed gives the same one.
 pub fn mount_id(seed: Option<u64>) -> u64 {
     generator(seed).next_u64()
 }
@@ -57,15 +58,15 @@ fn uuid_from(rng: &mut impl Rng) -> [u8; 16] {
     uuid
 }
 
-/// A UUID that nobody else has, version 4.
+/// Returns a new random UUID, version 4.
 pub fn random_uuid() -> [u8; 16] {
     uuid_from(&mut generator(None))
 }
 
-/// A label as superblocks have it.
+/// Returns a label as superblocks store it.
 ///
 /// # Errors
-/// Says so if it has more than 64 bytes, or a zero among them, which would end it.
+/// A message if it has more than 64 bytes, or contains a zero byte, which would end it.
 pub fn padded_label(label: &str) -> Result<[u8; 64], String> {
     let mut padded = [0; 64];
     let Some(begin) = padded.get_mut(..label.len()) else {
@@ -78,17 +79,17 @@ pub fn padded_label(label: &str) -> Result<[u8; 64], String> {
     Ok(padded)
 }
 
-/// Text that is padded with zeros.
+/// Returns the text in a field that is padded with zeros.
 pub fn padded_text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
-/// A UUID as people write it: 32 hexadecimal digits, with hyphens behind the
-/// eighth, twelfth, sixteenth and twentieth or without any.
+/// Parses a UUID: 32 hexadecimal digits, either with hyphens behind the eighth,
+/// twelfth, sixteenth and twentieth or without hyphens.
 ///
 /// # Errors
-/// Says what would do.
+/// A message with an example.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     let wrong = || {
         format!(
@@ -116,7 +117,7 @@ pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     }
 }
 
-/// A UUID as people read it.
+/// Returns a UUID as text, with hyphens.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (at, byte) in uuid.iter().enumerate() {
@@ -128,16 +129,16 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
     text
 }
 
-/// What tells the structures of one volume from those of another: what its
-/// superblock keeps for it, or the beginning of the UUID.
+/// Returns the tag that distinguishes the structures of one volume from those of
+/// another: the one stored in the superblock, or the beginning of the UUID.
 pub fn tag_of(uuid: &[u8; 16], own: Option<u64>) -> u64 {
     let (first, _) = uuid.as_chunks::<8>();
     own.unwrap_or(u64::from_le_bytes(first[0]))
 }
 
-/// What the superblock of a volume with this tag says once it has another UUID: its
-/// incompatible features, and what it keeps for the tag, which stays what it is.
-/// `own_tag` is the feature that says that something is kept.
+/// Returns the incompatible features and the stored tag of a superblock that keeps the
+/// tag `tag` after its UUID changed to `uuid`. `own_tag` is the feature bit of a
+/// superblock that stores a tag.
 pub fn keeping_tag(tag: u64, uuid: &[u8; 16], incompat: u64, own_tag: u64) -> (u64, u64) {
     match tag_of(uuid, None) == tag {
         true => (incompat & !own_tag, 0),
@@ -145,8 +146,8 @@ pub fn keeping_tag(tag: u64, uuid: &[u8; 16], incompat: u64, own_tag: u64) -> (u
     }
 }
 
-/// Why a volume is not written that has these features of those which only forbid
-/// that, and which this program does not know.
+/// Returns the reason why a volume cannot be written, if it has any `unknown` features
+/// of the kind that only forbids writing.
 pub fn not_to_be_written(unknown: u64) -> Option<String> {
     (unknown != 0)
         .then(|| format!("the volume uses features {unknown:#x} that this program can only read"))

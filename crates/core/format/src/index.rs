@@ -1,40 +1,44 @@
-//! The index of a file: a root of a few pointers, and nodes of so many each below
-//! it. What a node of height 1 points to is blocks, what a node of height h points
-//! to is nodes of height h-1; each is known by its height and its number there.
+//! The index of a file: a root of a few pointers, and below it nodes with a fixed
+//! number of pointers each. A node of height 1 points to blocks, a node of height h to
+//! nodes of height h-1. A node is identified by its height and its number within the
+//! height.
 //!
-//! How far an index reaches and the ways through it are the same in both layouts.
-//! What differs is what a pointer and a node look like (`format/node.rs` of each),
-//! and where nodes are found: on the device, or in memory over it.
+//! The reach of an index and the paths through it are the same in both layouts. The
+//! layouts differ in the form of pointers and nodes (`format/node.rs` of each), and in
+//! where nodes are found: on the device, or in memory over it.
 
 use std::ops::Range;
 use varve_fs::BlockPointer;
 
-/// How many pointers a node has.
+/// Number of pointers in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout(pub u64);
 
 impl Fanout {
-    /// Blocks below one pointer at `height`.
+    /// Returns the number of blocks below one pointer at `height`.
     pub fn span(self, height: u8) -> u64 {
         self.0.saturating_pow(height.into())
     }
 
-    /// Blocks that a root of `slots` pointers at `height` can hold.
+    /// Returns the number of blocks that a root of `slots` pointers at `height` can
+    /// index.
     pub fn capacity(self, slots: usize, height: u8) -> u64 {
         self.span(height).saturating_mul(slots as u64)
     }
 
-    /// The node of `height` that leads to `block`; at height 0 the block itself.
+    /// Returns the number of the node of `height` on the path to `block`; at height 0
+    /// the number of the block itself.
     pub fn number(self, height: u8, block: u64) -> u64 {
         block / self.span(height)
     }
 
-    /// The slot that leads to `block` in the node of `height`, from 1, which does.
+    /// Returns the slot on the path to `block` in the node of `height` (at least 1) on
+    /// that path.
     pub fn slot(self, height: u8, block: u64) -> usize {
         (self.number(height - 1, block) % self.0) as usize
     }
 
-    /// What `slot` of this node leads to.
+    /// Returns the spot that `slot` of this node leads to.
     pub fn below(self, node: Spot, slot: usize) -> Spot {
         Spot {
             height: node.height - 1,
@@ -45,8 +49,8 @@ impl Fanout {
         }
     }
 
-    /// Which of `slots` slots lead to some of `blocks`, if the first one begins at
-    /// block `first` and what each leads to has the height `height`.
+    /// Returns the range of slots that lead to any of `blocks`, among `slots` slots
+    /// that begin at block `first` and lead to spots of height `height`.
     pub fn slots_of(
         self,
         first: u64,
@@ -63,44 +67,45 @@ impl Fanout {
     }
 }
 
-/// A place in an index: that of a node, or at height 0 of a block.
+/// A position in an index: of a node, or at height 0 of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// 0: of a block.
+    /// Height; 0 for a block.
     pub height: u8,
     /// Number within the height.
     pub index: u64,
 }
 
-/// An index, and where its nodes are found.
+/// The index of a file, and access to its nodes.
 pub trait Index {
-    /// What slots hold.
+    /// The pointers in the slots.
     type Pointer: BlockPointer;
     /// A node that was found.
     type Node;
-    /// Why one was not.
+    /// The error when a node cannot be read.
     type Error;
 
-    /// Pointers in a node.
+    /// Returns the number of pointers in a node.
     fn fanout(&self) -> Fanout;
 
-    /// Height and pointers of the root; height 0: they lead to blocks.
+    /// Returns the height and the pointers of the root; at height 0 they lead to
+    /// blocks.
     fn root(&self) -> (u8, &[Self::Pointer]);
 
-    /// The node at a spot, to which `pointer` leads; `None` if there is none.
+    /// Returns the node at a spot, to which `pointer` leads; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the node cannot be read.
     fn node(&self, at: Spot, pointer: &Self::Pointer) -> Result<Option<Self::Node>, Self::Error>;
 
-    /// All slots of a node.
+    /// Returns all slots of a node.
     fn slots(node: &Self::Node) -> &[Self::Pointer];
 
-    /// Visits the blocks of `from..to` that exist, ascending, until `visit`
+    /// Visits the existing blocks of `from..to` in ascending order, until `visit`
     /// returns false.
     ///
     /// # Errors
-    /// If a node on the way cannot be read.
+    /// If a node on the path cannot be read.
     fn blocks(
         &self,
         from: u64,
@@ -123,11 +128,11 @@ pub trait Index {
         Ok(())
     }
 
-    /// Visits every place of the index but what lies wholly before block `from`,
-    /// parents first. Below a node for which `visit` says false nothing is looked at.
+    /// Visits every spot of the index that is not entirely before block `from`, parents
+    /// first. The spots below a node for which `visit` returns false are skipped.
     ///
     /// # Errors
-    /// If a node cannot be read, or what `visit` says.
+    /// If a node cannot be read, or the error of `visit`.
     fn places(
         &self,
         from: u64,
@@ -140,10 +145,10 @@ pub trait Index {
         Ok(())
     }
 
-    /// What leads to a spot, if anything does.
+    /// Returns the pointer that leads to a spot, if there is one.
     ///
     /// # Errors
-    /// If a node on the way cannot be read.
+    /// If a node on the path cannot be read.
     fn find(&self, at: Spot) -> Result<Option<Self::Pointer>, Self::Error> {
         let (mut height, slots) = self.root();
         if at.height > height {
@@ -167,7 +172,7 @@ pub trait Index {
     }
 }
 
-/// The part of [`Index::blocks`] at and below one spot; false if `visit` said so.
+/// The part of [`Index::blocks`] at and below one spot; returns false once `visit` did.
 fn blocks_at<I: Index + ?Sized>(
     index: &I,
     at: Spot,
@@ -204,7 +209,7 @@ fn places_at<I: Index + ?Sized>(
     if at.index.saturating_mul(span).saturating_add(span) <= from {
         return Ok(());
     }
-    // A node that was never written has no place, and may be in memory.
+    // A node that was never written has no address, and may be in memory.
     if (pointer.sectors() > 0 && !visit(at, *pointer)?) || at.height == 0 {
         return Ok(());
     }

@@ -1,14 +1,14 @@
 //! An inode on the device.
 //!
-//! Attributes, the pointer to the extended attributes, and a tail that holds
-//! either the file's content (tiny files, short symbolic links) or the root
-//! of its index: `slots()` pointers, to data blocks at height 0, to index
-//! nodes of that height above it.
+//! It contains the attributes, the pointer to the extended attributes, and a tail. The
+//! tail holds either the file's content (tiny files, short symbolic links) or the root
+//! of its index: `slots()` pointers, which lead to data blocks at height 0, and to
+//! index nodes at a greater height.
 //!
-//! An image written by an ordinary group need not carry a root: index nodes
-//! wait for the checkpoint. [`inode_flags::ROOT`] says that it does and that
-//! the root alone finds every block; without it the root is the one of the
-//! last checkpoint, amended by the block entries since.
+//! An image written by an ordinary group need not have a root, because index nodes are
+//! written by checkpoints. [`inode_flags::ROOT`] says that the image has a root and
+//! that the root alone finds every block. Without it the root is the one of the last
+//! checkpoint, amended by the block entries since.
 
 use crate::{Malformed, Pointer, SECTOR};
 use varve_fs::{Inode, InodeNo, Timestamp};
@@ -29,7 +29,7 @@ pub mod inode_flags {
 /// Greatest height of an index: 126^9 blocks exceed 2^62.
 pub const MAX_HEIGHT: u8 = 9;
 
-/// Fixed part of an inode, 160 bytes; the tail follows.
+/// The fixed part of an inode, 160 bytes; the tail follows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -37,29 +37,30 @@ pub const MAX_HEIGHT: u8 = 9;
 pub struct DiskInode {
     /// [`MAGIC`].
     pub magic: U32,
-    /// Generation.
+    /// Generation of the inode number.
     pub version: U32,
-    /// The inode's number: names the owner.
+    /// The inode's number.
     pub ino: U64,
     /// Type and permissions.
     pub mode: U32,
-    /// Owner.
+    /// User that owns the file.
     pub uid: U32,
-    /// Group.
+    /// Group that owns the file.
     pub gid: U32,
-    /// Names.
+    /// Number of names.
     pub nlink: U32,
-    /// Bytes, as far as logged.
+    /// Size in bytes, as far as it is logged.
     pub size: U64,
-    /// Logical blocks that exist.
+    /// Number of logical blocks that exist.
     pub blocks: U64,
-    /// Sectors in them and in the extended attributes.
+    /// Number of sectors in these blocks and in the extended attributes.
     pub sectors: U64,
     /// Device number of a special file; parent of a directory.
     pub special: U64,
-    /// Last read, change of content, change of inode, birth: seconds.
+    /// Seconds of the times of the last read, change of content, change of inode, and
+    /// birth.
     pub seconds: [I64; 4],
-    /// The same: nanoseconds.
+    /// Nanoseconds of the same times.
     pub nanos: [U32; 4],
     /// Low half: `varve_fs::flags`; high half: [`inode_flags`].
     pub flags: U32,
@@ -67,25 +68,26 @@ pub struct DiskInode {
     pub project: U32,
     /// Height of the index.
     pub height: u8,
-    /// Zero.
+    /// Unused, zero.
     pub spare: u8,
-    /// Bytes of inline content in the tail.
+    /// Number of bytes of inline content in the tail.
     pub inline_bytes: U16,
-    /// Bytes of the extended-attribute blob.
+    /// Size of the extended attributes, in bytes.
     pub xattr_bytes: U32,
-    /// Where the extended attributes are.
+    /// Pointer to the extended attributes.
     pub xattrs: Pointer,
 }
 const _: () = assert!(size_of::<DiskInode>() == 160);
 const _: () = assert!(std::mem::offset_of!(DiskInode, xattrs) == 128);
 
-/// Most bytes of extended attributes: the sectors that a pointer can count.
+/// Maximum size of the extended attributes, in bytes: the sectors that a pointer can
+/// count.
 pub const MAX_XATTR_BYTES: usize = u8::MAX as usize * SECTOR as usize;
 
-/// Bytes of a [`DiskInode`] before its tail.
+/// Size of a [`DiskInode`] before its tail, in bytes.
 pub const HEADER_BYTES: usize = size_of::<DiskInode>();
 
-/// Pointers that fit the tail of an inode of `inode_bytes`.
+/// Returns the number of pointers in the tail of an inode of `inode_bytes` bytes.
 pub const fn slots(inode_bytes: usize) -> usize {
     (inode_bytes - HEADER_BYTES) / size_of::<Pointer>()
 }
@@ -93,28 +95,29 @@ pub const fn slots(inode_bytes: usize) -> usize {
 /// The root of a file's index.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Root {
-    /// 0: the slots point to data.
+    /// Height of the index; 0 if the slots point to data.
     pub height: u8,
-    /// As many as [`slots`] says; trailing empty ones may be missing.
+    /// The pointers, as many as [`slots`] returns; empty ones at the end may be
+    /// missing.
     pub slots: Vec<Pointer>,
 }
 
-/// An inode with everything it holds.
+/// An inode with all parts that are stored in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeImage {
-    /// What the shared file system knows.
+    /// The attributes that the shared file system uses.
     pub inode: Inode,
-    /// The index root, if this image carries one.
+    /// The root of the index, if this image has one.
     pub root: Option<Root>,
-    /// The extended attributes.
+    /// Pointer to the extended attributes.
     pub xattrs: Pointer,
 }
 
 impl InodeImage {
-    /// The stored form, `into.len()` being the volume's inode size.
+    /// Writes the stored form to `into`, whose length is the volume's inode size.
     ///
     /// # Panics
-    /// If content or root do not fit: they are cut to size before.
+    /// If the content or the root does not fit: the caller limits both before.
     pub fn encode(&self, into: &mut [u8]) {
         let inode = &self.inode;
         let times = [inode.atime, inode.mtime, inode.ctime, inode.btime];
@@ -165,7 +168,7 @@ impl InodeImage {
     /// Parses the stored form of inode `ino`.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// The field that is wrong, and why.
     pub fn decode(bytes: &[u8], ino: InodeNo) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("inode", format!("{ino}: {problem}"));
         let (header, tail) =
@@ -194,7 +197,8 @@ impl InodeImage {
         if header.height > MAX_HEIGHT || !header.xattrs.is_sane() {
             return Err(bad("impossible index height or attribute pointer".into()));
         }
-        // Without a root, the attribute pointer is the checkpoint's as well.
+        // Without a root, the pointer to the attributes is the one of the checkpoint as
+        // well.
         let xattr_bytes = u64::from(header.xattr_bytes.get());
         let known = flags & inode_flags::ROOT != 0;
         if xattr_bytes > MAX_XATTR_BYTES as u64

@@ -1,6 +1,5 @@
-//! What the on-disk formats of the layouts share: sectors, checksums, pointers,
-//! inodes, indexes, the owner record, what makes a volume this one and no other.
-//! Bytes only: no I/O.
+//! Parts of the on-disk formats that the layouts share: sectors, checksums, pointers,
+//! inodes, indexes, the owner record, and the identity of a volume. Bytes only: no I/O.
 
 pub mod identity;
 pub mod index;

@@ -1,17 +1,17 @@
-//! Bytes that are not what they should be.
+//! The error for bytes that do not form a valid structure.
 
-/// Why bytes were refused: the structure, and what about it.
+/// The reason why bytes were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{structure}: {problem}")]
 pub struct Malformed {
-    /// Which structure.
+    /// Name of the structure.
     pub structure: &'static str,
-    /// What is wrong with it.
+    /// The rule that was broken.
     pub problem: String,
 }
 
 impl Malformed {
-    /// Refuses bytes of a structure.
+    /// Creates an error about a structure.
     pub fn new(structure: &'static str, problem: impl Into<String>) -> Self {
         Malformed {
             structure,
@@ -19,7 +19,7 @@ impl Malformed {
         }
     }
 
-    /// A checksum that differs.
+    /// Creates the error of a checksum that differs.
     pub fn checksum(structure: &'static str, found: u32, expected: u32) -> Self {
         Self::new(
             structure,

@@ -1,15 +1,16 @@
-//! The owner record: who has the volume mounted, or had it when it stopped.
+//! The owner record: the process that has the volume mounted, or had it when it
+//! stopped.
 //!
-//! Advisory, one write unit of its own, overwritten in place: a lock of the
-//! operating system keeps second mounts out while the host lives; this record
-//! tells people who held a volume that was not released.
+//! The record is advisory and has a write unit of its own, which is overwritten in
+//! place. A lock of the operating system prevents a second mount while the host runs;
+//! this record tells people which process had mounted a volume that was not released.
 
 use crate::identity::padded_text;
 use crate::{Malformed, crc32c};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of the record.
+/// Magic number at the beginning of the record.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VOWN");
 
 /// The owner record, 512 bytes.
@@ -18,31 +19,32 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"VOWN");
 )]
 #[repr(C)]
 pub struct OwnerRecord {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: U32,
     /// CRC-32C of every later byte.
     pub crc: U32,
-    /// First eight bytes of the volume's UUID.
+    /// The first eight bytes of the volume's UUID.
     pub volume_tag: U64,
-    /// Identity of the mount, as in its summaries.
+    /// Identifier of the mount, as in its summaries.
     pub mount_id: U64,
-    /// Process on that host.
+    /// Process identifier on that host.
     pub pid: U32,
     /// 1 while mounted, 0 after a clean unmount.
     pub mounted: U32,
-    /// Nanoseconds since 1970.
+    /// Time of the mount, in nanoseconds since 1970.
     pub since_ns: I64,
-    /// Boot identity of the host.
+    /// Boot identifier of the host, padded with zeros.
     pub boot_id: [u8; 40],
-    /// Host name, padded with zeros.
+    /// Name of the host, padded with zeros.
     pub host: [u8; 64],
-    /// Zero.
+    /// Unused, zero.
     pub spare: [u8; 368],
 }
 const _: () = assert!(size_of::<OwnerRecord>() == 512);
 
 impl OwnerRecord {
-    /// That of a volume which `owner` has mounted, or had, from `since_ns` on.
+    /// Creates the record of a volume that `owner` mounted at `since_ns`; `mounted` is
+    /// false after a clean unmount.
     pub fn of(
         owner: &OwnerIdentity,
         volume_tag: u64,
@@ -67,7 +69,7 @@ impl OwnerRecord {
         record.sealed()
     }
 
-    /// With its checksum filled in.
+    /// Returns the record with its checksum filled in.
     pub fn sealed(mut self) -> Self {
         self.crc = crc32c(&self.as_bytes()[8..]).into();
         self
@@ -76,7 +78,7 @@ impl OwnerRecord {
     /// Parses the record.
     ///
     /// # Errors
-    /// If there is none, or it is damaged; neither stops a mount.
+    /// If there is no record, or it is damaged. Neither prevents a mount.
     pub fn parse(bytes: &[u8], volume_tag: u64) -> Result<Self, Malformed> {
         let bad = |problem: &str| Malformed::new("owner record", problem);
         let (record, _) = OwnerRecord::read_from_prefix(bytes).map_err(|_| bad("too short"))?;
@@ -89,30 +91,30 @@ impl OwnerRecord {
         Ok(record)
     }
 
-    /// True if the volume was unmounted by the owner.
+    /// Returns true if the owner has unmounted the volume.
     pub fn is_released(&self) -> bool {
         self.mounted.get() == 0
     }
 
-    /// The host's name as text.
+    /// Returns the host's name as text.
     pub fn host_text(&self) -> String {
         padded_text(&self.host)
     }
 
-    /// The boot identity as text.
+    /// Returns the boot identifier as text.
     pub fn boot_text(&self) -> String {
         padded_text(&self.boot_id)
     }
 }
 
-/// Who mounts.
+/// Identifies the process that mounts a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerIdentity {
-    /// Host name.
+    /// Name of the host.
     pub host: String,
-    /// Identity of this boot of the host.
+    /// Identifier of this boot of the host.
     pub boot_id: String,
-    /// Process.
+    /// Process identifier.
     pub pid: u32,
 }
 

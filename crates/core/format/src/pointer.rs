@@ -1,28 +1,27 @@
-//! A pointer to a stored block: where, how much, and how to know it again.
+//! A pointer to a stored block: its address, its length, and how to verify it.
 
 use crate::SECTOR;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Highest sector address a pointer can hold: 48 bits, 128 PiB.
+/// Highest sector address of a pointer: 48 bits, 128 PiB.
 pub const MAX_SECTOR: u64 = (1 << 48) - 1;
 
 /// Bits of [`Pointer::flags`].
 pub mod pointer_flags {
-    /// The block exists but was never written: it reads as zeros and has no
-    /// address.
+    /// The block exists but was never written: it reads as zeros and has no address.
     pub const UNWRITTEN: u8 = 1 << 0;
     /// Reserved for shared blocks: the owner is an extent object.
     pub const SHARED: u8 = 1 << 1;
-    /// Reserved: stored compressed.
+    /// Reserved for blocks that are stored compressed.
     pub const COMPRESSED: u8 = 1 << 2;
-    /// Reserved: stored encrypted, `tag` authenticates.
+    /// Reserved for blocks that are stored encrypted; `tag` would authenticate them.
     pub const ENCRYPTED: u8 = 1 << 3;
-    /// Every flag this version understands.
+    /// All flags that this version understands.
     pub const KNOWN: u8 = UNWRITTEN;
 }
 
-/// Where a block is. All zeros means there is none.
+/// The place of a stored block. All zeros means that there is no block.
 #[derive(
     Clone,
     Copy,
@@ -40,13 +39,13 @@ pub mod pointer_flags {
 pub struct Pointer {
     /// Bits 0-47 the sector address, 48-55 the stored sectors, 56-63 flags.
     place: U64,
-    /// Serial of the partial segment that first wrote this version of the
-    /// block. The cleaner never changes it.
+    /// Serial of the partial segment that first wrote this version of the block. The
+    /// cleaner never changes it.
     birth: U64,
     /// CRC-32C of the stored sectors.
     crc: U32,
-    /// Incarnation of the segment when this copy was written: a pointer whose
-    /// segment has another incarnation leads to a block that has moved.
+    /// Incarnation of the segment when this copy was written. If the segment has
+    /// another incarnation, the block was moved.
     incarnation: U32,
     /// Reserved for an authentication tag; zero.
     tag: U64,
@@ -54,7 +53,7 @@ pub struct Pointer {
 const _: () = assert!(size_of::<Pointer>() == 32);
 
 impl Pointer {
-    /// No block.
+    /// The pointer without a block.
     pub const NONE: Pointer = Pointer {
         place: U64::ZERO,
         birth: U64::ZERO,
@@ -63,11 +62,11 @@ impl Pointer {
         tag: U64::ZERO,
     };
 
-    /// A pointer to `sectors` stored sectors at `sector`.
+    /// Creates a pointer to `sectors` stored sectors at `sector`.
     ///
     /// # Panics
-    /// If `sector` is beyond [`MAX_SECTOR`] or `sectors` is 0: places come from
-    /// the volume's geometry, which fits.
+    /// If `sector` is beyond [`MAX_SECTOR`] or `sectors` is 0. Addresses follow from
+    /// the volume's geometry, which is within these limits.
     pub fn new(sector: u64, sectors: u8, crc: u32, birth: u64, incarnation: u32) -> Self {
         assert!(
             sector <= MAX_SECTOR && sectors > 0,
@@ -82,7 +81,8 @@ impl Pointer {
         }
     }
 
-    /// A pointer of these parts, which [`Pointer::is_sane`] is still to judge.
+    /// Creates a pointer of these parts, without checks: [`Pointer::is_sane`] checks
+    /// it.
     pub fn of_parts(
         sector: u64,
         sectors: u8,
@@ -101,8 +101,8 @@ impl Pointer {
         }
     }
 
-    /// A block that is reserved but unwritten; `birth` is the serial of the
-    /// record that reserved it.
+    /// Creates a pointer to a block that is reserved but unwritten; `birth` is the
+    /// serial of the record that reserved it.
     pub fn unwritten_block(sectors: u8, birth: u64) -> Self {
         Pointer {
             place: U64::new(u64::from(sectors) << 48 | u64::from(pointer_flags::UNWRITTEN) << 56),
@@ -111,27 +111,27 @@ impl Pointer {
         }
     }
 
-    /// True if there is no block.
+    /// Returns true if there is no block.
     pub fn is_none(&self) -> bool {
         self.place.get() == 0
     }
 
-    /// Sector address of the first stored sector.
+    /// Returns the address of the first stored sector.
     pub fn sector(&self) -> u64 {
         self.place.get() & MAX_SECTOR
     }
 
-    /// Stored sectors.
+    /// Returns the number of stored sectors.
     pub fn sectors(&self) -> u8 {
         (self.place.get() >> 48) as u8
     }
 
-    /// The sector behind it.
+    /// Returns the address of the sector behind the block.
     pub fn end_sector(&self) -> u64 {
         self.sector() + u64::from(self.sectors())
     }
 
-    /// Stored bytes; an unwritten block stores none.
+    /// Returns the number of stored bytes, which is 0 for an unwritten block.
     pub fn stored_bytes(&self) -> u64 {
         if self.is_unwritten() {
             0
@@ -140,49 +140,50 @@ impl Pointer {
         }
     }
 
-    /// Bits of [`pointer_flags`].
+    /// Returns the flags, bits of [`pointer_flags`].
     pub fn flags(&self) -> u8 {
         (self.place.get() >> 56) as u8
     }
 
-    /// The block reads as zeros.
+    /// Returns true if the block was never written and reads as zeros.
     pub fn is_unwritten(&self) -> bool {
         self.flags() & pointer_flags::UNWRITTEN != 0
     }
 
-    /// Serial that first wrote this version.
+    /// Returns the serial of the partial segment that first wrote this version.
     pub fn birth(&self) -> u64 {
         self.birth.get()
     }
 
-    /// CRC-32C of the stored sectors.
+    /// Returns the CRC-32C of the stored sectors.
     pub fn crc(&self) -> u32 {
         self.crc.get()
     }
 
-    /// Incarnation of the segment.
+    /// Returns the incarnation of the segment.
     pub fn incarnation(&self) -> u32 {
         self.incarnation.get()
     }
 
-    /// What is reserved for an authentication tag.
+    /// Returns the field that is reserved for an authentication tag.
     pub fn tag(&self) -> u64 {
         self.tag.get()
     }
 
-    /// Same block, same copy (protocol rule 19).
+    /// Returns true if this is the same copy of the same block (protocol rule 19).
     pub fn same_copy(&self, sector: u64, birth: u64) -> bool {
         !self.is_none() && !self.is_unwritten() && self.sector() == sector && self.birth() == birth
     }
 
-    /// The same copy, with the same content: a map of a life that was discarded
-    /// may name the same address and birth (`docs/design/holes.md`).
+    /// Returns true if this is the same copy with the same content. The address and the
+    /// birth alone do not suffice: an inode map of a discarded life may name both
+    /// (`docs/design/holes.md`).
     pub fn same_content(&self, other: &Pointer) -> bool {
         self.same_copy(other.sector(), other.birth())
             && (self.crc(), self.sectors()) == (other.crc(), other.sectors())
     }
 
-    /// Checks what can be checked without the volume's geometry.
+    /// Checks all that can be checked without the volume's geometry.
     pub fn is_sane(&self) -> bool {
         self.is_none()
             || (self.sectors() > 0
@@ -191,8 +192,9 @@ impl Pointer {
     }
 }
 
-/// Sectors that are read along rather than asked for in two requests: a
-/// summary, inodes and padding between two partial segments of one file.
+/// Length of a gap, in sectors, that is read together with the blocks around it instead
+/// of splitting the request: a summary, inodes and padding between two partial segments
+/// of one file.
 const GAP_SECTORS: u64 = 32;
 
 impl varve_fs::BlockPointer for Pointer {

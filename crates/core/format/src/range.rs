@@ -1,20 +1,19 @@
-//! Ranges of bytes that a user names, against pieces of a volume.
+//! Ranges of bytes that a user names, intersected with the pieces of a volume.
 
 use std::ops::Range;
 
-/// The part of `piece` that lies in `range`, as far as whole blocks of
-/// `block_bytes` do.
+/// Returns the part of `piece` within `range`, reduced to whole blocks of
+/// `block_bytes`.
 pub fn part_in(piece: &Range<u64>, range: &Range<u64>, block_bytes: u64) -> Range<u64> {
     let start = piece.start.max(range.start).next_multiple_of(block_bytes);
     let end = piece.end.min(range.end) / block_bytes * block_bytes;
     start..end.max(start)
 }
 
-/// Refuses what lies behind the volume.
+/// Refuses a range that begins behind the end of the volume.
 ///
 /// # Errors
-/// `Invalid` unless a range that begins at `start` can hold any of a volume of
-/// so many bytes.
+/// `Invalid` unless `start` is below `volume_bytes`, the size of the volume.
 pub fn must_begin_within(start: u64, volume_bytes: u64) -> varve_fs::Result<()> {
     let problem = "the range begins behind the volume's end";
     match start < volume_bytes {
