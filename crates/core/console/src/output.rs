@@ -1,7 +1,7 @@
-//! What people and scripts see: failures, JSON, logs, progress.
+//! Output for people and scripts: failures, JSON, logs, progress.
 //!
-//! Everything that is printed goes through this module, which escapes control characters
-//! (`visible`): names, labels and hosts are whatever another user wrote to a volume.
+//! All output passes through this module, which escapes control characters (`visible`):
+//! names, labels and hosts may have been written to a volume by another user.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -12,45 +12,45 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-/// Why a command failed, in one line, and its exit code.
+/// The failure of a command: a message in one line, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
     message: String,
 }
 
-/// What a command answers: its exit code.
+/// The result of a command: its exit code, or its failure.
 pub type Outcome = Result<u8, Failure>;
 
 impl Failure {
-    /// A failure with this exit code.
+    /// Creates a failure with this exit code.
     pub fn new(code: u8, message: impl Display) -> Self {
-        // One line, whatever the message was made of.
+        // The message is one line, even if a part of it has several.
         let message = message.to_string().replace('\n', " ");
         Failure { code, message }
     }
 
-    /// For `map_err`: any error, with this exit code.
+    /// Returns a function for `map_err` that gives any error this exit code.
     pub fn with<E: Display>(code: u8) -> impl Fn(E) -> Self {
         move |error| Failure::new(code, error)
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         self.code
     }
 
-    /// What happened.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same failure with another exit code.
+    /// Returns the same failure with another exit code.
     pub fn coded(self, code: u8) -> Self {
         Failure { code, ..self }
     }
 
-    /// Prints it.
+    /// Prints the failure to the standard error, and returns its exit code.
     pub fn report(&self) -> ExitCode {
         note(format_args!("varve: {}", self.message));
         ExitCode::from(self.code)
@@ -58,22 +58,22 @@ impl Failure {
 }
 
 impl<E: std::error::Error> From<E> for Failure {
-    /// Exit code 1, with the error's message.
+    /// Converts an error into a failure with exit code 1 and the error's message.
     fn from(error: E) -> Self {
         Failure::new(1, error)
     }
 }
 
-/// True for a character that commands a terminal, or changes the order or the lines of what
-/// it shows: controls, separators of lines, marks of direction, invisible tags.
+/// Returns true for a character that controls a terminal, or that changes the order or
+/// the lines of text: controls, line separators, direction marks, invisible tags.
 fn is_control(c: char) -> bool {
     let format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
     (c.is_control() && c != '\t') || format
 }
 
-/// Text with its control characters escaped as `\n`, `\x1b` or `\u{202e}`. So no name turns
-/// into a command to the terminal or into a line of its own.
+/// Escapes control characters as `\n`, `\x1b` or `\u{202e}`, so that no name becomes a
+/// command to the terminal or a line of its own.
 fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -91,7 +91,7 @@ fn visible(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// An argument as messages may show it.
+/// Returns an argument in a form that messages may show.
 pub fn argument(given: &OsStr) -> OsString {
     match given.to_str() {
         Some(text) => visible(text).into_owned().into(),
@@ -99,8 +99,8 @@ pub fn argument(given: &OsStr) -> OsString {
     }
 }
 
-/// The arguments of this process; an error in them is printed, with the arguments that it
-/// repeats escaped.
+/// Parses the arguments of this process. An error is printed, with the arguments that
+/// it repeats escaped.
 ///
 /// # Errors
 /// The exit code: 2 for wrong usage, success after `--help` and `--version`.
@@ -118,7 +118,7 @@ pub fn arguments<P: clap::Parser>() -> Result<P, ExitCode> {
     })
 }
 
-/// Ends a program with what its command answered; a failure is printed.
+/// Ends a program with the result of its command; a failure is printed.
 pub fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
@@ -126,7 +126,7 @@ pub fn exit(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Prints a line. A reader that has gone away (`| head`) ends the process
+/// Prints a line. If the reader of the pipe has ended (`| head`), the process exits
 /// quietly.
 pub fn line(text: impl Display) {
     if writeln!(io::stdout(), "{}", visible(&text.to_string())).is_err() {
@@ -134,7 +134,7 @@ pub fn line(text: impl Display) {
     }
 }
 
-/// Prints text of several lines, in which names have no lines of their own.
+/// Prints text of several lines. A newline in a name must already be escaped.
 pub fn lines(text: impl Display) {
     text.to_string().split('\n').for_each(line);
 }
@@ -149,7 +149,7 @@ pub fn notes(text: impl Display) {
     text.to_string().split('\n').for_each(note);
 }
 
-/// Prints JSON: indented for people, in one line for pipes.
+/// Prints JSON: indented on a terminal, in one line otherwise.
 pub fn json(value: &Value) {
     let text = match io::stdout().is_terminal() {
         true => format!("{value:#}"),
@@ -158,7 +158,7 @@ pub fn json(value: &Value) {
     lines(visible_json(&text));
 }
 
-/// JSON with those control characters escaped that may be in its strings as they are.
+/// Escapes the control characters that JSON permits unescaped in its strings.
 fn visible_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -174,7 +174,7 @@ fn visible_json(text: &str) -> String {
     shown
 }
 
-/// Where logs go: an event is a line.
+/// The writer for logs: an event is a line.
 struct Log;
 
 impl Write for Log {
@@ -189,7 +189,7 @@ impl Write for Log {
     }
 }
 
-/// Sends logs to stderr, as `VARVE_LOG` or `RUST_LOG` says; warnings if
+/// Sends logs to stderr, filtered as `VARVE_LOG` or `RUST_LOG` says; warnings if
 /// neither is set.
 pub fn log_to_stderr() {
     let filter = ["VARVE_LOG", "RUST_LOG"]
@@ -201,33 +201,34 @@ pub fn log_to_stderr() {
         .with_writer(|| Log)
         .with_ansi(false)
         .with_target(false);
-    // Fails only if one was set before.
+    // This fails only if a subscriber was set before.
     let _ = subscriber.try_init();
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// A progress bar on a terminal, and no output elsewhere.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar that counts bytes.
+    /// Creates a bar that counts bytes.
     pub fn bytes(what: &'static str) -> Self {
         Self::new(what, "{msg} [{wide_bar}] {bytes}/{total_bytes} {eta}")
     }
 
-    /// A bar that counts things.
+    /// Creates a bar that counts items.
     pub fn count(what: &'static str) -> Self {
         Self::new(what, "{msg} [{wide_bar}] {pos}/{len} {eta}")
     }
 
-    /// A bar that counts things, whose time left is said by [`Progress::say`].
+    /// Creates a bar that counts items and shows a text of [`Progress::say`] in place
+    /// of the remaining time.
     pub fn left(what: &'static str) -> Self {
         Self::new(what, "[{wide_bar}] {pos}/{len} {msg}")
     }
 
     fn new(what: &'static str, template: &str) -> Self {
-        // On anything but a terminal it draws nothing.
+        // The bar draws nothing unless the output is a terminal.
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(template).expect("the template is ours");
         bar.set_style(style);
@@ -235,30 +236,30 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Changes what stands before the bar.
+    /// Changes the text of the bar.
     pub fn say(&self, what: &str) {
         self.bar.set_message(visible(what).into_owned());
     }
 
-    /// Shows how far it is.
+    /// Shows the progress: `done` of `total`.
     pub fn at(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// A line that changes on a terminal, nothing elsewhere.
+/// A line that changes on a terminal, and no output elsewhere.
 pub struct Spinner {
     bar: ProgressBar,
 }
 
 impl Spinner {
-    /// A line that begins with `what`.
+    /// Creates a line that begins with `what`.
     pub fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{prefix} {elapsed} {msg}");
@@ -267,13 +268,13 @@ impl Spinner {
         Spinner { bar }
     }
 
-    /// Goes on with `text`.
+    /// Replaces the end of the line by `text`.
     pub fn say(&self, text: impl Display) {
         self.bar
             .set_message(visible(&text.to_string()).into_owned());
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Files that print past this module, and why they may.
+    /// Files that print without this module, each with the reason.
     const ALLOWED: [(&str, &str); 7] = [
         ("src/output.rs", "this module"),
         (
@@ -347,7 +348,7 @@ mod tests {
         ] {
             look(&root.join(programs), &mut found);
         }
-        // clap prints help, which has nothing of the arguments, in colours.
+        // The help that clap prints in colours contains none of the arguments.
         assert!(found.is_empty(), "{found:#?}");
     }
 }

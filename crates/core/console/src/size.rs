@@ -1,17 +1,17 @@
-//! Sizes as people write them: `64K`, `1.5G`, `4096`.
+//! Sizes in the notation of users: `64K`, `1.5G`, `4096`.
 
-/// Bytes from digits and a suffix of powers of 1024: K, M, G, T, with `iB` or
-/// `B` behind it or not, and a blank before it or not.
+/// Parses a number of bytes: digits, and optionally a suffix of powers of 1024: K, M, G
+/// or T, followed by `iB` or `B` or nothing, with or without a blank before it.
 ///
 /// # Errors
-/// Says what would do.
+/// A message with an example.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size: write digits and K, M, G or T, such as 64M");
     let digits_end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (digits, suffix) = text.split_at(digits_end);
-    // As messages show them: `68.9 MiB`.
+    // Messages show sizes in this form: `68.9 MiB`.
     let upper = suffix.trim_start().to_ascii_uppercase();
     let unit = upper.strip_suffix("IB").or(upper.strip_suffix('B'));
     let shift = match unit.unwrap_or(&upper) {
@@ -35,15 +35,15 @@ pub fn parse(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// [`parse`] for sizes that are kept in 32 bits.
+/// Parses as [`parse`] does, for sizes that are stored in 32 bits.
 ///
 /// # Errors
-/// As [`parse`].
+/// As [`parse`], and if the size is too large.
 pub fn parse_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse(text)?).map_err(|_| format!("`{text}` is too large"))
 }
 
-/// Bytes as people read them.
+/// Returns a number of bytes in a form for people, such as `68.9 MiB`.
 pub fn show(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64 / 1024.0;
