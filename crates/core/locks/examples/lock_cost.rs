@@ -1,4 +1,4 @@
-//! What locks cost: the best of several rounds, on one thread and on two.
+//! The cost of locks: the best of several rounds, on one thread and on two.
 //!
 //! `cargo run --release -p varve-locks --example lock_cost`
 
@@ -8,17 +8,17 @@ use std::time::Instant;
 use varve_device::HostClock;
 use varve_locks::{LockTable, Mode, OwnerId};
 
-/// A file and a block of it.
+/// The numbers of a file and of a block in it.
 type Block = (u64, u64);
 
 const ROUNDS: usize = 12;
 const OWNERS: u64 = 2_000;
 const LOCKS: u64 = 10;
 const REPEATS: u64 = 20_000;
-/// Transactions of each thread that has to wait.
+/// Number of transactions of each thread that has to wait.
 const CONTENDED: u64 = 100;
 
-/// The best time of each measurement, in the order of their first.
+/// The best time of each measurement, in the order of first measurement.
 #[derive(Default)]
 struct Times(Vec<(&'static str, f64)>);
 
@@ -43,7 +43,7 @@ fn lock(table: &LockTable<Block>, owner: OwnerId, block: Block, mode: Mode) {
     table.lock(owner, &block, mode, None).expect("nobody else");
 }
 
-/// `OWNERS` transactions of `LOCKS` locks each, all open at once.
+/// Measures `OWNERS` transactions of `LOCKS` locks each, all open at once.
 fn new_objects(times: &mut Times) {
     let table = table();
     let owners = times.timed("begin", OWNERS, || -> Vec<OwnerId> {
@@ -64,7 +64,7 @@ fn new_objects(times: &mut Times) {
     });
 }
 
-/// One transaction after the other, in a table that stays small.
+/// Measures one transaction after the other, in a table that stays small.
 fn small_transactions(times: &mut Times, what: &'static str, table: &LockTable<Block>, file: u64) {
     times.timed(what, OWNERS, || {
         for _ in 0..OWNERS {
@@ -116,8 +116,9 @@ fn held_already(times: &mut Times) {
     });
 }
 
-/// Threads that all want one object: a wait for each lock. Who has locked another
-/// before looks for deadlocks among all who wait.
+/// Measures threads that all lock one object, with a wait for each lock. With
+/// `another`, each transaction has locked a second object before, and therefore
+/// searches for deadlocks among all waiting requests.
 fn contended(times: &mut Times, what: &'static str, threads: u64, another: bool) {
     let table = table();
     times.timed(what, CONTENDED * threads, || {
@@ -130,7 +131,8 @@ fn contended(times: &mut Times, what: &'static str, threads: u64, another: bool)
                             lock(&table, owner, (2, owner.0), Mode::Write);
                         }
                         lock(&table, owner, (1, 1), Mode::Write);
-                        // Long enough for others to come.
+                        // The pause is long enough for other threads to make their
+                        // requests.
                         std::thread::yield_now();
                         table.end(owner);
                     }

@@ -1,19 +1,20 @@
-//! Circles in the graph of who waits for whom.
+//! Cycles in the graph of waiting requests.
 //!
-//! The nodes are requests that wait. One waits for branches, and is as good as
-//! waiting for every request of their members: a branch ends when all of it has.
-//! All that a request waits for has to come about, so each circle is a deadlock.
+//! The nodes are requests that wait. A request waits for branches, which is equivalent
+//! to waiting for every request of their members, because a branch ends when all its
+//! members have ended. A request waits until all of these have ended, so each cycle is
+//! a deadlock.
 
 use crate::object::Branches;
 use crate::owner::{Owner, OwnerId};
 use foldhash::HashMap;
 use std::collections::VecDeque;
 
-/// Requests that wait, and whom they wait for.
+/// Waiting requests, and the branches that each of them waits for.
 #[derive(Default)]
 pub(crate) struct Graph<R> {
     nodes: Vec<(R, Branches)>,
-    /// The requests of each branch.
+    /// The requests of each branch, as indices into `nodes`.
     members: HashMap<OwnerId, Vec<usize>>,
 }
 
@@ -33,10 +34,10 @@ impl<R> Graph<R> {
         self.nodes.push((request, branches));
     }
 
-    /// The shortest circle through a request that `is_it` knows.
+    /// Returns the shortest cycle through a request for which `is_it` is true.
     pub(crate) fn circle(&self, is_it: impl Fn(&R) -> bool) -> Option<Vec<&R>> {
         let start = self.nodes.iter().position(|(request, _)| is_it(request))?;
-        // From whom each was reached first.
+        // For each request, the one from which it was reached first.
         let mut from: Vec<Option<usize>> = vec![None; self.nodes.len()];
         let mut next = VecDeque::from([start]);
         while let Some(at) = next.pop_front() {
@@ -66,8 +67,8 @@ impl<R> Graph<R> {
     }
 }
 
-/// Who of a circle is to give way: who is the cheapest to abort, and of those the
-/// youngest. Nobody, if all are pinned.
+/// Returns the request of a cycle whose owner is to be aborted: the one with the lowest
+/// cost, and among equals the youngest. Returns `None` if all owners are pinned.
 pub(crate) fn victim<'a, R>(circle: &[&'a R], owner: impl Fn(&'a R) -> &'a Owner) -> Option<&'a R> {
     let can = circle.iter().filter(|request| !owner(request).is_pinned());
     let rank = |request: &&&'a R| {
@@ -105,7 +106,7 @@ mod tests {
     fn a_branch_waits_for_what_its_members_wait_for() {
         let mut graph = Graph::new();
         let id = OwnerId;
-        // 1 has children 11 and 12. 2 waits for what 11 holds, 12 waits for 2.
+        // 1 has the children 11 and 12. 2 waits for a lock of 11, and 12 waits for 2.
         graph.add(2, &[id(2)], smallvec![id(1)]);
         graph.add(12, &[id(1), id(12)], smallvec![id(2)]);
         assert_eq!(graph.circle(|r| *r == 2), Some(vec![&2, &12]));

@@ -1,17 +1,18 @@
-//! Why a lock was not given.
+//! The reasons why a lock was not granted.
 
-/// A request that was not granted. Nothing is held from it; what its owner held
-/// before he still holds.
+/// A request that was not granted. The owner gains no lock by it, and keeps those that
+/// it had before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// The request waited for itself, by way of others, and its owner was the
-    /// cheapest to abort. He should release what he holds, or nobody gets on.
+    /// The request is part of a deadlock, and its owner has the lowest cost of abort.
+    /// The owner should release its locks, or the other requests of the deadlock wait
+    /// for ever.
     #[error("deadlock: chosen to give way")]
     Deadlock,
-    /// The time that it was allowed to take is over.
+    /// The time-out of the request has passed.
     #[error("not granted in the time allowed")]
     Timeout,
-    /// Its owner was cancelled, or has ended.
+    /// The owner of the request was cancelled, or has ended.
     #[error("cancelled")]
     Cancelled,
 }

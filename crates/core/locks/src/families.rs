@@ -1,17 +1,18 @@
-//! Who is nested in whom, for those who meet strangers' locks.
+//! The nesting of transactions, for requests that meet locks of another transaction.
 //!
-//! Whether a lock concerns somebody is told by his own line. Only he who must know
-//! whom he waits for asks here.
+//! Whether a lock conflicts with a request follows from the requester's own line. This
+//! table is needed only to find out which branch the request waits for.
 
 use crate::owner::{Line, Owner, OwnerId};
 use crate::places::{Place, RwLock};
 use foldhash::HashMap;
 use varve_device::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// The lines of nested transactions. Of one that is not nested it is itself.
+/// The lines of nested transactions. The line of a transaction that is not nested is
+/// itself.
 pub(crate) struct Families {
     nested: RwLock<HashMap<OwnerId, Line>>,
-    /// How many there are. Mostly none, and nobody looks further.
+    /// Number of nested transactions. Usually it is zero, and the map is not read.
     count: AtomicUsize,
 }
 
@@ -39,14 +40,14 @@ impl Families {
         }
     }
 
-    /// The outermost transaction around one.
+    /// Returns the outermost transaction around `of`.
     pub(crate) fn root(&self, of: OwnerId) -> OwnerId {
         self.branch(of, &[])
     }
 
-    /// The branch which has to end before a lock of `of` is gone, or concerns no
-    /// more whom `line` leads to: the outermost transaction around `of` that `line`
-    /// is not part of.
+    /// Returns the branch that must end before a lock of `of` is released or no longer
+    /// conflicts for the owner with the line `line`: the outermost transaction around
+    /// `of` that is not in `line`.
     pub(crate) fn branch(&self, of: OwnerId, line: &[OwnerId]) -> OwnerId {
         if self.count.load(SeqCst) == 0 {
             return of;
@@ -76,7 +77,7 @@ mod tests {
             made.push(owner);
             made.last().unwrap().line.clone()
         };
-        // 0 ─ 1 ─ 2, 0 ─ 3, and 4.
+        // The transactions are 0 ─ 1 ─ 2, 0 ─ 3, and 4.
         let lines = [
             make(0, None),
             make(1, Some(0)),

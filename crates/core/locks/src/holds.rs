@@ -1,10 +1,11 @@
 //! The locks that are held on one object.
 //!
-//! Most objects have one holder, of the whole. So this is a list with room for one
-//! in place, gone through from its beginning.
+//! Most objects have one holder, of the whole object. The locks are therefore a list
+//! with one inline element, and are searched linearly.
 //!
-//! Invariant: the spans of one owner are disjoint. He holds the join of all that was
-//! granted at a place as one hold there, so a look at it says what he may.
+//! Invariant: the spans of one owner are disjoint. Where several requests of an owner
+//! were granted, it holds their join as one lock, so that this lock alone says what the
+//! owner may do there.
 
 use crate::mode::Mode;
 use crate::owner::OwnerId;
@@ -35,7 +36,7 @@ impl Holds {
         self.0.iter()
     }
 
-    /// True if the owner may do already what is wanted.
+    /// Returns true if the owner already has all that is wanted.
     #[inline]
     pub(crate) fn covers(&self, wanted: &Hold) -> bool {
         let mut missing = wanted.span.len();
@@ -57,7 +58,8 @@ impl Holds {
         self.0.iter().any(|hold| hold.owner == owner)
     }
 
-    /// Adds what does not conflict. True if it is the first of its owner.
+    /// Adds a lock that does not conflict. Returns true if it is the owner's first one
+    /// here.
     pub(crate) fn add(&mut self, new: Hold) -> bool {
         let first = !self.has(new.owner);
         let mut its = self.0.iter_mut().filter(|hold| hold.owner == new.owner);
@@ -69,7 +71,7 @@ impl Holds {
         first
     }
 
-    /// Lays a hold over others of its owner: joins it with them where they meet.
+    /// Adds a lock over other locks of its owner, and joins them where they overlap.
     fn lay_over(&mut self, new: Hold) {
         let mut met = Vec::new();
         self.0.retain(|hold| {
@@ -112,7 +114,7 @@ impl Holds {
         self.0.extend(pieces);
     }
 
-    /// Takes away all that an owner holds.
+    /// Removes all locks of an owner.
     pub(crate) fn drop_all(&mut self, owner: OwnerId) {
         if let [only] = &self.0[..] {
             if only.owner == owner {
@@ -123,7 +125,8 @@ impl Holds {
         }
     }
 
-    /// What an owner holds within the span becomes `to` where it was more, or nothing.
+    /// Weakens the locks of an owner within the span: a mode stronger than `to` becomes
+    /// `to`. If `to` is `None`, the locks are removed.
     pub(crate) fn weaken(&mut self, owner: OwnerId, span: Span, to: Option<Mode>) {
         let more = |hold: &Hold| {
             to.is_none_or(|to| hold.mode != to && hold.mode.covers(to))
@@ -149,7 +152,8 @@ impl Holds {
         }
     }
 
-    /// What a child holds becomes its parent's. True if it is the first there.
+    /// Moves a child's locks to its parent. Returns true if they are the parent's first
+    /// ones here.
     pub(crate) fn hand(&mut self, child: OwnerId, parent: OwnerId) -> bool {
         let first = self.has(child) && !self.has(parent);
         while let Some(at) = self.0.iter().position(|hold| hold.owner == child) {

@@ -1,9 +1,10 @@
 //! The lock manager of transactions: hierarchical two-phase locks.
 //!
-//! An object is whatever a key names: a volume, a file, a block, a record. Who locks
-//! a part of something large says so on the whole first ([`Mode::IntentionRead`],
-//! [`Mode::IntentionWrite`]), so that he meets those who lock it at one stroke. A
-//! lock may also cover a span of its object only: subpage locks.
+//! A key names an object: a volume, a file, a block, a record. A transaction that locks
+//! a part of a large object first takes an intention lock on the whole of it
+//! ([`Mode::IntentionRead`], [`Mode::IntentionWrite`]), so that its lock conflicts with
+//! locks of the whole object. A lock may also cover a span of its object only: subpage
+//! locks.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,23 +22,24 @@
 //! # Ok::<(), varve_locks::LockError>(())
 //! ```
 //!
-//! | module | its idea |
+//! | module | contents |
 //! |---|---|
-//! | `mode`, `span` | which locks go together |
+//! | `mode`, `span` | which locks are compatible |
 //! | `owner`, `families` | transactions, nested ones, and branches of them |
-//! | `holds` | what is held on one object |
-//! | `request` | one that waits |
-//! | `object` | who waits for whom, and why nobody starves |
+//! | `holds` | the locks that are held on one object |
+//! | `request` | a request that waits |
+//! | `object` | the rule of waiting, and why no request starves |
 //! | `objects`, `owners` | locks chained by object and by owner |
-//! | `waits`, `deadlock` | all who wait, and circles of them |
-//! | `table` | the whole |
+//! | `waits`, `deadlock` | all waiting requests, and cycles of them |
+//! | `table` | the lock table |
 //!
 //! Invariants:
-//! - No two owners hold what conflicts, unless one is nested in the other.
+//! - Two owners hold conflicting locks only if one is nested in the other.
 //! - A request waits if it conflicts with a lock, or with an earlier request that does
-//!   not itself wait for the requester; for nothing else. Nobody starves.
+//!   not itself wait for the requester; for nothing else. No request starves.
 //! - A request that fails leaves nothing behind.
-//! - Every deadlock ends: one of it gets [`LockError::Deadlock`], the cheapest.
+//! - Every deadlock ends: its request with the lowest cost gets
+//!   [`LockError::Deadlock`].
 //!
 //! Sources: Gray, Lorie, Putzolu, Traiger 1976 (modes); Moss 1981 (nested
 //! transactions); Seltzer 1992, §5.1.4.3 and §5.2.1.1 (chains by object and by

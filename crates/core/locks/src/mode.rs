@@ -1,16 +1,16 @@
-//! The modes of a lock: which go together, and what two of them make.
+//! The modes of a lock, which of them are compatible, and the join of two modes.
 //!
 //! Invariants, which the tests derive from the first table:
 //! - Compatibility is symmetric.
-//! - The join of two modes conflicts with what either of them conflicts with,
-//!   and with nothing else. So who holds two locks on one place holds their join,
-//!   and joining what is held makes nobody wait who did not wait before.
+//! - The join of two modes conflicts with exactly the modes that either of them
+//!   conflicts with. The owner of two locks on one place therefore holds their join,
+//!   and joining locks makes no request wait that did not wait before.
 //!
 //! Source: Gray, Lorie, Putzolu, Traiger 1976, tables 1 and 2: IS, IX, S, SIX, X.
-//! `Update` is that of System R's successors (U): symmetric, since queues are
-//! fair and need no help against a stream of readers.
+//! `Update` is the U of System R's successors. It is symmetric, because queues are fair
+//! and need no help against a stream of readers.
 
-/// What a lock allows its owner, and forbids to others.
+/// The access that a lock gives its owner and denies to other owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Parts of the object will be read, under locks of their own.
@@ -19,8 +19,8 @@ pub enum Mode {
     IntentionWrite,
     /// The object is read.
     Read,
-    /// The object is read and will be written: others may read, but not with
-    /// the same intention, of whom one would have to give up.
+    /// The object is read and will be written. Other owners may read it, but not with
+    /// the same intention, because one of two such owners would have to abort.
     Update,
     /// The object is read, and parts of it will be written.
     ReadIntentionWrite,
@@ -33,7 +33,7 @@ use Mode::*;
 const YES: bool = true;
 const NO: bool = false;
 
-/// In the order of [`Mode::ALL`], in both directions.
+/// Compatibility of two modes, in the order of [`Mode::ALL`] in both directions.
 #[rustfmt::skip]
 const COMPATIBLE: [[bool; 6]; 6] = [
     // IS   IX   S    U    SIX  X
@@ -58,7 +58,7 @@ const JOIN: [[Mode; 6]; 6] = [
 ];
 
 impl Mode {
-    /// All modes, the weaker first where one is weaker.
+    /// All modes, each before the modes that are stronger than it.
     pub const ALL: [Mode; 6] = [
         IntentionRead,
         IntentionWrite,
@@ -68,19 +68,19 @@ impl Mode {
         Write,
     ];
 
-    /// True if two owners may hold these on the same place.
+    /// Returns true if two owners may hold these modes on the same place.
     #[inline]
     pub const fn compatible(self, other: Mode) -> bool {
         COMPATIBLE[self as usize][other as usize]
     }
 
-    /// The weakest mode that allows what either allows (the supremum).
+    /// Returns the weakest mode that allows all that either mode allows (the supremum).
     #[inline]
     pub const fn join(self, other: Mode) -> Mode {
         JOIN[self as usize][other as usize]
     }
 
-    /// True if this mode allows all that `other` allows.
+    /// Returns true if this mode allows all that `other` allows.
     #[inline]
     pub const fn covers(self, other: Mode) -> bool {
         self.join(other) as usize == self as usize

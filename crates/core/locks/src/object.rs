@@ -1,28 +1,31 @@
-//! One object: what is held on it, and who waits for it, in the order of arrival.
+//! One object: the locks that are held on it, and its queue of requests in the order of
+//! arrival.
 //!
 //! **The rule.** A request waits for
-//! 1. every hold that conflicts with it, and
-//! 2. every earlier request that conflicts with it, unless that one itself waits for
-//!    a branch that the requester belongs to.
+//! 1. every lock that conflicts with it, and
+//! 2. every earlier request that conflicts with it, unless that request itself waits
+//!    for a branch that the requester belongs to.
 //!
-//! Two conflict if their spans overlap and their modes do not go together; nothing
-//! that an owner or one he is nested in holds or waits for conflicts with what he
-//! asks for. A request that waits for nothing is granted. So what is compatible with
-//! all who wait goes past them; an upgrade, or anything else asked for by who holds a
-//! lock in another's way, goes past that other, who would have to wait for him anyway
-//! and whom to wait for would be a deadlock.
+//! Two of these conflict if their spans overlap and their modes are incompatible. The
+//! locks and requests of an owner, and of the transactions that it is nested in, never
+//! conflict with a request of that owner. A request that waits for nothing is granted.
+//! Consequently a request that is compatible with all waiting requests passes them. An
+//! upgrade, or any other request of an owner whose lock blocks a waiting request,
+//! passes that request, which has to wait for this owner in any case; waiting for it
+//! would be a deadlock.
 //!
-//! **Nobody starves.** Let w wait, and let B be the branches that hold or wait
-//! ahead of w in conflict with it. A later request that conflicts with w is granted
-//! before w only by the exception, so its branch is in B already (a branch that w
-//! waits for is named by any of its members alike). Hence B never grows after w has
-//! come. It is finite, and loses a branch whenever one ends; when it is empty w is
+//! **No request starves.** Let w wait, and let B be the branches that conflict with w
+//! and hold a lock or wait ahead of w. A later request that conflicts with w is granted
+//! before w only by the exception, so its branch is in B already (any member of a
+//! branch that w waits for names that branch). Hence B never grows after the arrival of
+//! w. B is finite, and loses a branch whenever one ends; when it is empty, w is
 //! granted. Locks last as long as transactions, of which a deadlocked one is ended by
-//! detection, so w waits for the end of finitely many. What w's owner runs within
-//! himself does not count among others: he waits for it by his own choice.
+//! detection, so w waits for the end of finitely many. Transactions nested in w's own
+//! owner are not counted: the owner waits for them by its own choice.
 //!
-//! The same says that going past w makes w wait for no branch that it did not wait
-//! for. So whoever begins to wait closes a circle through himself or none at all.
+//! By the same argument, a request that passes w makes w wait for no branch that it did
+//! not wait for before. So a request that begins to wait closes a cycle through itself
+//! or none at all.
 
 use crate::error::LockError;
 use crate::families::Families;
@@ -34,17 +37,18 @@ use std::sync::Arc;
 
 pub(crate) type Branches = SmallVec<[OwnerId; 4]>;
 
-/// Whom each of the queue waits for, as far as somebody asked.
+/// For each request of the queue, the branches that it waits for, as far as they are
+/// known.
 type Seen = Vec<Option<Branches>>;
 
-/// What a request meets.
+/// The result of a request at its arrival.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Granted: the first lock of its owner on this object.
     First,
     /// Granted, or held already.
     More,
-    /// It has to wait.
+    /// The request has to wait.
     Busy,
 }
 
@@ -67,13 +71,14 @@ impl<K> Object<K> {
         &self.holds
     }
 
-    /// Nobody holds it. Then nobody waits for it.
+    /// Returns true if no lock is held on the object. Then no request waits for it
+    /// either.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.holds.is_empty()
     }
 
-    /// Grants a new request, if it need not wait.
+    /// Grants a new request unless it has to wait.
     #[inline]
     pub(crate) fn ask(&mut self, asker: &Asker<'_>, families: &Families) -> Answer {
         let wanted = asker.hold();
@@ -89,12 +94,13 @@ impl<K> Object<K> {
         }
     }
 
-    /// Has a request wait that was told to.
+    /// Adds a request that has to wait to the queue.
     pub(crate) fn enqueue(&mut self, request: Arc<Request<K>>) {
         self.queue.push(request);
     }
 
-    /// Takes a waiting request out and ends it. False if it waits no longer.
+    /// Removes a waiting request and ends it with `error`. Returns false if it no
+    /// longer waits.
     pub(crate) fn fail(
         &mut self,
         request: &Arc<Request<K>>,
@@ -112,7 +118,8 @@ impl<K> Object<K> {
         at.is_some()
     }
 
-    /// Changes what is held to something less, and grants what that allows.
+    /// Applies `change`, which weakens or removes locks, and grants the requests that
+    /// this allows.
     pub(crate) fn lessen<T>(
         &mut self,
         families: &Families,
@@ -125,20 +132,20 @@ impl<K> Object<K> {
         result
     }
 
-    /// Who of a family waits here. What they went past they may have to wait for,
-    /// when their branch holds less than before.
+    /// Returns the waiting requests of a family. Once their branch holds less than
+    /// before, they may have to wait for requests that they had passed.
     pub(crate) fn waiting_of(&self, root: OwnerId) -> impl Iterator<Item = &Arc<Request<K>>> {
         let all = self.queue.iter();
         all.filter(move |request| request.owner.root() == root)
     }
 
-    /// True if nobody came after a waiting request.
+    /// Returns true if no request came after this waiting one.
     pub(crate) fn is_last(&self, request: &Arc<Request<K>>) -> bool {
         let last = self.queue.last();
         last.is_some_and(|last| Arc::ptr_eq(last, request))
     }
 
-    /// Everybody who waits, and the branches that he waits for.
+    /// Returns all waiting requests, and the branches that each of them waits for.
     pub(crate) fn waits(&self, families: &Families) -> Vec<(&Arc<Request<K>>, Branches)> {
         let mut seen = Seen::new();
         let mut waits = |at| self.branches(at, &mut seen, families).clone();
@@ -146,14 +153,14 @@ impl<K> Object<K> {
         queue.map(|(at, request)| (request, waits(at))).collect()
     }
 
-    /// Grants what waits for nothing. That lets nobody past who did not get past
-    /// before, so once through the queue is enough.
+    /// Grants the requests that wait for nothing. A grant lets no request pass that
+    /// could not pass before, so one iteration over the queue is enough.
     fn advance(&mut self, families: &Families) {
         let (mut at, mut seen) = (0, Seen::new());
         while at < self.queue.len() {
             if self.admits(&self.queue[at].asker(), at, &mut seen, families) {
                 let request = self.queue.remove(at);
-                // Whom the others wait for stays the same.
+                // The branches that the other requests wait for stay the same.
                 seen.truncate(at);
                 let first = self.holds.add(request.asker().hold());
                 request.settle(Ok(first));
@@ -165,7 +172,7 @@ impl<K> Object<K> {
         assert!(!stuck, "who waits for nobody waits");
     }
 
-    /// True if a request that has `ahead` others ahead of it waits for nothing.
+    /// Returns true if a request with `ahead` requests ahead of it waits for nothing.
     #[inline]
     fn admits(
         &self,
@@ -178,7 +185,7 @@ impl<K> Object<K> {
             && (0..ahead).all(|at| !self.waits_behind(asker, at, seen, families))
     }
 
-    /// True if a request waits for an earlier one (2).
+    /// Returns true if a request waits for the earlier one at `at` (rule 2).
     fn waits_behind(
         &self,
         asker: &Asker<'_>,
@@ -193,7 +200,7 @@ impl<K> Object<K> {
         }
     }
 
-    /// The branches that one of the queue waits for, each once.
+    /// Returns the branches that the request at `at` waits for, each once.
     fn branches<'a>(&self, at: usize, seen: &'a mut Seen, families: &Families) -> &'a Branches {
         seen.resize(seen.len().max(at + 1), None);
         if seen[at].is_none() {

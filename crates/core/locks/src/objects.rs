@@ -14,12 +14,12 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-/// What can name an object.
+/// A type that names objects.
 pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for K {}
 
-/// An empty table larger than this gives its memory back.
+/// Capacity, in objects, above which an empty table frees its memory.
 const KEPT_WHEN_EMPTY: usize = 1024;
 
 pub(crate) struct Objects<K> {
@@ -27,20 +27,21 @@ pub(crate) struct Objects<K> {
     hasher: RandomState,
 }
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The mutex of one shard, aligned to 128 bytes because CPUs fetch lines of 64 in
+/// pairs.
 #[repr(align(128))]
 struct Padded<K>(Mutex<Shard<K>>);
 
-/// Some of the objects.
+/// A part of the objects.
 pub(crate) struct Shard<K> {
     table: HashTable<Object<K>>,
     hasher: RandomState,
-    /// Requests that were granted without a wait.
+    /// Number of requests that were granted without a wait.
     pub granted: u64,
 }
 
 impl<K: Key> Objects<K> {
-    /// With so many shards; rounded up to a power of two.
+    /// Creates a table of `shards` shards, rounded up to a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         let hasher = RandomState::default();
         let shard = || Shard {
@@ -62,7 +63,8 @@ impl<K: Key> Objects<K> {
         self.hasher.hash_one(key)
     }
 
-    /// The table takes the lowest and the highest bits of a hash.
+    /// Returns the shard of a hash, by its middle bits: the hash table inside of a
+    /// shard uses the lowest and the highest ones.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.shards.len() - 1)
@@ -78,7 +80,7 @@ impl<K: Key> Objects<K> {
         self.shards[shard].0.lock()
     }
 
-    /// One shard after the other.
+    /// Locks one shard after the other.
     pub(crate) fn each(&self) -> impl Iterator<Item = Guard<'_, Shard<K>>> {
         (0..self.shards.len()).map(|shard| self.lock_shard(shard))
     }
@@ -89,7 +91,7 @@ impl<K: Key> Shard<K> {
         self.table.len()
     }
 
-    /// Grants a request, if it need not wait.
+    /// Grants a request unless it has to wait.
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -116,14 +118,15 @@ impl<K: Key> Shard<K> {
         self.table.find(hash, |object| object.key == *key)
     }
 
-    /// Has a request wait for what it was refused.
+    /// Adds a request that has to wait to the queue of its object.
     pub(crate) fn enqueue(&mut self, request: Arc<Request<K>>) {
         let same = |object: &Object<K>| object.key == request.key;
         let object = self.table.find_mut(request.hash, same);
         object.expect("held by another").enqueue(request);
     }
 
-    /// Ends a request, if it waits, and answers who of its family still waits there.
+    /// Ends a request with `error`, if it waits, and returns the requests of its family
+    /// that still wait for the object.
     pub(crate) fn fail(
         &mut self,
         request: &Arc<Request<K>>,
@@ -137,8 +140,9 @@ impl<K: Key> Shard<K> {
         failed.then(|| object.waiting_of(root).cloned().collect())
     }
 
-    /// Changes what is held on an object to something less. Answers what the change
-    /// does, if anything is held, and who of the family of `root` waits there.
+    /// Applies `change`, which weakens or removes locks of an object. Returns the
+    /// result of the change, and the requests of the family of `root` that wait for the
+    /// object; `None` if no lock is held on it.
     #[inline]
     pub(crate) fn lessen<T>(
         &mut self,

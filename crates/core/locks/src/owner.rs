@@ -1,18 +1,18 @@
-//! Who holds locks: transactions, and those nested in them.
+//! The owners of locks: transactions, and transactions nested in them.
 //!
 //! A transaction and all that are nested in it, at any depth, are a *branch*; the
-//! branch of one that is nested in nothing is a family. A lock that a transaction
-//! holds goes to its parent when it commits. So it is gone, for somebody outside of
-//! a branch, when all the branch has ended, and he who waits for one lock of a branch
-//! waits for the branch.
+//! branch of a transaction that is nested in no other is a family. When a transaction
+//! commits, its locks move to its parent. For owners outside of a branch a lock is
+//! therefore released only when the whole branch has ended, and a request that waits
+//! for one lock of a branch waits for the branch.
 
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// A transaction that may hold locks. Never given out twice by a table; the greater
-/// is the younger.
+/// Identifies a transaction that may hold locks. A table never assigns a number twice;
+/// of two transactions the one with the greater number is the younger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
 
@@ -25,10 +25,10 @@ impl fmt::Display for OwnerId {
 /// A transaction and those that it is nested in, the outermost first.
 pub(crate) type Line = SmallVec<[OwnerId; 2]>;
 
-/// Whose cost was not set.
+/// The cost of an owner whose cost was not set: the number of its locks.
 const BY_LOCKS: u64 = u64::MAX;
 
-/// What is known of a transaction besides its locks.
+/// The state of a transaction, apart from its locks.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub line: Line,
@@ -36,11 +36,11 @@ pub(crate) struct Owner {
     cancelled: AtomicBool,
     pinned: AtomicBool,
     cost: AtomicU64,
-    /// Locks on its chain.
+    /// Number of locks on its chain.
     held: AtomicU64,
-    /// Others were nested in it.
+    /// True once another transaction was nested in it.
     is_parent: AtomicBool,
-    /// Requests of its branch that wait.
+    /// Number of requests of its branch that wait.
     waits: AtomicU64,
 }
 
@@ -77,24 +77,26 @@ impl Owner {
         self.parent.as_deref()
     }
 
-    /// No other member of its family exists, and it holds nothing.
+    /// Returns true if the transaction is its whole family and has no lock.
     pub(crate) fn is_alone_with_nothing(&self) -> bool {
         self.parent.is_none() && !self.is_parent.load(Relaxed) && self.held.load(Relaxed) == 0
     }
 
-    /// Marks it, before its waits are looked for.
+    /// Marks the transaction as cancelled, before its waiting requests are searched
+    /// for.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, SeqCst);
     }
 
-    /// It or what it is nested in.
+    /// Returns true if the transaction, or one that it is nested in, was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         let outer = || self.parent.as_ref().is_some_and(|p| p.is_cancelled());
         self.cancelled.load(SeqCst) || outer()
     }
 
-    /// Counts a wait, before it is asked whether it was cancelled: either it is seen
-    /// by who cancels, or he is.
+    /// Counts a waiting request, before the request checks whether its owner was
+    /// cancelled. Either the thread that cancels sees the count, or the request sees
+    /// the mark.
     pub(crate) fn begin_wait(&self) {
         self.waits.fetch_add(1, SeqCst);
         if let Some(parent) = &self.parent {
@@ -109,13 +111,13 @@ impl Owner {
         }
     }
 
-    /// Requests of its family that wait, or are about to.
+    /// Returns the number of requests of its family that wait, or are about to.
     pub(crate) fn family_waits(&self) -> u64 {
         let parent = self.parent.as_ref();
         parent.map_or_else(|| self.waits(), |parent| parent.family_waits())
     }
 
-    /// Requests of its branch that wait, or are about to.
+    /// Returns the number of requests of its branch that wait, or are about to.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(SeqCst)
     }
@@ -137,7 +139,7 @@ impl Owner {
         self.held.store(held as u64, Relaxed);
     }
 
-    /// The work that is lost with it.
+    /// Returns the amount of work that is lost if the transaction is aborted.
     pub(crate) fn cost(&self) -> u64 {
         match self.cost.load(Relaxed) {
             BY_LOCKS => self.held.load(Relaxed),

@@ -1,7 +1,8 @@
 //! All owners, and the chain of each: the objects that it holds locks on.
 //!
-//! Commit and abort walk an owner's chain and nothing else. A chain may name an
-//! object twice, or one on which nothing is held any more; it names all that are.
+//! Commit and abort visit an owner's chain and nothing else. A chain names every object
+//! on which its owner holds a lock. It may name an object twice, or one on which no
+//! lock is held any more.
 
 use crate::objects::Key;
 use crate::owner::{Owner, OwnerId};
@@ -15,7 +16,8 @@ pub(crate) struct Owners<K> {
     next: AtomicU64,
 }
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The mutex of one shard, aligned to 128 bytes because CPUs fetch lines of 64 in
+/// pairs.
 #[repr(align(128))]
 struct Padded<K>(Mutex<HashMap<OwnerId, Record<K>>>);
 
@@ -32,7 +34,7 @@ impl<K: Key> Record<K> {
         self.owner.set_held(self.chain.len());
     }
 
-    /// Takes an object from the chain; the newest are looked at first.
+    /// Removes an object from the chain; the search begins at the newest.
     pub(crate) fn unchain(&mut self, key: &K) {
         if let Some(at) = self.chain.iter().rposition(|chained| chained == key) {
             self.chain.remove(at);
@@ -51,7 +53,7 @@ impl<K: Key> Record<K> {
 }
 
 impl<K: Key> Owners<K> {
-    /// With so many shards; rounded up to a power of two.
+    /// Creates a table of `shards` shards, rounded up to a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         let mut all = Vec::new();
         let count = shards.next_power_of_two();
@@ -82,7 +84,7 @@ impl<K: Key> Owners<K> {
         owner
     }
 
-    /// The owner, unless it has ended.
+    /// Returns the owner, unless it has ended.
     pub(crate) fn get(&self, id: OwnerId) -> Option<Arc<Owner>> {
         let owners = self.lock(id);
         owners.get(&id).map(|record| Arc::clone(&record.owner))

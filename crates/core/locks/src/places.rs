@@ -3,16 +3,16 @@
 use std::cell::RefCell;
 use varve_device::sync;
 
-/// What a mutex is about; the first are taken first.
+/// The content of a mutex; earlier ones are taken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// Owners and their chains.
     Owners,
-    /// Objects; several are taken in the order of their shards.
+    /// Objects; the mutexes of several shards are taken in the order of the shards.
     Objects,
-    /// Who waits.
+    /// All waiting requests.
     Waits,
-    /// Who is nested in whom.
+    /// The nesting of transactions.
     Families,
 }
 

@@ -1,9 +1,9 @@
-//! A request that waits, and how it ends.
+//! A request that waits, and its outcome.
 //!
 //! Invariants:
-//! - It is in its object's queue if and only if it has no outcome. Both change
-//!   under the mutex of the object's shard, together.
-//! - The outcome is set once, by whoever takes it out of the queue.
+//! - A request is in its object's queue if and only if it has no outcome. Both change
+//!   together, under the mutex of the object's shard.
+//! - The outcome is set once, by the thread that removes the request from the queue.
 
 use crate::error::LockError;
 use crate::holds::Hold;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use varve_device::Clock;
 use varve_device::sync::{Condvar, Mutex};
 
-/// Granted, and whether it is its owner's first lock on the object; or not.
+/// `Ok` if the request was granted: true if it is its owner's first lock on the object.
 pub(crate) type Outcome = Result<bool, LockError>;
 
-/// Who asks, and for what.
+/// A requester, and the span and mode that it wants.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker<'a> {
     pub line: &'a [OwnerId],
@@ -36,8 +36,9 @@ impl Asker<'_> {
         }
     }
 
-    /// True if it cannot be granted beside the other. What he has, or one that he is
-    /// nested in, is not in his way.
+    /// Returns true if the request cannot be granted while the other lock is held.
+    /// Locks of the requester, and of transactions that it is nested in, never
+    /// conflict.
     #[inline]
     pub(crate) fn conflicts(&self, other: &Hold) -> bool {
         !self.mode.compatible(other.mode)
@@ -79,7 +80,7 @@ impl<K> Request<K> {
         }
     }
 
-    /// Ends it. The caller holds the mutex of the object's shard.
+    /// Sets the outcome. The caller has the mutex of the object's shard.
     pub(crate) fn settle(&self, outcome: Outcome) {
         let before = self.outcome.lock().replace(outcome);
         assert!(before.is_none(), "settled as {before:?}, then {outcome:?}");
@@ -94,7 +95,7 @@ impl<K> Request<K> {
         self.outcome().is_none()
     }
 
-    /// Waits for the outcome; none if there is none at the deadline.
+    /// Waits for the outcome; returns `None` if there is none at the deadline.
     pub(crate) fn wait(&self, clock: &dyn Clock, deadline_ns: Option<u64>) -> Option<Outcome> {
         let mut outcome = self.outcome.lock();
         while outcome.is_none() {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Units of an object, in whatever unit its users agree on. Never empty.
+/// A range of units of an object. The unit is chosen by the users of the object. Never
+/// empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub start: u32,
@@ -16,6 +17,8 @@ impl Span {
         end: u32::MAX,
     };
 
+    /// Creates a span.
+    ///
     /// # Panics
     /// If the range is empty.
     #[inline]
@@ -32,7 +35,7 @@ impl Span {
         self.start < other.end && other.start < self.end
     }
 
-    /// True if the two together are one span.
+    /// Returns true if the two spans together are one span.
     pub(crate) fn touches(self, other: Span) -> bool {
         self.start <= other.end && other.start <= self.end
     }
@@ -42,7 +45,7 @@ impl Span {
         self.end - self.start
     }
 
-    /// Both, and what lies between.
+    /// Returns the smallest span that contains both.
     pub(crate) fn hull(self, other: Span) -> Span {
         Span {
             start: self.start.min(other.start),
@@ -50,7 +53,7 @@ impl Span {
         }
     }
 
-    /// What is common to both.
+    /// Returns the intersection of both, if they overlap.
     #[inline]
     pub(crate) fn common(self, other: Span) -> Option<Span> {
         self.overlaps(other).then(|| Span {
@@ -59,13 +62,13 @@ impl Span {
         })
     }
 
-    /// What lies before and after `other`, which overlaps.
+    /// Returns the parts before and after `other`, which overlaps this span.
     pub(crate) fn around(self, other: Span) -> (Option<Span>, Option<Span>) {
         let piece = |start, end| (start < end).then_some(Span { start, end });
         (piece(self.start, other.start), piece(other.end, self.end))
     }
 
-    /// What is left without `other`: nothing, one piece or two.
+    /// Returns the parts outside of `other`: none, one or two.
     pub(crate) fn without(self, other: Span) -> impl Iterator<Item = Span> {
         let (before, after) = match self.overlaps(other) {
             true => self.around(other),

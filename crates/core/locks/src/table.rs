@@ -1,4 +1,4 @@
-//! The lock table: all that is locked, by whom, and who waits.
+//! The lock table: all locks, their owners, and the requests that wait.
 
 mod give;
 mod lists;
@@ -21,23 +21,25 @@ use varve_device::Clock;
 
 pub use lists::{Held, Statistics, Waiting};
 
-/// When somebody looks for deadlocks.
+/// When deadlocks are searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detection {
-    /// Whoever is about to wait looks whether he closes a circle.
+    /// Each request that is about to wait searches for a cycle that it closes.
     #[default]
     AtWait,
-    /// Only a call looks ([`LockTable::detect`]): until then who waits in a circle waits.
+    /// Only calls of [`LockTable::detect`] search. Until then the requests of a
+    /// deadlock wait.
     OnCall,
 }
 
-/// How a table is made.
+/// The options of a lock table.
 #[derive(Clone, Copy, Debug)]
 pub struct LockTableOptions {
-    /// When deadlocks are looked for.
+    /// When deadlocks are searched for.
     pub detection: Detection,
-    /// Parts of the table that have a mutex each; rounded up to a power of two.
-    /// More than threads want locks at the same time are of no use.
+    /// Number of parts of the table, each with a mutex of its own; rounded up to a
+    /// power of two. More parts than threads that lock at the same time have no
+    /// benefit.
     pub shards: usize,
 }
 
@@ -50,17 +52,17 @@ impl Default for LockTableOptions {
     }
 }
 
-/// Who waits where their family held or wanted more before: they may have gone past
-/// others for whom they have to wait now, and so be in a deadlock.
+/// Requests whose family held or wanted more before. They may have passed requests that
+/// they have to wait for now, and so be in a deadlock.
 type Affected<K> = Vec<Arc<Request<K>>>;
 
-/// Hierarchical two-phase locks on objects that a `K` names each.
+/// Hierarchical two-phase locks on objects, each named by a `K`.
 ///
 /// Owners are transactions, begun with [`begin`](Self::begin) and ended with
-/// [`end`](Self::end). Several threads may act for one owner. An owner that has
-/// ended is as one that was cancelled, and what is said about it has no effect.
+/// [`end`](Self::end). Several threads may act for one owner. An owner that has ended
+/// is treated as cancelled, and calls that change it have no effect.
 ///
-/// The crate's documentation says who waits for whom.
+/// The crate's documentation has the rule by which a request waits.
 pub struct LockTable<K> {
     owners: Owners<K>,
     objects: Objects<K>,
@@ -71,12 +73,12 @@ pub struct LockTable<K> {
 }
 
 impl<K: Key> LockTable<K> {
-    /// Nothing is locked. Time-outs and lengths of waits are told by the clock.
+    /// Creates an empty table. The clock measures time-outs and lengths of waits.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_options(clock, LockTableOptions::default())
     }
 
-    /// [`new`](Self::new), otherwise than by default.
+    /// Creates an empty table with the given options.
     pub fn with_options(clock: Arc<dyn Clock>, options: LockTableOptions) -> Self {
         LockTable {
             owners: Owners::new(options.shards),
@@ -88,9 +90,9 @@ impl<K: Key> LockTable<K> {
         }
     }
 
-    /// A new owner, nested in `parent`: what a parent holds, and those that it is
-    /// nested in, is in nobody's way within it. One whose parent has ended is
-    /// cancelled from the beginning.
+    /// Begins a new owner, nested in `parent` if there is one. The locks of a parent,
+    /// and of those that it is nested in, do not conflict with requests of the new
+    /// owner. If the parent has ended, the new owner is cancelled from the beginning.
     pub fn begin(&self, parent: Option<OwnerId>) -> OwnerId {
         let outer = parent.and_then(|parent| self.owners.get(parent));
         let orphan = parent.is_some() && outer.is_none();
@@ -102,16 +104,16 @@ impl<K: Key> LockTable<K> {
         owner.id()
     }
 
-    /// Ends an owner: its waits fail, its locks are released.
+    /// Ends an owner: its waiting requests fail, its locks are released.
     ///
-    /// Those nested in it should have ended. If one has not, its waits fail, and it
-    /// keeps its locks until it ends.
+    /// The owners nested in it should have ended. If one has not, its waiting requests
+    /// fail, and it keeps its locks until it ends.
     pub fn end(&self, id: OwnerId) {
         let mut affected = self.fail_all(id);
         affected.extend(self.let_go(id));
         let record = self.owners.lock(id).remove(&id);
         if let Some(mut record) = record {
-            // What another thread of the owner was granted in between.
+            // Locks that another thread of the owner was granted in between.
             let chain = record.take_chain();
             affected.extend(self.release_chain(&record.owner, chain));
             self.families.leave(&record.owner);
@@ -119,8 +121,7 @@ impl<K: Key> LockTable<K> {
         self.search_again(affected);
     }
 
-    /// Releases everything that an owner holds. What it waits for it goes on to
-    /// wait for.
+    /// Releases all locks of an owner. Its waiting requests continue to wait.
     pub fn release_all(&self, owner: OwnerId) {
         let affected = self.let_go(owner);
         self.search_again(affected);
@@ -151,11 +152,11 @@ impl<K: Key> LockTable<K> {
         affected
     }
 
-    /// A child commits: its locks become its parent's, joined with what the parent
-    /// holds there. The child holds nothing then, and has to be ended yet.
+    /// Commits a child: its locks become its parent's, joined with those that the
+    /// parent already holds. The child then holds no lock, and still has to be ended.
     ///
     /// # Panics
-    /// If the owner is nested in none.
+    /// If the owner is not nested in another one.
     pub fn hand_to_parent(&self, child: OwnerId) {
         let Some((child, chain)) = self.take_chain(child) else {
             return;
@@ -177,13 +178,13 @@ impl<K: Key> LockTable<K> {
                 new.push(key);
             }
         }
-        // If the parent has ended, they are released.
+        // If the parent has ended, the locks are released.
         _ = self.adopt(parent, new);
         self.search_again(affected);
     }
 
-    /// Puts objects on the chain of an owner that holds locks on them. If it has
-    /// ended meanwhile, nobody would ever release them but we.
+    /// Adds objects to the chain of an owner that holds locks on them. If the owner has
+    /// ended meanwhile, the locks are released here, because its end did not see them.
     fn adopt(&self, owner: &Owner, keys: Vec<K>) -> Result<(), LockError> {
         let mut owners = self.owners.lock(owner.id());
         if let Some(record) = owners.get_mut(&owner.id()) {
@@ -196,13 +197,13 @@ impl<K: Key> LockTable<K> {
         Err(LockError::Cancelled)
     }
 
-    /// What an owner holds on an object becomes `mode`, where it is a stronger one;
-    /// elsewhere it stays.
+    /// Weakens the locks of an owner on an object to `mode`. A lock that is not
+    /// stronger than `mode` stays as it is.
     pub fn downgrade(&self, owner: OwnerId, key: &K, mode: Mode) {
         self.weaken(owner, key, Span::WHOLE, Some(mode));
     }
 
-    /// [`downgrade`](Self::downgrade), within a span.
+    /// Weakens locks as [`downgrade`](Self::downgrade) does, within a span.
     ///
     /// # Panics
     /// If the span is empty.
@@ -210,8 +211,8 @@ impl<K: Key> LockTable<K> {
         self.weaken(owner, key, Span::new(span), Some(mode));
     }
 
-    /// Releases what an owner holds on an object before its end. For locks that are
-    /// not two-phase, as on the way down an index.
+    /// Releases the locks of an owner on an object before the owner ends. This is for
+    /// locks that are not two-phase, as in the descent of an index.
     pub fn release(&self, owner: OwnerId, key: &K) {
         self.weaken(owner, key, Span::WHOLE, None);
     }
@@ -238,9 +239,9 @@ impl<K: Key> LockTable<K> {
         self.search_again(done.map(|(_, waiting)| waiting).unwrap_or_default());
     }
 
-    /// Every wait of the owner, and of those nested in it, fails with
-    /// [`LockError::Cancelled`], now and later, until it ends. What can be granted
-    /// without a wait is granted still.
+    /// Cancels an owner. Every wait of the owner, and of those nested in it, fails with
+    /// [`LockError::Cancelled`], now and later, until it ends. Requests that need not
+    /// wait are still granted.
     pub fn cancel(&self, owner: OwnerId) {
         let affected = self.fail_all(owner);
         self.search_again(affected);
@@ -255,27 +256,28 @@ impl<K: Key> LockTable<K> {
         self.waits.of(&owner).into_iter().flat_map(fail).collect()
     }
 
-    /// Ends a request, if it waits, with an error.
+    /// Ends a request with an error, if it waits.
     fn fail(&self, request: &Arc<Request<K>>, error: LockError) -> Affected<K> {
         let mut shard = self.objects.lock(request.hash);
         let waiting = shard.fail(request, error, &self.families);
         waiting.unwrap_or_default()
     }
 
-    /// From now on the owner is never chosen to give way in a deadlock: it is being
-    /// committed. It should ask for nothing more; a circle of such owners lasts until
+    /// Protects an owner that is being committed: from now on it is never aborted in a
+    /// deadlock. It should make no more requests; a cycle of such owners lasts until
     /// one of its requests is cancelled or times out.
     pub fn pin(&self, owner: OwnerId) {
         self.with(owner, |owner| owner.pin(true));
     }
 
-    /// Takes [`pin`](Self::pin) back.
+    /// Ends the protection that [`pin`](Self::pin) began.
     pub fn unpin(&self, owner: OwnerId) {
         self.with(owner, |owner| owner.pin(false));
     }
 
-    /// What is lost if the owner is aborted, in a unit of the caller's: the cheapest
-    /// of a deadlock gives way. Default: the number of objects that it has locked.
+    /// Sets the work that is lost if the owner is aborted, in a unit chosen by the
+    /// caller. In a deadlock the request with the lowest cost fails. The default is the
+    /// number of objects that the owner has locked.
     pub fn set_cost(&self, owner: OwnerId, cost: u64) {
         self.with(owner, |owner| owner.set_cost(cost));
     }

@@ -1,8 +1,8 @@
-//! Who waits, all over the table, and what became of those who did.
+//! All waiting requests of the table, and counts of their outcomes.
 //!
-//! Invariant: a request is entered under the mutex of its object's shard, before
-//! anybody looks for a deadlock on its account. So he who closes a circle finds the
-//! others of it here.
+//! Invariant: a request is entered under the mutex of its object's shard, before a
+//! search for a deadlock on its account begins. The search of the request that closes a
+//! cycle therefore finds the other requests of the cycle here.
 
 use crate::error::LockError;
 use crate::owner::Owner;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A request's place among those that ever waited.
+/// The number of a request among all that ever waited.
 pub(crate) type Ticket = u64;
 
 pub(crate) struct Waits<K> {
@@ -47,7 +47,7 @@ impl<K> Waits<K> {
         }
     }
 
-    /// Enters a request; none if its owner is cancelled.
+    /// Enters a request; returns `None` if its owner is cancelled.
     pub(crate) fn enter(&self, request: &Arc<Request<K>>) -> Option<Ticket> {
         let mut entered = self.entered.lock();
         request.owner.begin_wait();
@@ -66,13 +66,13 @@ impl<K> Waits<K> {
         left.expect("entered").owner.end_wait();
     }
 
-    /// Those that were entered and have not left, the oldest first. Some may have
-    /// an outcome already.
+    /// Returns the requests that were entered and have not left, the oldest first. Some
+    /// may already have an outcome.
     pub(crate) fn all(&self) -> Vec<Arc<Request<K>>> {
         self.entered.lock().requests.values().cloned().collect()
     }
 
-    /// Those of one branch.
+    /// Returns the waiting requests of one branch.
     pub(crate) fn of(&self, branch: &Owner) -> Vec<Arc<Request<K>>> {
         if branch.waits() == 0 {
             return Vec::new();
@@ -83,7 +83,7 @@ impl<K> Waits<K> {
         its.cloned().collect()
     }
 
-    /// How many ever waited.
+    /// Returns the number of requests that ever waited.
     pub(crate) fn count(&self) -> u64 {
         self.entered.lock().next
     }

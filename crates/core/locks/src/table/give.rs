@@ -1,8 +1,8 @@
-//! Asking for a lock: granted at once, or after a wait.
+//! Requests for locks, granted at once or after a wait.
 //!
-//! What is granted at once is granted and put on the owner's chain under the mutexes
-//! of both. What is granted after a wait is put there by him who waited: if its owner
-//! has ended meanwhile, he releases it again.
+//! A lock that is granted at once is put on the owner's chain under the mutexes of
+//! both. A lock that is granted after a wait is put there by the waiting thread; if the
+//! owner has ended meanwhile, this thread releases the lock.
 
 use super::{Detection, LockTable};
 use crate::error::LockError;
@@ -19,12 +19,13 @@ use std::time::Duration;
 
 impl<K: Key> LockTable<K> {
     /// Locks the whole of an object for an owner, and waits for that as long as
-    /// `timeout` allows, or for ever. What the owner has already is kept: he holds the
-    /// join of both then. With a time-out of zero nobody waits.
+    /// `timeout` allows, without limit if it is `None`. If the owner already holds a
+    /// lock on the object, it then holds the join of both. With a time-out of zero the
+    /// call does not wait.
     ///
     /// # Errors
     /// [`LockError::Deadlock`], [`LockError::Timeout`] and [`LockError::Cancelled`].
-    /// Nothing is held from this request then.
+    /// The owner then gains no lock by this request.
     #[inline]
     pub fn lock(
         &self,
@@ -36,10 +37,10 @@ impl<K: Key> LockTable<K> {
         self.give(owner, key, Span::WHOLE, mode, timeout)
     }
 
-    /// [`lock`](Self::lock), of a part of the object.
+    /// Locks a span of an object as [`lock`](Self::lock) does.
     ///
-    /// Spans of one owner and mode that touch are one lock. Each request looks at
-    /// all locks of its object: thousands of spans on one are slow.
+    /// Spans of one owner and mode that touch are one lock. Each request examines all
+    /// locks of its object, so thousands of spans on one object are slow.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -58,13 +59,13 @@ impl<K: Key> LockTable<K> {
         self.give(owner, key, Span::new(span), mode, timeout)
     }
 
-    /// Locks the whole of an object if nobody has to be waited for. False if not, or
+    /// Locks the whole of an object if this needs no wait. Returns false if it does, or
     /// if the owner has ended.
     pub fn try_lock(&self, owner: OwnerId, key: &K, mode: Mode) -> bool {
         self.try_span(owner, key, Span::WHOLE, mode)
     }
 
-    /// [`try_lock`](Self::try_lock), of a part of the object.
+    /// Locks a span of an object as [`try_lock`](Self::try_lock) does.
     ///
     /// # Panics
     /// If the span is empty.
@@ -146,8 +147,8 @@ impl<K: Key> LockTable<K> {
         });
         let waited_ns = self.clock.monotonic_ns().saturating_sub(request.since_ns);
         self.waits.note(result, waited_ns);
-        // Not before its lock is on the chain: who holds nothing and has no other
-        // wait is in no deadlock.
+        // The request leaves only after its lock is on the chain, because an owner that
+        // has neither a lock nor another wait is taken to be in no deadlock.
         self.waits.leave(ticket);
         result
     }

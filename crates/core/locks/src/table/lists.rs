@@ -1,4 +1,4 @@
-//! What a table says of itself.
+//! Statistics of a lock table, and lists of its locks and requests.
 
 use super::LockTable;
 use crate::mode::Mode;
@@ -7,64 +7,66 @@ use crate::owner::OwnerId;
 use std::ops::Range;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-/// Counts since the table was made, and what is there now. They are independent of
-/// each other: while requests run they may not add up.
+/// Counts since the table was made, and its present size. They are independent of each
+/// other: while requests run, they may be inconsistent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Requests that were granted, those of what was held already among them.
+    /// Number of requests granted, including those of locks that the owner already
+    /// held.
     pub granted: u64,
-    /// Requests that had to wait, however it ended.
+    /// Number of requests that had to wait, whatever their outcome.
     pub waits: u64,
-    /// Waits that ended with a deadlock.
+    /// Number of waits that ended with a deadlock.
     pub deadlocks: u64,
-    /// Waits that ended with a time-out; requests that would not wait do not count.
+    /// Number of waits that ended with a time-out. Requests that do not wait are not
+    /// counted.
     pub timeouts: u64,
-    /// Waits that ended with a cancel.
+    /// Number of waits that ended because the owner was cancelled.
     pub cancels: u64,
-    /// Times that somebody has looked for a deadlock of his own.
+    /// Number of searches for a deadlock by a request that is part of it.
     pub searches: u64,
-    /// The longest wait, whether it is over or not.
+    /// The longest wait, finished or not, in nanoseconds.
     pub longest_wait_ns: u64,
-    /// Requests that wait now.
+    /// Number of requests that wait now.
     pub waiting: usize,
-    /// Owners that have not ended.
+    /// Number of owners that have not ended.
     pub owners: usize,
-    /// Objects that are locked.
+    /// Number of objects that are locked.
     pub objects: usize,
 }
 
 /// A request that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting<K> {
-    /// Whose it is.
+    /// The owner that waits.
     pub owner: OwnerId,
-    /// What it is for.
+    /// The object that it waits for.
     pub object: K,
-    /// Which part of the object; `0..u32::MAX` is the whole.
+    /// The span of the object; `0..u32::MAX` is the whole.
     pub span: Range<u32>,
-    /// The mode that is asked for.
+    /// The requested mode.
     pub mode: Mode,
-    /// How long it has waited.
+    /// Time waited so far, in nanoseconds.
     pub waited_ns: u64,
-    /// Since when, by the monotonic clock of the table.
+    /// Time at which the wait began, by the table's monotonic clock, in nanoseconds.
     pub since_ns: u64,
 }
 
-/// A lock.
+/// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held<K> {
-    /// Whose it is.
+    /// The owner of the lock.
     pub owner: OwnerId,
-    /// What is locked.
+    /// The locked object.
     pub object: K,
-    /// Which part of it; `0..u32::MAX` is the whole.
+    /// The locked span of the object; `0..u32::MAX` is the whole.
     pub span: Range<u32>,
-    /// How it is locked.
+    /// The mode of the lock.
     pub mode: Mode,
 }
 
 impl<K: Key> LockTable<K> {
-    /// Counts, and the longest wait.
+    /// Returns the counts, the longest wait and the present size of the table.
     pub fn statistics(&self) -> Statistics {
         let waits = &self.waits;
         let mut statistics = Statistics {
@@ -90,7 +92,7 @@ impl<K: Key> LockTable<K> {
         statistics
     }
 
-    /// Everybody who waits, who came first first.
+    /// Returns all waiting requests in the order of arrival.
     pub fn waiting(&self) -> Vec<Waiting<K>> {
         let now_ns = self.clock.monotonic_ns();
         let all = self.waits.all().into_iter();
@@ -106,7 +108,8 @@ impl<K: Key> LockTable<K> {
         told.collect()
     }
 
-    /// What an owner holds, in the order in which it came to hold the objects.
+    /// Returns the locks of an owner, in the order in which it first locked their
+    /// objects.
     pub fn held(&self, owner: OwnerId) -> Vec<Held<K>> {
         let keys = {
             let owners = self.owners.lock(owner);
@@ -119,7 +122,7 @@ impl<K: Key> LockTable<K> {
         held.filter(|held| held.owner == owner).collect()
     }
 
-    /// Who holds locks on an object.
+    /// Returns the locks on an object.
     pub fn holders(&self, key: &K) -> Vec<Held<K>> {
         let hash = self.objects.hash(key);
         let shard = self.objects.lock(hash);

@@ -1,11 +1,12 @@
 //! Deadlocks, found and broken.
 //!
-//! A search holds the mutexes of all shards in which somebody waits, so what it sees
-//! was true at one moment, and no circle is made up of what never was at once.
+//! A search takes the mutexes of all shards in which a request waits. Its result was
+//! therefore true at one moment, and no cycle consists of waits that never existed at
+//! the same time.
 //!
-//! Nobody's request but the last of a circle closes it (`object.rs`), or something
-//! given up early by the branch of one who went past another; in both cases that
-//! request's owner looks for it.
+//! A cycle is closed by its last request (`object.rs`), or by an early release of a
+//! lock by the branch of a request that had passed another one. In both cases the owner
+//! of that request searches for the cycle.
 
 use super::{Affected, Detection, LockTable};
 use crate::deadlock::{Graph, victim};
@@ -23,17 +24,18 @@ use varve_device::sync::atomic::Ordering::Relaxed;
 type Shards<'a, K> = BTreeMap<usize, Guard<'a, Shard<K>>>;
 
 impl<K: Key> LockTable<K> {
-    /// Looks at everybody who waits, and has one of each deadlock give way. Answers
-    /// whom. For tables that look [on call](Detection::OnCall) only; others have no
-    /// deadlocks but among [pinned](Self::pin) owners.
+    /// Examines all waiting requests, and ends one of each deadlock. Returns the owners
+    /// of these requests. This is for tables with [`Detection::OnCall`]; in other
+    /// tables only [pinned](Self::pin) owners can be in a deadlock.
     pub fn detect(&self) -> Vec<OwnerId> {
         self.break_circles(None)
     }
 
-    /// Breaks the circles that a request is in which begins to wait.
+    /// Breaks the cycles through a request that begins to wait.
     pub(super) fn search(&self, request: &Arc<Request<K>>) {
         let owner = &request.owner;
-        // The last of its queue, and nobody can wait for its owner elsewhere.
+        // The request is the last of its queue, and no request waits for its owner
+        // elsewhere.
         let is_in_none = owner.is_alone_with_nothing() && owner.waits() == 1;
         if !is_in_none {
             self.break_circles(Some(request));
@@ -41,7 +43,7 @@ impl<K: Key> LockTable<K> {
         self.waits.searches.fetch_add(1, Relaxed);
     }
 
-    /// Breaks the circles that these are in, which have waited before.
+    /// Breaks the cycles through these requests, which have waited before.
     pub(super) fn search_again(&self, affected: Affected<K>) {
         if self.detection == Detection::AtWait {
             for request in affected {
@@ -51,7 +53,7 @@ impl<K: Key> LockTable<K> {
         }
     }
 
-    /// Breaks all circles, or those through one request.
+    /// Breaks all cycles, or those through one request.
     fn break_circles(&self, through: Option<&Arc<Request<K>>>) -> Vec<OwnerId> {
         let all = self.waits.all();
         let mut shards = self.shards_of(&all);
@@ -81,9 +83,10 @@ impl<K: Key> LockTable<K> {
         victims
     }
 
-    /// False if nobody can wait for the family of a request: it has no other, nobody
-    /// came behind this one, and nobody wants what it holds. Much cheaper to know than
-    /// who waits for whom, and mostly so.
+    /// Returns false if no request can wait for the family of a request: the family has
+    /// no other request that waits, this one is the last of its queue, and no request
+    /// waits for an object that the family has locked. This is usually so, and much
+    /// cheaper to determine than the graph of waits.
     fn is_waited_for(
         &self,
         request: &Arc<Request<K>>,
@@ -109,8 +112,8 @@ impl<K: Key> LockTable<K> {
         shards.into_iter().map(locked).collect()
     }
 
-    /// Who waits for whom. Of requests that were not known when the shards were
-    /// locked, some are in it; they look for themselves.
+    /// Returns the graph of waits. It may contain some requests that were not known
+    /// when the shards were locked; these search for themselves.
     fn graph(&self, known: &[Arc<Request<K>>], shards: &Shards<'_, K>) -> Graph<Arc<Request<K>>> {
         let mut graph = Graph::new();
         for object in self.objects_of(known, shards) {
@@ -121,7 +124,7 @@ impl<K: Key> LockTable<K> {
         graph
     }
 
-    /// The objects that these wait for, each once.
+    /// Returns the objects that these requests wait for, each once.
     fn objects_of<'a>(
         &self,
         known: &[Arc<Request<K>>],

@@ -1,4 +1,4 @@
-//! Circles, and who gives way.
+//! Deadlocks, and which owner is aborted.
 
 use super::{Asked, Table, ask, owners, table, table_on_call};
 use varve_locks::LockError::*;
@@ -7,7 +7,8 @@ use varve_locks::OwnerId;
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 
-/// Each holds one key and waits for the next one's, the last for the first's.
+/// Makes each owner lock one key and wait for the next owner's, and the last for the
+/// first's.
 fn circle_of_three(table: &Table) -> ([OwnerId; 3], [Asked; 3]) {
     let all: [OwnerId; 3] = owners(table);
     for (owner, key) in all.iter().zip(KEYS) {
@@ -18,7 +19,8 @@ fn circle_of_three(table: &Table) -> ([OwnerId; 3], [Asked; 3]) {
 }
 
 fn only_one_gave_way(all: [OwnerId; 3], asked: [Asked; 3], table: &Table, victim: usize) {
-    // Its end lets the one before it on, and so round.
+    // The end of the victim lets the one before it continue, and so on around the
+    // cycle.
     let mut asked = asked.map(Some);
     let result = asked[victim].take().unwrap().result();
     assert_eq!(result, Err(Deadlock));
@@ -32,7 +34,7 @@ fn only_one_gave_way(all: [OwnerId; 3], asked: [Asked; 3], table: &Table, victim
 fn three_in_a_circle_are_found_by_the_last() {
     let table = table();
     let (all, asked) = circle_of_three(&table);
-    // All hold one lock: the youngest.
+    // All have one lock, so the youngest is aborted.
     only_one_gave_way(all, asked, &table, 2);
     assert!(table.detect().is_empty());
 }
@@ -122,7 +124,7 @@ fn all_pinned_wait_until_one_is_cancelled() {
     second.granted();
 }
 
-/// One waits behind a request, which waits for him elsewhere.
+/// B waits behind a request of C, which waits for A, and A waits for B elsewhere.
 #[test]
 fn a_wait_behind_a_request_is_a_wait() {
     let table = table();
@@ -140,7 +142,7 @@ fn a_wait_behind_a_request_is_a_wait() {
     closing.granted();
 }
 
-/// Threads of one transaction: all must get on before it ends.
+/// Both threads act for one transaction: both must continue before it ends.
 #[test]
 fn two_threads_of_one_owner_are_in_circles_together() {
     let table = table();
@@ -158,7 +160,7 @@ fn two_threads_of_one_owner_are_in_circles_together() {
     first.granted();
 }
 
-/// Nobody is made to wait for who waits for him.
+/// A request never waits for a request that waits for its own owner.
 #[test]
 fn two_threads_of_one_owner_want_the_same() {
     let table = table();

@@ -1,9 +1,9 @@
-//! Chance, decided by a seed.
+//! Random numbers that are determined by a seed.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Draws that a seed decides.
+/// A stream of random numbers that is determined by the seed.
 pub struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {
@@ -17,7 +17,7 @@ impl Draws {
     }
 }
 
-/// The run's seed, printed.
+/// Returns the seed of the run, and prints it.
 pub fn seed(test: &str) -> u64 {
     let seed = std::env::var("VARVE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-locks --test rules {test}");

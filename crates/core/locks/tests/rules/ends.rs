@@ -1,4 +1,4 @@
-//! How a wait ends that is not granted.
+//! The ends of waits that are not granted.
 
 use super::{ask, owners, table};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn an_end_fails_the_waits_of_other_threads() {
     assert_eq!((now.objects, now.owners, now.waiting), (0, 0, 0));
 }
 
-/// Ends and grants meet in every order; nothing stays locked.
+/// Ends and grants occur in every order; nothing stays locked.
 #[test]
 fn what_is_granted_to_an_owner_that_ends_is_released() {
     let table = table();

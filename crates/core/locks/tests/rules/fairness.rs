@@ -1,4 +1,4 @@
-//! Who goes first.
+//! The order in which requests are granted.
 
 use super::{ask, ask_span, owners, table};
 use varve_locks::Mode::*;
@@ -60,7 +60,7 @@ fn readers_behind_a_writer_are_granted_together() {
     writer.granted();
 }
 
-/// Each upgrade is behind him, as he waits for none of those who upgrade.
+/// Each upgrade waits behind the update, which waits for none of the upgrading owners.
 #[test]
 fn readers_who_upgrade_do_not_starve_a_waiting_update() {
     let table = table();

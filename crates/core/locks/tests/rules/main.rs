@@ -1,4 +1,5 @@
-//! Every rule of the lock table, by name; a model of it beside it; many threads.
+//! Tests of every rule of the lock table, by name, against a model, and with many
+//! threads.
 
 mod deadlocks;
 mod draws;
@@ -23,7 +24,7 @@ pub(crate) fn table() -> Table {
     Arc::new(LockTable::new(Arc::new(HostClock::default())))
 }
 
-/// One that looks for deadlocks only when told to.
+/// Returns a table that searches for deadlocks only on call.
 pub(crate) fn table_on_call() -> Table {
     let options = LockTableOptions {
         detection: Detection::OnCall,
@@ -55,7 +56,7 @@ impl Asked {
     }
 }
 
-/// Asks on another thread, and returns when the request waits or was answered.
+/// Makes a request on another thread, and returns when it waits or has an outcome.
 pub(crate) fn ask(table: &Table, owner: OwnerId, key: &'static str, mode: Mode) -> Asked {
     ask_span(table, owner, key, 0..u32::MAX, mode)
 }
@@ -73,7 +74,8 @@ pub(crate) fn ask_span(
         let result = asking.lock_span(owner, &key, span, mode, None);
         _ = tell.send(result);
     });
-    // One request at a time is on its way, so either count is its.
+    // Only one request is active at a time, so that a change of either count belongs to
+    // it.
     loop {
         let now = table.statistics();
         if now.waits > before.waits || now.granted > before.granted {

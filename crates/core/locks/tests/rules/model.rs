@@ -1,4 +1,4 @@
-//! What the rules say, written down without any thought of speed.
+//! The model of the lock table: its rules, written without regard to speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use varve_locks::{Mode, OwnerId};
@@ -7,7 +7,7 @@ pub(crate) const OBJECTS: u64 = 2;
 pub(crate) const UNITS: u32 = 3;
 
 pub(crate) type Place = (u64, u32);
-/// The modes that each owner got at each place, one by one.
+/// The modes that each owner was granted at each place, one by one.
 pub(crate) type Held = BTreeMap<(OwnerId, Place), Vec<Mode>>;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Wish {
 pub(crate) struct Model {
     pub(crate) parents: BTreeMap<OwnerId, OwnerId>,
     pub(crate) held: Held,
-    /// In the order of arrival.
+    /// The waiting requests in the order of arrival.
     pub(crate) queue: Vec<Wish>,
 }
 
@@ -39,7 +39,8 @@ impl Model {
         std::iter::successors(Some(owner), up).collect()
     }
 
-    /// The branch of `of` that must end for somebody: the topmost that is not his.
+    /// Returns the branch of `of` that must end for `waiter`: the topmost one that
+    /// `waiter` is not part of.
     pub(crate) fn branch(&self, of: OwnerId, waiter: OwnerId) -> OwnerId {
         let mine = self.line(waiter);
         let its = self.line(of).into_iter();
@@ -54,7 +55,8 @@ impl Model {
             && !self.line(wish.owner).contains(&owner)
     }
 
-    /// The branches that a wish waits for, with those before `at` in the queue ahead.
+    /// Returns the branches that a wish waits for, if the requests before `at` are
+    /// ahead of it.
     pub(crate) fn waits_for(&self, wish: &Wish, at: usize) -> BTreeSet<OwnerId> {
         let mut branches = BTreeSet::new();
         for ((owner, place), modes) in &self.held {
@@ -85,7 +87,8 @@ impl Model {
         }
     }
 
-    /// True if it is granted at once; it is not queued.
+    /// Grants a wish if this needs no wait, and returns true; otherwise it is not
+    /// queued.
     pub(crate) fn try_lock(&mut self, wish: &Wish) -> bool {
         let holds_it = wish.places().all(|place| {
             let modes = self.held.get(&(wish.owner, place));
@@ -98,7 +101,7 @@ impl Model {
         free
     }
 
-    /// Grants what waits for nothing, again from the first, until all wait.
+    /// Grants requests that wait for nothing, again from the first, until all wait.
     pub(crate) fn settle(&mut self) {
         let free = |at: &usize| self.waits_for(&self.queue[*at], *at).is_empty();
         if let Some(at) = (0..self.queue.len()).find(free) {
@@ -136,7 +139,7 @@ impl Model {
         self.settle();
     }
 
-    /// Whom a wish reaches by waiting, himself not unless by a circle.
+    /// Returns true if a wish reaches itself by a chain of waits.
     pub(crate) fn is_in_circle(&self, of: usize) -> bool {
         let (mut seen, mut next) = (BTreeSet::new(), vec![of]);
         while let Some(at) = next.pop() {

@@ -1,4 +1,4 @@
-//! Transactions in transactions.
+//! Nested transactions.
 
 use super::{ask, owners, table};
 use varve_locks::LockError::*;
@@ -81,7 +81,7 @@ fn siblings_wait_for_each_other() {
     waiting.granted();
 }
 
-/// The other waits for the parent's lock, and that goes when the child has ended.
+/// B waits for the parent's lock, which is released when the child has ended.
 #[test]
 fn a_wait_for_one_of_a_family_is_a_wait_for_all_of_it() {
     let table = table();
@@ -104,7 +104,8 @@ fn a_lock_of_a_child_concerns_the_family_of_who_waits_for_it() {
     let second = table.begin(Some(two));
     assert!(table.try_lock(child_one, &"x", Write));
     assert!(table.try_lock(child_two, &"y", Write));
-    // A sibling of who holds y waits, who cannot end before it does.
+    // A sibling of the owner of y waits, and the owner cannot commit before the sibling
+    // ends.
     let waiting = ask(&table, second, "x", Read);
     table.set_cost(second, 9);
     assert_eq!(table.lock(one, &"y", Read, None), Err(Deadlock));

@@ -1,8 +1,7 @@
 //! Random steps, on the table and on the model of its rules.
 //!
-//! Every owner has one thread, which asks for one thing at a time. After each step
-//! the table and the model agree on who waits, and on what everybody holds at every
-//! place.
+//! Every owner has one thread, which makes one request at a time. After each step the
+//! table and the model agree on the waiting requests, and on all locks at every place.
 
 use super::draws::{Draws, seed};
 use super::model::{Held, Model, OBJECTS, UNITS, Wish, joined};
@@ -21,7 +20,7 @@ struct Worker {
     owner: OwnerId,
     wishes: Sender<Wish>,
     answers: Receiver<Answer>,
-    /// One that was looked at before its time.
+    /// An answer that was read early.
     early: Cell<Option<Answer>>,
     thread: JoinHandle<()>,
 }
@@ -33,14 +32,14 @@ impl Worker {
         early.or_else(|| self.answers.recv_timeout(patience).ok())
     }
 
-    /// Waits for the answer, and leaves it there.
+    /// Waits for the answer, and keeps it to be read again.
     fn is_refused(&self) -> bool {
         self.early.set(self.answer());
         self.early.get() == Some(Err(LockError::Deadlock))
     }
 }
 
-/// The table beside its model.
+/// The table and its model.
 struct Pair {
     detection: Detection,
     table: Arc<LockTable<u64>>,
@@ -105,7 +104,7 @@ impl Pair {
         self.model.parents.values().any(|parent| *parent == owner)
     }
 
-    /// Asks, and has the request wait if it must and `may_wait`.
+    /// Makes a request, and lets it wait if it must and `may_wait`.
     fn ask(&mut self, wish: &Wish, may_wait: bool) {
         let before = self.waiting_in_model();
         let granted = self.model.try_lock(wish);
@@ -120,7 +119,8 @@ impl Pair {
         if !granted {
             self.model.queue.push(wish.clone());
         }
-        // Which thread looks for a deadlock before it waits, if it is to.
+        // The count that grows last before the thread waits: it counts searches if the
+        // thread searches for a deadlock first.
         let count = |table: &LockTable<u64>| match self.detection {
             Detection::AtWait => table.statistics().searches,
             Detection::OnCall => table.statistics().waits,
@@ -146,7 +146,7 @@ impl Pair {
         self.model.queue.iter().map(|wish| wish.owner).collect()
     }
 
-    /// Lets the model do what was done, and those go on whom it grants.
+    /// Applies a change to the model, and waits for the requests that the model grants.
     fn then(&mut self, change: impl FnOnce(&mut Model)) {
         let before = self.waiting_in_model();
         change(&mut self.model);
@@ -171,7 +171,7 @@ impl Pair {
         self.model.parents.remove(&owner);
     }
 
-    /// Each victim is in a circle when it is its turn, and after them there is none.
+    /// Each victim is in a cycle when it is aborted, and afterwards there is no cycle.
     fn detect(&mut self) {
         for victim in self.table.detect() {
             assert!(
@@ -185,7 +185,7 @@ impl Pair {
         assert!(self.model.in_circles().is_empty());
     }
 
-    /// Waits until one of each circle has given way of itself.
+    /// Waits until one owner of each cycle was aborted by its own search.
     fn deadlocks_end(&mut self) {
         let patience = Instant::now() + Duration::from_secs(20);
         while !self.model.in_circles().is_empty() || self.waiting() != self.waiting_in_model() {
@@ -242,7 +242,7 @@ impl Pair {
         assert_eq!(all(&held), all(&self.model.held));
     }
 
-    /// Everybody ends, children before their parents.
+    /// Ends all owners, children before their parents.
     fn finish(mut self) {
         while let Some(youngest) = self.workers.iter().map(|worker| worker.owner).max() {
             self.end(youngest);

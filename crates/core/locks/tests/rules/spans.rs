@@ -43,7 +43,8 @@ fn a_queue_holds_up_only_where_spans_overlap() {
     waiting.granted();
 }
 
-/// Who waits for the whole waits for all its holders: they may go on.
+/// A request for the whole waits for all holders of spans, which may therefore
+/// continue.
 #[test]
 fn a_holder_of_one_span_gets_another_past_who_waits_for_the_whole() {
     let table = table();

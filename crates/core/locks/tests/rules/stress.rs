@@ -1,4 +1,4 @@
-//! Many threads, random requests: no two hold what conflicts, and all ends.
+//! Many threads, random requests: no conflicting locks are held, and all requests end.
 
 use super::draws::{Draws, seed};
 use std::sync::Arc;
@@ -12,18 +12,19 @@ const UNITS: u32 = 4;
 const THREADS: u64 = 6;
 const TRANSACTIONS: u64 = 600;
 
-/// What the locks protect: who reads and writes each unit, as told by himself.
+/// A unit that the locks protect: its readers and its writer, as recorded by
+/// themselves.
 #[derive(Default)]
 struct Unit {
     readers: AtomicI64,
-    /// The transaction's number, 0 for nobody.
+    /// The writing transaction's number, or 0 for none.
     writer: AtomicI64,
 }
 
 #[derive(Default)]
 struct World([[Unit; UNITS as usize]; OBJECTS]);
 
-/// What a transaction reads and writes at the moment.
+/// The units that a transaction reads and writes at the moment.
 #[derive(Default)]
 struct Uses {
     reads: Vec<(usize, u32)>,
@@ -63,7 +64,7 @@ impl World {
     }
 }
 
-/// One transaction: a few requests, what they allow, an end.
+/// Runs one transaction: a few requests, the accesses that they allow, an end.
 fn transaction(table: &LockTable<usize>, world: &World, draws: &mut Draws) {
     let me = table.begin(None);
     let mut uses = Uses::default();

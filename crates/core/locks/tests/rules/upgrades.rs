@@ -1,4 +1,4 @@
-//! More and less than what is held.
+//! Upgrades, downgrades and early releases.
 
 use super::{ask, ask_span, owners, table};
 use varve_locks::LockError::*;
@@ -113,7 +113,7 @@ fn what_is_released_early_is_off_the_chain() {
     assert_eq!(table.statistics().objects, 0);
 }
 
-/// To give up a part early can close a circle, though nobody begins to wait.
+/// An early release of a part can close a cycle, although no request begins to wait.
 #[test]
 fn what_went_past_looks_again_when_its_owner_gives_up_a_part() {
     let table = table();
@@ -127,7 +127,7 @@ fn what_went_past_looks_again_when_its_owner_gives_up_a_part() {
     let of_v = ask(&table, z, "y", Read);
     assert!(whole.waits(), "for U, V and Z; V for U, and Z for V");
     table.release(v, &"x");
-    // V is behind W now, who waits for Z, who waits for V.
+    // V is now behind W, which waits for Z, which waits for V.
     assert_eq!(whole.result(), Err(Deadlock));
     table.end(u);
     past.granted();

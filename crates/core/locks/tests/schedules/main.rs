@@ -1,6 +1,6 @@
 //! The lock table under a model checker: two or three owners on a few objects, under
-//! schedules that a host would produce once in years. A lost wake-up and a deadlock
-//! that nobody finds are failures as well as two who hold what conflicts.
+//! schedules that a host would produce once in years. Conflicting locks are a failure,
+//! and so are a lost wake-up and a deadlock that is not found.
 //!
 //! ```sh
 //! cargo test --release -p varve-locks --features shuttle --test schedules
@@ -17,9 +17,9 @@ use varve_locks::LockError::{self, *};
 use varve_locks::Mode::{self, *};
 use varve_locks::{Detection, LockTable, LockTableOptions, OwnerId};
 
-/// Schedules of each story.
+/// Number of schedules of each story.
 const SCHEDULES: usize = 2_000;
-/// Steps of one schedule: more are an endless loop.
+/// Maximum number of steps of one schedule: more are an endless loop.
 const STEPS_MAX: usize = 100_000;
 
 fn explore(test: &str, story: impl Fn() + Clone + Send + Sync + 'static) {
@@ -36,13 +36,13 @@ fn explore(test: &str, story: impl Fn() + Clone + Send + Sync + 'static) {
 fn run_with(scheduler: impl Scheduler + 'static, story: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
-    config.failure_persistence = FailurePersistence::None; // the seed repeats it
+    config.failure_persistence = FailurePersistence::None; // the seed reproduces the schedule
     config.silence_warnings = true; // about weaker orderings: all are one here
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     Runner::new(scheduler, config).run(story);
 }
 
-/// A microsecond passes at each look.
+/// A clock that advances by a microsecond at each reading.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -56,16 +56,16 @@ impl Clock for Ticking {
     }
 }
 
-/// A table, and who is at work on each of its objects, as told by himself.
+/// A table, and the threads at work on each of its objects, as recorded by themselves.
 struct Stage {
     table: LockTable<usize>,
-    /// Readers, or minus one for a writer.
+    /// Number of readers, or minus one for a writer.
     at_work: [AtomicI64; 2],
 }
 
 impl Stage {
     fn new(detection: Detection) -> Arc<Stage> {
-        // One shard: where keys hash to does not depend on the seed.
+        // One shard, because the hashes of keys do not depend on the seed.
         let options = LockTableOptions {
             detection,
             shards: 1,
@@ -80,7 +80,8 @@ impl Stage {
         std::array::from_fn(|_| self.table.begin(None))
     }
 
-    /// Works on an object that is locked for that. Others get a chance to meddle.
+    /// Works on an object that is locked for it. Other threads get a chance to
+    /// interfere.
     fn work(&self, object: usize, mode: Mode) {
         let at_work = &self.at_work[object];
         if mode == Write {
@@ -138,7 +139,7 @@ fn three_owners_take_turns() {
     });
 }
 
-/// Both read, both upgrade: at most one gives way, and the other goes on.
+/// Both owners read and both upgrade: at most one is aborted, and the other continues.
 #[test]
 fn readers_upgrade() {
     explore("readers_upgrade", || {
@@ -158,8 +159,8 @@ fn readers_upgrade() {
     });
 }
 
-/// All mean to write what they read, on a page of a file, and somebody only reads:
-/// nobody gives way, and no update is lost.
+/// All owners intend to write what they read, on a page of a file, and one more owner
+/// only reads: no request is aborted, and no update is lost.
 #[test]
 fn updaters_take_turns_beside_a_reader() {
     explore("updaters_take_turns", || {
@@ -194,7 +195,7 @@ fn updaters_take_turns_beside_a_reader() {
     });
 }
 
-/// Three on three objects in a circle, with spans of two objects.
+/// Three owners form a cycle on three objects, with spans of two objects.
 #[test]
 fn a_circle_of_three_is_broken_by_whoever_closes_it() {
     explore("a_circle_of_three", || {
@@ -221,7 +222,7 @@ fn a_circle_of_three_is_broken_by_whoever_closes_it() {
     });
 }
 
-/// Somebody looks for deadlocks again and again, until all have ended.
+/// A thread searches for deadlocks again and again, until all owners have ended.
 #[test]
 fn detect_ends_what_nobody_looks_for() {
     explore("detect_ends", || {
@@ -275,7 +276,7 @@ fn a_cancel_meets_a_wait_at_any_moment() {
     });
 }
 
-/// The holder stays, so nothing but the cancel and what follows from it can end these.
+/// The holder stays, so only the cancel and its consequences can end these requests.
 #[test]
 fn a_cancel_ends_a_wait_and_lets_those_behind_it_in() {
     explore("a_cancel_ends", || {
@@ -336,7 +337,8 @@ fn a_time_out_meets_a_grant_at_any_moment() {
     });
 }
 
-/// Two children of one parent and a stranger, on two objects in opposite order.
+/// Two children of one parent and an unrelated owner lock two objects in opposite
+/// order.
 #[test]
 fn children_commit_into_their_parent() {
     explore("children_commit", || {
