@@ -1,8 +1,8 @@
-//! Room as years of use leave it: a map of what is free, and a volume on which no
-//! more than that is (Seltzer et al. 1995, §5.3).
+//! Ageing: a map of the free space that years of use leave, and a volume with exactly
+//! this space free (Seltzer et al. 1995, §5.3).
 //!
-//! A file takes everything else, so that such a volume is like any other, and
-//! removing the file makes it young.
+//! A file takes all other space, so that such a volume is otherwise ordinary. Removing
+//! the file makes the volume young again.
 
 use crate::Ffs;
 use crate::allocate::Extent;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use varve_fs::{Cause, Group, InodeNo, Item, Usage};
 
-/// Blocks that are given to the file by one group.
+/// Number of blocks that one group gives to the file.
 const BLOCKS_AT_ONCE: u64 = 256;
 
-/// What is free in each cylinder group, in bytes from the beginning of its data.
+/// The free ranges of each cylinder group, in bytes from the beginning of its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct FreeMap {
@@ -25,20 +25,20 @@ pub struct FreeMap {
     groups: Vec<Vec<Range<u64>>>,
 }
 
-/// As in a file: runs are first and length.
+/// The map as it is stored in a file; a run is its beginning and its length.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Stored {
     format: String,
     version: u32,
     block_bytes: u32,
-    /// Of data, the same in each group.
+    /// Bytes of data in a group, the same in each.
     group_bytes: u64,
     groups: Vec<Vec<(u64, u64)>>,
 }
 
 const FORMAT: &str = "varve free map";
 const VERSION: u32 = 1;
-/// Groups, and bytes in all of them, at most: no volume has more.
+/// Limits on the number of groups, and on the bytes in all of them.
 const GROUPS_MAX: usize = 1 << 16;
 const BYTES_MAX: u64 = 1 << 48;
 
@@ -77,11 +77,12 @@ impl TryFrom<Stored> for FreeMap {
 }
 
 impl FreeMap {
-    /// Of cylinder groups with so many bytes of data each, and the ranges that are
-    /// free in each, rising. The block size is that of the file system that was.
+    /// Creates a map from the free ranges of each cylinder group, ascending. Each group
+    /// has `group_bytes` bytes of data. `block_bytes` is the block size of the original
+    /// file system.
     ///
     /// # Errors
-    /// Says what is impossible.
+    /// A message about the value that is impossible.
     pub fn new(
         block_bytes: u32,
         group_bytes: u64,
@@ -112,41 +113,41 @@ impl FreeMap {
         })
     }
 
-    /// Bytes in a block of the file system that was.
+    /// Returns the block size of the original file system, in bytes.
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// Bytes of data in a group.
+    /// Returns the number of bytes of data in a group.
     pub fn group_bytes(&self) -> u64 {
         self.group_bytes
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u64 {
         self.groups.len() as u64
     }
 
-    /// Bytes of data in all groups.
+    /// Returns the number of bytes of data in all groups.
     pub fn bytes(&self) -> u64 {
         self.groups() * self.group_bytes
     }
 
-    /// Bytes of them that are free.
+    /// Returns the number of bytes that are free.
     pub fn free_bytes(&self) -> u64 {
         let runs = self.groups.iter().flatten();
         runs.map(|run| run.end - run.start).sum()
     }
 
-    /// Whether a volume with this superblock can be aged by it.
+    /// Checks that a volume with this superblock can be aged by the map.
     ///
     /// # Errors
-    /// `Unfit` if its policy is not FFS's, or it has fewer or smaller groups.
+    /// `Unfit` if its policy is not FFS's, or if it has fewer or smaller groups.
     pub fn fits(&self, superblock: &Superblock) -> Result<()> {
         self.on(superblock).map(drop)
     }
 
-    /// The fragments that are free on it then.
+    /// Returns the fragments of the volume that are free according to the map.
     fn on(&self, superblock: &Superblock) -> Result<Vec<Extent>> {
         if !superblock.policy()?.has_fragments() {
             return Err(Error::Unfit("a free map is for FFS's own policy".into()));
@@ -171,7 +172,7 @@ impl FreeMap {
                 )));
             }
             for run in runs {
-                // Only what is free altogether.
+                // Only fragments that are entirely free count.
                 let (first, end) = (run.start.div_ceil(unit), run.end / unit);
                 if first < end {
                     free.push((data.start + first..data.start + end).into());
@@ -182,27 +183,29 @@ impl FreeMap {
     }
 }
 
-/// Its units, one by one.
+/// Returns the units of a run, one by one.
 fn singly(run: Extent) -> impl Iterator<Item = Extent> {
     (run.start..run.end()).map(|start| Extent { start, units: 1 })
 }
 
 impl Ffs {
-    /// Gives a file all room but what is free on the map; others keep what they have.
-    /// The file must be empty, and nobody may have the volume mounted as a file system.
+    /// Gives a file all space that is not free on the map; other files keep their
+    /// space. The file must be empty, and the volume must not be mounted as a file
+    /// system.
     ///
     /// # Errors
-    /// `Unfit` if the map does not fit ([`FreeMap::fits`]); those of an append.
+    /// `Unfit` if the map does not fit ([`FreeMap::fits`]), and the errors of an
+    /// append.
     pub fn age(&self, ino: InodeNo, map: &FreeMap) -> Result<()> {
         let free = map.on(&self.superblock)?;
         self.writable()?;
-        // What is to stay free is taken away while the file takes what there is.
+        // The space that is to stay free is withheld while the file takes the rest.
         let withheld: Vec<Extent> = {
             let mut writer = self.writer.lock();
             let mut withhold = |extent: &Extent| writer.room.withhold(*extent);
             let each = |run: Extent| match withhold(&run) {
                 true => vec![run],
-                // The root directory may have some of it.
+                // The root directory may have a part of it.
                 false => singly(run).filter(&mut withhold).collect(),
             };
             free.into_iter().flat_map(each).collect()
@@ -216,7 +219,7 @@ impl Ffs {
     }
 
     fn fill(&self, ino: InodeNo) -> Result<()> {
-        // What a step takes of the journal at most.
+        // An upper bound of the journal space that a step needs.
         let priced = Group {
             items: vec![Item::Reserved {
                 ino,

@@ -1,4 +1,5 @@
-//! A map is kept, and is all that is free on the volume made of it.
+//! A free map can be stored and read, and is exactly the free space of a volume aged by
+//! it.
 
 use super::*;
 use crate::tests::{again, create, made_with, memory, mounted, read, sound, write};

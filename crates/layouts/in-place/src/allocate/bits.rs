@@ -1,17 +1,18 @@
-//! A set of small numbers: bits, and above them words that tell which words
-//! below have any. Finding the next member takes a step or two a level.
+//! A set of small numbers: a bit for each number, and above the bits words that say
+//! which words below have any bit set. Finding the next member takes one or two steps
+//! per level.
 
-/// See the module's head.
+/// A set of numbers below a fixed size, with fast search for the next member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BitTree {
-    /// From the bits themselves upwards, the last a single word.
+    /// The levels from the bits themselves upwards; the last one is a single word.
     levels: Vec<Vec<u64>>,
     size: u64,
     count: u64,
 }
 
 impl BitTree {
-    /// No members, of the numbers below `size`.
+    /// Creates an empty set of numbers below `size`.
     pub(super) fn new(size: u64) -> Self {
         let mut levels = Vec::new();
         let mut bits = size;
@@ -30,7 +31,7 @@ impl BitTree {
         }
     }
 
-    /// All numbers below `size`.
+    /// Creates the set of all numbers below `size`.
     pub(super) fn full(size: u64) -> Self {
         let mut tree = BitTree::new(size);
         let mut bits = size;
@@ -48,12 +49,12 @@ impl BitTree {
         tree
     }
 
-    /// How many numbers there could be.
+    /// Returns the bound of the numbers.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Members.
+    /// Returns the number of members.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -62,7 +63,7 @@ impl BitTree {
         number < self.size && self.levels[0][(number / 64) as usize] >> (number % 64) & 1 == 1
     }
 
-    /// True if it was none before.
+    /// Adds a member. Returns true if it was not one before.
     pub(super) fn insert(&mut self, number: u64) -> bool {
         debug_assert!(number < self.size);
         if self.contains(number) {
@@ -82,7 +83,7 @@ impl BitTree {
         true
     }
 
-    /// True if it was one before.
+    /// Removes a member. Returns true if it was one before.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         if !self.contains(number) {
             return false;
@@ -100,7 +101,7 @@ impl BitTree {
         true
     }
 
-    /// The least member that is not below `from`.
+    /// Returns the least member that is not below `from`.
     pub(super) fn next(&self, from: u64) -> Option<u64> {
         let mut at = from;
         for (height, level) in self.levels.iter().enumerate() {
@@ -114,17 +115,18 @@ impl BitTree {
         None
     }
 
-    /// The least member not below `from`; if there is none, the least of all.
+    /// Returns the least member that is not below `from`; if there is none, the least
+    /// of all.
     pub(super) fn next_around(&self, from: u64) -> Option<u64> {
         self.next(from).or_else(|| self.next(0))
     }
 
-    /// The least member in `from..to`.
+    /// Returns the least member in `from..to`.
     pub(super) fn next_within(&self, from: u64, to: u64) -> Option<u64> {
         self.next(from).filter(|number| *number < to)
     }
 
-    /// The least member below bit `at` of a level.
+    /// Returns the least member below bit `at` of level `height`.
     fn descend(&self, height: usize, mut at: u64) -> u64 {
         for level in self.levels[..height].iter().rev() {
             at = at * 64 + u64::from(level[at as usize].trailing_zeros());
@@ -132,7 +134,7 @@ impl BitTree {
         at
     }
 
-    /// Members, ascending.
+    /// Returns the members in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut from = 0;
         std::iter::from_fn(move || {

@@ -1,30 +1,31 @@
-//! Binary buddies: blocks of powers of two, each at a multiple of its size.
+//! Binary buddies: blocks whose sizes are powers of two, each at a multiple of its
+//! size.
 //!
-//! A file's next extent doubles it. If no free block is as large, the smallest
-//! larger one is halved until one is; what is given back is joined with its
-//! buddy as long as that is free. Of blocks alike, the next one behind the file's
-//! end is taken, so that extents follow each other where they can.
+//! A file's next extent doubles the file. If no free block has that size, the smallest
+//! larger one is halved until one has it. A released block is joined with its buddy as
+//! long as that is free. Among free blocks of one size the next one behind the file's
+//! end is taken, so that extents are adjacent where possible.
 //!
-//! Its `reallocate` is Koch's nightly reallocation: a file moves into at most
-//! three extents that waste little. Whoever keeps the files moves the bytes.
+//! `reallocate` is Koch's nightly reallocation: a file moves into at most three extents
+//! that waste little. The caller copies the bytes.
 //!
 //! Sources: Koch 1987; Seltzer 1992, §2.1.1.5 and §3.3.1.
 
 use super::bits::BitTree;
 use super::{Allocator, Extent, FileView, MapError, NoRoom, inside, push};
 
-/// See the module's head.
+/// The allocation policy of binary buddies.
 #[derive(Debug)]
 pub struct Buddy {
     capacity: u64,
     free: u64,
-    /// Free blocks of `2^order` units, by number.
+    /// The free blocks of `2^order` units, by number.
     orders: Vec<BitTree>,
 }
 
 impl Buddy {
-    /// An empty volume of `units`: the aligned blocks that it is made of, from
-    /// the largest.
+    /// Creates an empty volume of `units` units. Its free blocks are the largest
+    /// aligned ones that it can be divided into.
     pub fn new(units: u64) -> Self {
         let orders = 64 - units.leading_zeros().min(63);
         let tree = |order: u32| BitTree::new(units >> order);
@@ -37,7 +38,8 @@ impl Buddy {
         buddy
     }
 
-    /// The largest aligned block at `start` that does not go beyond `end`.
+    /// Returns the order of the largest aligned block at `start` that does not extend
+    /// beyond `end`.
     fn order_at(start: u64, end: u64) -> u32 {
         let aligned = start.trailing_zeros();
         let fitting = (end - start).ilog2();
@@ -52,7 +54,7 @@ impl Buddy {
         }
     }
 
-    /// A block is free: it is joined with its buddy, and so on.
+    /// Marks a block as free, and joins it with its buddy as long as that is free.
     fn put(&mut self, mut number: u64, mut order: u32) {
         self.free += 1 << order;
         while let Some(tree) = self.orders.get_mut(order as usize + 1) {
@@ -65,7 +67,7 @@ impl Buddy {
         self.orders[order as usize].insert(number);
     }
 
-    /// Takes a block of `2^order` units, behind `after` if there is one.
+    /// Takes a block of `2^order` units, the next one behind `after` if there is one.
     fn take(&mut self, order: u32, after: u64) -> Option<u64> {
         let larger = |from: &u32| self.orders[*from as usize].count() > 0;
         let from = (order..self.orders.len() as u32).find(larger)?;
@@ -74,8 +76,8 @@ impl Buddy {
         Some(number << from)
     }
 
-    /// Takes block `wanted` of order `to` out of the free block `number` of
-    /// order `from` that has it; the other halves stay free.
+    /// Takes block `wanted` of order `to` out of the free block `number` of order
+    /// `from` that contains it; the other halves stay free.
     fn split(&mut self, number: u64, from: u32, wanted: u64, to: u32) {
         self.orders[from as usize].remove(number);
         for order in to..from {
@@ -85,14 +87,14 @@ impl Buddy {
         self.free -= 1 << to;
     }
 
-    /// The free block that has block `number` of `order`, if one has all of it.
+    /// Returns the free block that contains block `number` of `order`, if there is one.
     fn holder(&self, number: u64, order: u32) -> Option<(u64, u32)> {
         let blocks = (order..self.orders.len() as u32).map(|o| (number >> (o - order), o));
         let mut free = blocks.filter(|(n, o)| self.orders[*o as usize].contains(*n));
         free.next()
     }
 
-    /// Whether any unit of the block is free.
+    /// Returns true if any unit of the block is free.
     fn any_free(&self, number: u64, order: u32) -> bool {
         let below = |o: u32| {
             let first = number << (order - o);
@@ -102,7 +104,7 @@ impl Buddy {
         self.holder(number, order).is_some() || (0..order).any(below)
     }
 
-    /// The aligned blocks of an extent: numbers and orders.
+    /// Returns the numbers and orders of the aligned blocks that an extent consists of.
     fn blocks(extent: Extent) -> impl Iterator<Item = (u64, u32)> {
         let (mut start, end) = (extent.start, extent.end());
         std::iter::from_fn(move || {
@@ -152,7 +154,7 @@ impl Allocator for Buddy {
         Ok(())
     }
 
-    /// Of the smallest block there is.
+    /// Takes a unit from a smallest free block.
     fn piece(&mut self, near: u64) -> Option<Extent> {
         let start = self.take(0, near)?;
         Some(Extent { start, units: 1 })
@@ -187,14 +189,14 @@ impl Allocator for Buddy {
     }
 
     fn is_free(&self, extent: Extent) -> bool {
-        // An aligned block that is free altogether lies in one free block.
+        // An aligned block that is entirely free is contained in one free block.
         let free = |(number, order)| self.holder(number, order).is_some();
         inside(extent, self.capacity).is_ok() && Self::blocks(extent).all(free)
     }
 
-    /// At most three extents: the two largest powers of two in `units`, and the
-    /// least that has the rest. Of files whose sizes spread evenly that leaves
-    /// about 4 % unused.
+    /// Takes at most three extents: the two largest powers of two in `units`, and the
+    /// smallest one that contains the rest. If sizes of files are evenly distributed,
+    /// about 4 % is unused.
     fn reallocate(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
         let mut parts = Vec::with_capacity(3);
         let mut rest = units;
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_smallest_larger_block_is_halved_until_it_fits() {
-        // Figure 3-1: a disk of one block.
+        // Figure 3-1: a disk with one block.
         let mut map = Buddy::new(64);
         let mut out = Vec::new();
         map.extend(&FileView::default(), 5, &mut out).unwrap();
@@ -274,7 +276,7 @@ mod tests {
         let mut held = Vec::new();
         for _ in 0..20 {
             let mut out = Vec::new();
-            // A byte more than it holds.
+            // One byte more than the file has space for.
             map.extend(&file, 1, &mut out).unwrap();
             file = file.with(&out);
             held.push(file.held);
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_is_no_power_of_two_is_several_blocks() {
-        // 2700 MB, as the eight drives of table 3-1.
+        // 2700 MB, the capacity of the eight drives of table 3-1.
         let map = Buddy::new(2700);
         let units: Vec<u64> = map.free_runs().iter().map(|run| run.units).collect();
         assert_eq!(units, [2048, 512, 128, 8, 4]);
@@ -310,7 +312,7 @@ mod tests {
             held += moved.iter().map(|extent| extent.units).sum::<u64>();
             map.give_back(&moved);
         }
-        // Koch: under 4 % on average.
+        // Koch: less than 4 % on average.
         let unused = 1.0 - used as f64 / held as f64;
         assert!((0.01..0.05).contains(&unused), "{unused}");
         assert_eq!(map.free_runs(), [extent(0, 1 << 22)]);

@@ -1,72 +1,72 @@
 //! FFS: blocks and fragments in cylinder groups (McKusick et al. 1984, §3.3).
 //!
-//! A unit is a fragment. A file gets the block behind its last one, one near it,
-//! one in the same group, one in another; fragments go where they fit best, and
-//! never lie in two blocks. After `maxcontig` blocks a gap of `rotdelay` follows,
-//! after a quarter of a group another group. With `clusters` as many blocks as are
-//! asked for are sought behind each other first, which is where later FFSs come to
-//! by reallocating; without, each block is sought by itself, and a file goes to
-//! another group with its first indirect block, as in 4.4BSD-Lite (Seltzer et al.
-//! 1995, §5).
+//! A unit is a fragment. A file gets the block behind its last one, or else one near
+//! it, one in the same group, one in another group. Fragments are taken from the block
+//! in which they fit best, and never from two blocks. After `maxcontig` blocks a gap of
+//! `rotdelay` blocks follows, after a quarter of a group another group. With `clusters`
+//! the policy first seeks a contiguous run of as many blocks as are requested, which
+//! later FFSs achieve by reallocation. Without it each block is sought by itself, and a
+//! file continues in another group at its first indirect block, as in 4.4BSD-Lite
+//! (Seltzer et al. 1995, §5).
 //!
-//! Invariants: counts, broken blocks and whole ones are those of the bits; the
-//! heads of groups are never free.
+//! Invariants: the counts, the broken blocks and the whole blocks follow from the bits;
+//! the heads of groups are never free.
 
 use super::bits::BitTree;
 use super::{Allocator, Extent, FileView, MapError, NoRoom, inside, push};
 use crate::bits::Bits;
 use std::collections::BTreeSet;
 
-/// Blocks of a file that no indirect block leads to.
+/// Number of blocks of a file that are not reached through an indirect block.
 pub(crate) const DIRECT: u64 = 12;
 
-/// How a volume is divided, in units.
+/// The division of a volume, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Of all groups. The last one may be shorter.
+    /// Size of all groups. The last group may be shorter.
     pub units: u64,
-    /// Of a block: 1, 2, 4 or 8.
+    /// Size of a block: 1, 2, 4 or 8.
     pub block: u64,
-    /// Of a group, a multiple of a block.
+    /// Size of a group, a multiple of a block.
     pub group: u64,
-    /// At the beginning of each group, for metadata; whole blocks.
+    /// Size of the metadata at the beginning of each group, in whole blocks.
     pub head: u64,
 }
 
-/// How blocks of a file lie.
+/// The placement of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Blocks behind each other before a gap, at least 1.
+    /// Number of contiguous blocks before a gap, at least 1.
     pub maxcontig: u64,
-    /// Blocks of the gap.
+    /// Length of the gap, in blocks.
     pub rotdelay: u64,
-    /// Blocks asked for together are sought behind each other.
+    /// True if blocks that are requested together are sought contiguously.
     pub clusters: bool,
-    /// So few whole blocks may be left before tails look for broken ones in all
-    /// groups.
+    /// Number of whole free blocks at which tails use broken blocks of all groups
+    /// first.
     pub scarce: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Group {
     free_blocks: u64,
-    /// Broken blocks by the longest run of free fragments in them.
+    /// Broken blocks by the length of the longest run of free fragments in them.
     broken: [BTreeSet<u64>; 8],
 }
 
-/// See the module's head.
+/// The allocation policy of FFS.
 #[derive(Clone, Debug)]
 pub struct CylinderGroups {
     shape: Shape,
     placement: Placement,
     busy: Bits,
-    /// Blocks that are free altogether.
+    /// The blocks that are entirely free.
     whole: BitTree,
     groups: Vec<Group>,
     free: u64,
 }
 
-/// The longest run of zeros among the low `count` bits.
+/// Returns the length of the longest run of zeros among the low `count` bits.
 fn longest_run(bits: u8, count: u64) -> u64 {
     let (mut longest, mut run) = (0, 0);
     for at in 0..count {
@@ -77,10 +77,11 @@ fn longest_run(bits: u8, count: u64) -> u64 {
 }
 
 impl CylinderGroups {
-    /// An empty volume. What is behind the last whole block is nobody's.
+    /// Creates an empty volume. Units behind the last whole block are not used.
     ///
     /// # Panics
-    /// If a block has not 1, 2, 4 or 8 units, or a group not whole blocks.
+    /// If a block does not have 1, 2, 4 or 8 units, or a group does not consist of
+    /// whole blocks.
     pub fn new(shape: Shape, placement: Placement) -> Self {
         let Shape { block, group, .. } = shape;
         let whole = |units: u64| units.is_multiple_of(block);
@@ -111,7 +112,7 @@ impl CylinderGroups {
         map
     }
 
-    /// Units of a group that are for data.
+    /// Returns the units of a group that are for data.
     fn data(&self, group: u64) -> std::ops::Range<u64> {
         let end = ((group + 1) * self.shape.group).min(self.shape.units);
         (group * self.shape.group + self.shape.head).min(end)..end
@@ -125,7 +126,7 @@ impl CylinderGroups {
         unit / self.shape.block * self.shape.block
     }
 
-    /// Counts a block, named by its first unit, in or out.
+    /// Adds a block, named by its first unit, to the counts, or removes it from them.
     fn count(&mut self, block: u64, enters: bool) {
         let each = self.shape.block;
         let bits = self.busy.few(block, each);
@@ -180,9 +181,8 @@ impl CylinderGroups {
         units.all(|unit| !self.busy.get(unit))
     }
 
-    /// As many free blocks behind each other as are wanted, if they are in `near`'s
-    /// group or right at it, or in another group that has them; otherwise a single
-    /// block.
+    /// Takes `wanted` contiguous free blocks, or a single block if the first group that
+    /// has any free block has no such run. The search begins at `near`.
     fn run(&mut self, near: u64, wanted: u64) -> Option<Extent> {
         let each = self.shape.block;
         let home = self.group_of(near);
@@ -205,8 +205,8 @@ impl CylinderGroups {
         None
     }
 
-    /// The first run of so many free blocks at or behind `near` in a group, or from
-    /// its beginning.
+    /// Returns the first run of `wanted` free blocks in a group, at or behind `near`,
+    /// or else from the beginning of the group.
     fn search(&self, group: u64, near: u64, wanted: u64) -> Option<u64> {
         let each = self.shape.block;
         let data = self.data(group);
@@ -228,8 +228,8 @@ impl CylinderGroups {
         look(near, end).or_else(|| look(first, (near + wanted).min(end)))
     }
 
-    /// Groups in the order in which they are tried: by leaps that double, then one
-    /// by one.
+    /// Returns the groups in the order in which they are tried: by steps that double,
+    /// then one after the other.
     fn groups_from(&self, home: u64) -> impl Iterator<Item = u64> + use<> {
         let groups = (self.groups.len() as u64).max(1);
         let leaps = std::iter::successors(Some(1u64), move |leap| {
@@ -243,8 +243,8 @@ impl CylinderGroups {
         std::iter::once(home).chain(leapt).chain(rest)
     }
 
-    /// The broken block of a group in which so many fragments fit best, and where
-    /// in it.
+    /// Returns the broken block of a group in which `count` fragments fit best, and
+    /// their place in it.
     fn fitting(&self, group: u64, near: u64, count: u64) -> Option<u64> {
         let each = self.shape.block;
         let broken = &self.groups[group as usize].broken;
@@ -255,9 +255,9 @@ impl CylinderGroups {
         starts.find(|&start| self.are_free(start..start + count))
     }
 
-    /// So many fragments, fewer than a block's: in the broken block of the group in
-    /// which they fit best, else of a new one; where whole blocks are scarce, in a
-    /// broken one of any group first.
+    /// Takes `count` fragments, fewer than a block has: in the broken block of the
+    /// group in which they fit best, or else in a new block. If whole blocks are
+    /// scarce, broken blocks of any group are tried first.
     fn fragments(&mut self, near: u64, count: u64) -> Option<Extent> {
         let home = self.group_of(near);
         let from = |group| if group == home { near } else { 0 };
@@ -277,8 +277,8 @@ impl CylinderGroups {
         None
     }
 
-    /// A group for what follows in a large file: the next with as much room as the
-    /// average has.
+    /// Returns the group for the continuation of a large file: the next one with at
+    /// least the average number of free blocks.
     fn next_group(&self, group: u64) -> u64 {
         let groups = self.groups.len() as u64;
         let average = self.whole.count() / groups;
@@ -287,8 +287,8 @@ impl CylinderGroups {
             .unwrap_or(group)
     }
 
-    /// Where the next block would best be of a file that has `blocks` of them, the
-    /// last of which ends at `end`.
+    /// Returns the preferred place of the next block of a file that has `blocks`
+    /// blocks, the last of which ends at `end`.
     fn preferred(&self, blocks: u64, end: u64) -> u64 {
         let each = self.shape.block;
         let behind = end.next_multiple_of(each);
@@ -306,7 +306,8 @@ impl CylinderGroups {
         }
     }
 
-    /// Blocks that are sought together when so many are wanted.
+    /// Returns the number of blocks that are sought contiguously when `wanted` are
+    /// wanted.
     fn together(&self, blocks: u64, wanted: u64) -> u64 {
         match (self.placement.clusters, self.placement.rotdelay) {
             (false, _) => 1,
@@ -322,7 +323,7 @@ impl CylinderGroups {
         NoRoom { units, free }
     }
 
-    /// Refuses what is no extent of data.
+    /// Refuses an extent that is not one of data.
     fn check(&self, extent: Extent) -> Result<(), MapError> {
         let capacity = self.shape.units;
         inside(extent, capacity)?;
@@ -351,7 +352,7 @@ impl Allocator for CylinderGroups {
         self.whole.count() * self.shape.block
     }
 
-    /// Whole blocks, and a tail in fragments.
+    /// Takes whole blocks, and a tail in fragments.
     fn extend(&mut self, file: &FileView, units: u64, out: &mut Vec<Extent>) -> Result<(), NoRoom> {
         let each = self.shape.block;
         let from = out.len();
@@ -420,7 +421,7 @@ impl Allocator for CylinderGroups {
         self.check(extent).is_ok() && self.are_free(extent.start..extent.end())
     }
 
-    /// Runs of fragments, across blocks.
+    /// Returns runs of free fragments, which may span several blocks.
     fn free_runs(&self) -> Vec<Extent> {
         self.busy.zeros().map(Extent::from).collect()
     }

@@ -1,9 +1,9 @@
-//! Extents: runs of any place, as long as the file's extents are.
+//! Extents: runs at any place, of the length that the file's extents have.
 //!
-//! Each file has one extent size, and grows by as many extents as it needs. The
-//! size is drawn around the mean of a *range*, with a deviation of a tenth: the
-//! mean is what the owner asked for, or else one of the policy's, and the draw's
-//! seed is the file's number, so that it need not be stored.
+//! Each file has one extent size, and grows by as many extents as it needs. The size is
+//! drawn around the mean of a *range*, with a deviation of a tenth. The mean is the one
+//! that the owner requested, or else one of the policy's. The seed of the draw is the
+//! file's number, so that the size need not be stored.
 //!
 //! Source: Seltzer 1992, §3.3.3, table 3-6.
 
@@ -11,16 +11,16 @@ use super::free_extents::FreeExtents;
 use super::mix::{mix, normal};
 use super::{Allocator, Extent, FileView, MapError, NoRoom, push};
 
-/// Which free run is taken from.
+/// The choice among free runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fit {
-    /// The first that is long enough.
+    /// The first run that is long enough.
     First,
-    /// The shortest that is long enough; of those, the first.
+    /// The shortest run that is long enough; among equals, the first.
     Best,
 }
 
-/// See the module's head.
+/// The allocation policy of extents.
 #[derive(Debug)]
 pub struct Extents {
     free: FreeExtents,
@@ -28,8 +28,8 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// An empty volume of `units`. `ranges` are the means from which files get
-    /// theirs that do not ask for one, in units.
+    /// Creates an empty volume of `units` units. `ranges` are the means, in units, for
+    /// files that do not request one.
     ///
     /// # Panics
     /// If there is no range, or one of zero.
@@ -44,7 +44,7 @@ impl Extents {
         }
     }
 
-    /// Units of each of the file's extents.
+    /// Returns the number of units of each of the file's extents.
     pub fn extent_units(&self, file: &FileView) -> u64 {
         let hash = mix(file.number);
         let mean = match file.wish {
@@ -82,7 +82,7 @@ impl Allocator for Extents {
         Ok(())
     }
 
-    /// From the first run, or the shortest.
+    /// Takes a unit from the first run, or from the shortest.
     fn piece(&mut self, _: u64) -> Option<Extent> {
         self.free.take(1, 1)
     }
@@ -116,7 +116,7 @@ mod tests {
         Extent { start, units }
     }
 
-    /// Holes of 30, 12 and 20 units, and a tail.
+    /// Returns a map with holes of 30, 12 and 20 units, and a free end.
     fn holed(fit: Fit) -> Extents {
         let mut map = Extents::new(200, fit, &[10]);
         for (start, units) in [(0, 10), (40, 10), (62, 8), (90, 10)] {

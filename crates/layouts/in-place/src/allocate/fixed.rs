@@ -1,10 +1,9 @@
 //! Blocks of one size.
 //!
-//! In order, a file gets the next free block behind its last one. Aged, it gets
-//! what is at the front of a free list that years of use have shuffled: the
-//! blocks are ranked by a permutation, and the list is walked round and round.
-//! The rank follows from the seed, so the list needs no room on a disk; where
-//! the walk stands is forgotten at a mount.
+//! In order, a file gets the next free block behind its last one. Aged, it gets the
+//! first block of a free list that years of use have shuffled: the blocks are ranked by
+//! a permutation, and the list is used cyclically. The rank follows from the seed, so
+//! the list needs no space on a disk. The position in the list is lost at an unmount.
 //!
 //! Source: Seltzer 1992, §3.3.4 (its fixed-block system is the control).
 
@@ -12,31 +11,31 @@ use super::bits::BitTree;
 use super::mix::Permutation;
 use super::{Allocator, Extent, FileView, MapError, NoRoom, inside, push};
 
-/// Which free block is next.
+/// The order in which free blocks are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// The one behind the file's last, or behind its home.
+    /// The block behind the file's last one, or behind its home, is next.
     InOrder,
-    /// That of a shuffled list.
+    /// The order of a shuffled list.
     Aged {
-        /// Shuffles.
+        /// Seed of the permutation.
         seed: u64,
     },
 }
 
-/// See the module's head.
+/// The allocation policy of blocks of one size.
 #[derive(Debug)]
 pub struct Fixed {
     block: u64,
-    /// By rank, if there is one; by number.
+    /// The free blocks: by rank if there is a permutation, otherwise by number.
     free: BitTree,
     ranks: Option<Permutation>,
     cursor: u64,
 }
 
 impl Fixed {
-    /// An empty volume of `units`, in blocks of `block` units. Units behind the
-    /// last whole block are nobody's.
+    /// Creates an empty volume of `units` units, in blocks of `block` units. Units
+    /// behind the last whole block are not used.
     ///
     /// # Panics
     /// If `block` is zero.
@@ -68,7 +67,7 @@ impl Fixed {
         Some(self.ranks.map_or(rank, |ranks| ranks.back(rank)))
     }
 
-    /// The blocks of an extent of whole ones.
+    /// Returns the blocks of an extent of whole blocks.
     fn blocks(&self, extent: Extent) -> Result<std::ops::Range<u64>, MapError> {
         inside(extent, self.capacity())?;
         let block = self.block;
@@ -153,7 +152,8 @@ impl Allocator for Fixed {
         blocks.is_ok_and(|mut blocks| blocks.all(free))
     }
 
-    /// Blocks behind each other are one run: a file can go on from one to the next.
+    /// Returns the free runs. Adjacent blocks are one run, because a file can continue
+    /// from one to the next.
     fn free_runs(&self) -> Vec<Extent> {
         let mut runs = Vec::new();
         let add = |block| {

@@ -1,34 +1,34 @@
-//! Free runs of any length, anywhere, always coalesced, with an index that
-//! finds the first or the smallest that is long enough.
+//! Free runs of any length at any place, always coalesced, with an index that finds the
+//! first or the smallest run that is long enough.
 
 use super::{Extent, MapError, inside};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units of a piece of the volume, of which the index for first fit keeps the
-/// longest run that begins in it.
+/// Number of units in a piece of the volume. For first fit, the index keeps the length
+/// of the longest run that begins in each piece.
 const PIECE: u64 = 256;
 
-/// See the module's head.
+/// The free runs of a volume.
 #[derive(Debug)]
 pub(super) struct FreeExtents {
     capacity: u64,
     free: u64,
-    /// Units by first unit.
+    /// The length of each run in units, by its first unit.
     runs: BTreeMap<u64, u64>,
     index: Index,
 }
 
-/// What is asked of the runs.
+/// The index for the search that the policy uses.
 #[derive(Debug)]
 enum Index {
     First(Maxima),
-    /// By length, then first unit.
+    /// The runs by length, then by first unit.
     Best(BTreeSet<(u64, u64)>),
 }
 
 impl FreeExtents {
-    /// All free. `best`: the smallest that serves will be asked for; otherwise
-    /// the first.
+    /// Creates a volume with all units free. With `best`, searches return the smallest
+    /// run that is long enough, otherwise the first one.
     pub(super) fn new(capacity: u64, best: bool) -> Self {
         let index = match best {
             true => Index::Best(BTreeSet::new()),
@@ -59,10 +59,9 @@ impl FreeExtents {
         self.runs.iter().map(extent)
     }
 
-    /// Takes up to `count` extents of `each` units, one behind the other, from
-    /// the beginning of the first or smallest run that has one. Taken one by
-    /// one they would be the same: the rest of the run is still the first or
-    /// the smallest.
+    /// Takes up to `count` adjacent extents of `each` units, from the beginning of the
+    /// first or smallest run that contains one. Taking them one by one would give the
+    /// same extents, because the rest of the run remains the first or the smallest.
     pub(super) fn take(&mut self, each: u64, count: u64) -> Option<Extent> {
         let (start, run) = match &self.index {
             Index::First(maxima) => {
@@ -84,7 +83,7 @@ impl FreeExtents {
         Some(extent)
     }
 
-    /// The run that has all of it.
+    /// Returns the run that contains all of the extent.
     pub(super) fn run_around(&self, extent: Extent) -> Option<Extent> {
         let (&start, &units) = self.runs.range(..=extent.start).next_back()?;
         let run = Extent { start, units };
@@ -152,10 +151,11 @@ impl FreeExtents {
     }
 }
 
-/// A tree of maxima: the first leaf that is large enough in a few steps.
+/// A tree of maxima, which finds the first leaf with at least a given value in few
+/// steps.
 #[derive(Debug)]
 struct Maxima {
-    /// Node 1 is the root, the children of `n` are `2n` and `2n + 1`.
+    /// The nodes: 1 is the root, the children of `n` are `2n` and `2n + 1`.
     nodes: Vec<u64>,
     leaves: usize,
 }
@@ -181,14 +181,14 @@ impl Maxima {
         }
     }
 
-    /// At least `value`.
+    /// Raises the value of a leaf to at least `value`.
     fn raise(&mut self, leaf: u64, value: u64) {
         if self.nodes[self.leaves + leaf as usize] < value {
             self.set(leaf, value);
         }
     }
 
-    /// The first leaf of at least `value`.
+    /// Returns the first leaf with at least `value`.
     fn first(&self, value: u64) -> Option<u64> {
         if self.nodes[1] < value {
             return None;

@@ -1,8 +1,9 @@
-//! Numbers that only look like chance: hashes, a permutation, a normal draw.
+//! Pseudo-random numbers: hashes, a permutation, a normal draw.
 //!
-//! They are defined here, as what they decide may be on a disk.
+//! They are defined here, because decisions that depend on them may be stored on a
+//! disk.
 
-/// One step of splitmix64.
+/// Returns the output of one step of splitmix64.
 pub(super) fn mix(seed: u64) -> u64 {
     let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -10,16 +11,16 @@ pub(super) fn mix(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A draw of mean 0 and deviation 1 that `seed` decides (Box & Muller 1958).
+/// Returns a draw of mean 0 and deviation 1 that `seed` determines (Box & Muller 1958).
 pub(super) fn normal(seed: u64) -> f64 {
     let unit = |word: u64| ((word >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (first, second) = (unit(mix(seed)), unit(mix(mix(seed))));
     (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos()
 }
 
-/// A permutation of the numbers below `size`, with its inverse: a Feistel
-/// network of four rounds over the next even number of bits, walked until it
-/// comes back into the range (Black & Rogaway 2002).
+/// A permutation of the numbers below `size`, with its inverse: a Feistel network of
+/// four rounds over the next even number of bits, iterated until the result is within
+/// the range (Black & Rogaway 2002).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permutation {
     size: u64,
@@ -37,7 +38,7 @@ impl Permutation {
         }
     }
 
-    /// Where `number` goes.
+    /// Returns the image of `number`.
     pub(super) fn of(&self, number: u64) -> u64 {
         self.walk(number, |network, at| {
             network
@@ -47,7 +48,7 @@ impl Permutation {
         })
     }
 
-    /// Who goes to `number`.
+    /// Returns the number whose image is `number`.
     pub(super) fn back(&self, number: u64) -> u64 {
         self.walk(number, |network, at| {
             let keys = network.keys.iter().rev();
@@ -81,7 +82,7 @@ impl Permutation {
     }
 }
 
-/// A stream of draws, for tests.
+/// A stream of random numbers, for tests.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Draws(u64);

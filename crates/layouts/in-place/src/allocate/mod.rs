@@ -1,16 +1,16 @@
-//! Allocation policies: which units a file gets.
+//! Allocation policies: the choice of the units that a file gets.
 //!
-//! A policy hands out *units*, numbered from 0, and keeps in memory which are
-//! free. It does no I/O and draws no chance but from its seed, so a mounted
-//! layout and the simulator of the laboratory use the same code.
+//! A policy allocates *units*, numbered from 0, and keeps in memory which ones are
+//! free. It does no I/O and uses no random numbers except those of its seed, so that a
+//! mounted layout and the simulator of the laboratory use the same code.
 //!
-//! Invariants, of every policy:
-//! - No unit is handed out twice before it is given back.
-//! - [`Allocator::extend`] gives all that was asked for, or changes nothing.
-//! - What is free is coalesced as far as the policy can use it: when all has
-//!   been given back, the map is as in the beginning.
-//! - What a policy knows of a file follows from its extents and its number
-//!   ([`FileView`]); nothing is stored for it.
+//! Invariants of every policy:
+//! - No unit is allocated twice without being released in between.
+//! - [`Allocator::extend`] allocates all that was requested, or changes nothing.
+//! - Free units are coalesced as far as the policy can use that: when all units have
+//!   been released, the map is as in the beginning.
+//! - All that a policy knows of a file follows from the file's extents and its number
+//!   ([`FileView`]); the policy stores nothing for it.
 //!
 //! Sources: McKusick et al. 1984, §3.3; Seltzer 1992, §3.3; `study/allocation.md`.
 
@@ -37,9 +37,9 @@ use std::ops::Range;
 /// A run of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// The first.
+    /// The first unit.
     pub start: u64,
-    /// How many.
+    /// Number of units.
     pub units: u64,
 }
 
@@ -53,13 +53,13 @@ impl From<Range<u64>> for Extent {
 }
 
 impl Extent {
-    /// One past the last unit; saturates, so that it can be asked of any bytes.
+    /// Returns one past the last unit. It saturates, so that it is safe for any values.
     pub fn end(self) -> u64 {
         self.start.saturating_add(self.units)
     }
 
-    /// What a tail lacks to be of so many units where it is; `None` if that would
-    /// reach beyond its block of `block` units.
+    /// Returns the units that a tail must gain to have `units` units at its present
+    /// place; `None` if it would extend beyond its block of `block` units.
     pub fn lacks(self, units: u64, block: u64) -> Option<Extent> {
         let fits = self.start % block + units <= block && units > self.units;
         fits.then(|| Extent {
@@ -69,23 +69,23 @@ impl Extent {
     }
 }
 
-/// What a policy is told of a file.
+/// The properties of a file that a policy may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileView {
-    /// A number that stays the file's: its inode's.
+    /// A number that the file keeps: its inode number.
     pub number: u64,
-    /// Units it holds.
+    /// Number of units that the file has.
     pub held: u64,
-    /// One past its last unit, if it holds any.
+    /// One past the file's last unit, if it has any.
     pub end: Option<u64>,
-    /// A unit of the region in which its inode lies ([`Allocator::home`]).
+    /// A unit of the region that contains the file's inode ([`Allocator::home`]).
     pub home: u64,
-    /// Mean size of extents that its owner asked for, units; 0 if he did not.
+    /// Mean size of extents that the owner requested, in units; 0 for no request.
     pub wish: u64,
 }
 
 impl FileView {
-    /// The same file once it holds the extents, too.
+    /// Returns the view of the file with these extents added.
     #[must_use]
     pub fn with(mut self, extents: &[Extent]) -> Self {
         self.held += extents.iter().map(|extent| extent.units).sum::<u64>();
@@ -94,75 +94,76 @@ impl FileView {
     }
 }
 
-/// What a new home is for.
+/// The kind of object for which a home is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A file: it belongs near its directory.
+    /// A file, which belongs near its directory.
     File,
-    /// A directory: they are spread.
+    /// A directory; directories are spread over the volume.
     Directory,
 }
 
-/// There is no such room: nothing was taken.
+/// The units are not available. None was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no room for {units} units ({free} are free, in pieces that do not serve)")]
 pub struct NoRoom {
-    /// Units that were asked for.
+    /// Number of units requested.
     pub units: u64,
-    /// Units that are free.
+    /// Number of units that are free.
     pub free: u64,
 }
 
-/// An extent cannot be taken or given back: the map is as it was.
+/// The reason why an extent could not be taken or released. The map is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// It is empty or reaches beyond the volume.
+    /// The extent is empty or extends beyond the volume.
     #[error("units {} to {} are not in a volume of {capacity}", extent.start, extent.end())]
     Outside {
-        /// Which.
+        /// The extent.
         extent: Extent,
-        /// Units of the volume.
+        /// Number of units of the volume.
         capacity: u64,
     },
-    /// It does not begin and end where this policy's blocks do.
+    /// The extent does not consist of whole blocks of this policy.
     #[error("units {} to {} are not whole blocks of {block}", extent.start, extent.end())]
     Misaligned {
-        /// Which.
+        /// The extent.
         extent: Extent,
-        /// Units of a block.
+        /// Number of units of a block.
         block: u64,
     },
-    /// Some of it is taken already.
+    /// A part of the extent is taken already.
     #[error("units {} to {}: some are taken already", .0.start, .0.end())]
     Taken(Extent),
-    /// Some of it is free already.
+    /// A part of the extent is free already.
     #[error("units {} to {}: some are free already", .0.start, .0.end())]
     Free(Extent),
 }
 
-/// A policy with its map. See the module's head.
+/// An allocation policy with its map of free units. The module's documentation has the
+/// invariants.
 pub trait Allocator: Send + std::fmt::Debug {
-    /// Units of the volume that the policy can ever hand out.
+    /// Returns the number of units of the volume that the policy can ever allocate.
     fn capacity(&self) -> u64;
 
-    /// Units that are free.
+    /// Returns the number of free units.
     fn free_units(&self) -> u64;
 
-    /// Free units in pieces that serve for any block of a layout: what can be
-    /// promised without knowing of what size it will be asked for. All, where a
-    /// layout's block is one unit.
+    /// Returns the number of free units in pieces that suffice for any block of a
+    /// layout. That many can be promised without knowing the size of later requests. If
+    /// a layout's block is one unit, these are all free units.
     fn free_in_blocks(&self) -> u64 {
         self.free_units()
     }
 
-    /// Appends to `out` extents of at least `units` units for the file, in the
-    /// order of its bytes. More than was asked for is the file's all the same.
+    /// Appends to `out` extents of at least `units` units for the file, in the order of
+    /// its bytes. Units beyond the request belong to the file as well.
     ///
     /// # Errors
-    /// There is no room for all of them; then nothing was taken.
+    /// The space does not suffice for all of them; then none was taken.
     fn extend(&mut self, file: &FileView, units: u64, out: &mut Vec<Extent>) -> Result<(), NoRoom>;
 
-    /// Whether `extend` would succeed. Costs as much.
+    /// Returns true if `extend` would succeed. The cost is the same.
     fn fits(&mut self, file: &FileView, units: u64) -> bool {
         let mut taken = Vec::new();
         let fits = self.extend(file, units, &mut taken).is_ok();
@@ -170,52 +171,52 @@ pub trait Allocator: Send + std::fmt::Debug {
         fits
     }
 
-    /// Takes the least that can be had, where it harms least, `near` if that is no
-    /// matter. Somebody who has promised room gets it so where `extend` finds none
-    /// of the sizes it wants. `None` if nothing is free.
+    /// Takes the smallest possible piece, where it does the least harm, near `near` if
+    /// all places are equal. A caller that has promised space uses it when `extend`
+    /// finds none of the sizes that it wants. Returns `None` if nothing is free.
     fn piece(&mut self, near: u64) -> Option<Extent>;
 
-    /// Units that a file holds which was given room for `units`, and for no
-    /// more, in one go or in steps. A file that is cut keeps so many.
+    /// Returns how many units a file has that was given space for exactly `units`
+    /// units, in one step or in several. A file that is truncated keeps that many.
     fn rounded(&self, file: &FileView, units: u64) -> u64;
 
-    /// Gives units back.
+    /// Releases units.
     ///
     /// # Errors
-    /// They are not all taken, or not whole blocks.
+    /// The units are not all taken, or not whole blocks.
     fn release(&mut self, extent: Extent) -> Result<(), MapError>;
 
-    /// Marks units as taken: the map is rebuilt from the files there are.
+    /// Marks units as taken, while the map is rebuilt from the existing files.
     ///
     /// # Errors
-    /// They are not all free, or not whole blocks.
+    /// The units are not all free, or not whole blocks.
     fn occupy(&mut self, extent: Extent) -> Result<(), MapError>;
 
-    /// Whether all of it is free.
+    /// Returns true if all of the extent is free.
     fn is_free(&self, extent: Extent) -> bool;
 
-    /// Where a new file or directory belongs whose parent's home is `near`.
+    /// Returns the home of a new file or directory whose parent has the home `near`.
     fn home(&self, near: u64, kind: Kind) -> u64 {
         let _ = kind;
         near
     }
 
-    /// Takes a better place for a file of which `units` are used: its bytes are
-    /// to be copied there, and what it holds is to be given back. `None` if the
-    /// policy has none, or knows of no such thing.
+    /// Takes a better place for a file that uses `units` units. The caller must copy
+    /// the bytes there and release the file's present extents. Returns `None` if the
+    /// policy has no better place or does not reallocate.
     fn reallocate(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
         let _ = (file, units);
         None
     }
 
-    /// Free runs, by their first unit, for statistics: each as long as the
-    /// policy could use it.
+    /// Returns the free runs by their first unit, for statistics. Each is as long as
+    /// the policy could use it.
     fn free_runs(&self) -> Vec<Extent>;
 
-    /// Gives back what this map has just handed out.
+    /// Releases extents that this map has just allocated.
     ///
     /// # Panics
-    /// If it has not.
+    /// If an extent was not allocated by this map.
     fn give_back(&mut self, extents: &[Extent]) {
         for extent in extents {
             let released = self.release(*extent);
@@ -224,7 +225,7 @@ pub trait Allocator: Send + std::fmt::Debug {
     }
 }
 
-/// Checks that an extent is one, within `capacity` units.
+/// Checks that an extent is not empty and is within `capacity` units.
 fn inside(extent: Extent, capacity: u64) -> Result<(), MapError> {
     let end = extent.start.checked_add(extent.units);
     match end.is_some_and(|end| end <= capacity) && extent.units > 0 {
@@ -233,8 +234,8 @@ fn inside(extent: Extent, capacity: u64) -> Result<(), MapError> {
     }
 }
 
-/// Appends an extent, joined to the one before if it goes on where that ends;
-/// what lies before index `from` is left alone.
+/// Appends an extent, joined to the one before if it begins where that ends. Extents
+/// before index `from` are not changed.
 pub(crate) fn push(out: &mut Vec<Extent>, from: usize, extent: Extent) {
     let joins = |last: &&mut Extent| last.end() == extent.start;
     match out[from..].last_mut().filter(joins) {

@@ -1,78 +1,82 @@
-//! Which policy a volume has, with its parameters, and the map that it makes.
+//! The choice of a volume's allocation policy, its parameters, and the map that
+//! follows.
 
 use super::{
     Allocator, Buddy, CylinderGroups, Extent, Extents, Fit, Fixed, Grow, Order, Placement,
     Restricted, RestrictedError, Shape,
 };
 
-/// Sizes that a policy can have.
+/// Maximum number of sizes of a policy.
 pub const SIZES_MAX: usize = 8;
 
-/// See the module's head. Sizes are in blocks.
+/// An allocation policy with its parameters. Sizes are in blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Blocks and fragments in cylinder groups.
+    /// FFS: blocks and fragments in cylinder groups.
     Ffs {
-        /// Blocks of a file that lie behind each other before a gap.
+        /// Number of contiguous blocks of a file before a gap.
         maxcontig: u32,
-        /// Blocks of the gap.
+        /// Length of the gap, in blocks.
         rotdelay: u32,
-        /// Blocks that come together are put together, as later FFSs do by
-        /// reallocating.
+        /// True if blocks that are requested together are placed together, as later
+        /// FFSs do by reallocation.
         clusters: bool,
     },
-    /// Single blocks.
+    /// Blocks of one size.
     Fixed {
-        /// The seed of a free list that years have shuffled; otherwise in order.
+        /// The seed of a free list that years have shuffled; `None` for the order of
+        /// addresses.
         shuffled: Option<u64>,
     },
-    /// Extents of the file's own size.
+    /// Extents, whose size each file has for itself.
     Extents {
-        /// Which free run.
+        /// The choice among free runs.
         fit: Fit,
-        /// Means from which a file gets its size.
+        /// Means, from which the size of a file's extents is derived.
         sizes: Vec<u32>,
     },
     /// Binary buddies.
     Buddy,
     /// Restricted buddies.
     Restricted {
-        /// Of blocks, rising, each a multiple of the one before; the first is 1.
+        /// Sizes of blocks, ascending, each a multiple of the one before; the first is
+        /// 1.
         sizes: Vec<u32>,
-        /// How many times a larger block a file's smaller ones must be.
+        /// Factor of growth: how many times a larger block a file's smaller blocks must
+        /// be.
         grow: u32,
-        /// A bookkeeping region; one of the whole volume if there is none.
+        /// Size of a bookkeeping region; `None` for one region of the whole volume.
         region: Option<u32>,
     },
 }
 
-/// Parameters that make no policy.
+/// The reason why parameters are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// There is no such policy in this program.
+    /// This program has no policy of this number.
     #[error("allocation policy {0}, which this program does not have")]
     Unknown(u8),
-    /// Too few sizes, too many, or impossible ones.
+    /// There are no sizes, too many, or impossible ones.
     #[error("sizes of {0:?} blocks: there must be 1 to 8, none of 0")]
     Sizes(Vec<u32>),
-    /// A superblock with more sizes than it has room for.
+    /// A superblock declares more sizes than it has fields for.
     #[error("{0} sizes: there are 8 at most")]
     Count(u8),
-    /// A layout promises single blocks.
+    /// The smallest block is not a single block, which a layout promises.
     #[error("restricted buddies whose smallest block is {0} of the layout's")]
     Smallest(u32),
-    /// Only FFS's own has fragments.
+    /// The volume has fragments, but only FFS's policy can allocate them.
     #[error("fragments smaller than a block, which only FFS's own policy hands out")]
     Fragments,
-    /// See there.
+    /// The parameters of restricted buddies are refused.
     #[error(transparent)]
     Restricted(#[from] RestrictedError),
-    /// The gaps of FFS.
+    /// The gaps of FFS are refused.
     #[error("maxcontig {maxcontig}, rotdelay {rotdelay}")]
     Gaps {
-        /// At least 1.
+        /// The `maxcontig` given; it must be at least 1.
         maxcontig: u32,
-        /// At most 65,536.
+        /// The `rotdelay` given; it must be at most 65,536.
         rotdelay: u32,
     },
 }
@@ -92,11 +96,11 @@ impl Policy {
         }
     }
 
-    /// A policy with its usual parameters: `ffs`; the configurations of the papers
-    /// `FFS-m1r2`, `FFS-m8r0`, `FFS-m8r2` (Seltzer et al. 1995, §2) and `EFS`
-    /// (Seltzer 1992, §7.1), which place block by block; `fixed`, `extent`,
-    /// `buddy`, `restricted`. Extents are of 16 blocks, restricted blocks of 1, 16
-    /// and 256 in regions of 8192.
+    /// Returns the policy of this name with its usual parameters: `ffs`; the
+    /// configurations of the papers `FFS-m1r2`, `FFS-m8r0`, `FFS-m8r2` (Seltzer et al.
+    /// 1995, §2) and `EFS` (Seltzer 1992, §7.1), which place block by block; `fixed`,
+    /// `extent`, `buddy`, `restricted`. Extents are of 16 blocks, restricted blocks of
+    /// 1, 16 and 256 in regions of 8192.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "ffs" => Policy::default(),
@@ -119,7 +123,7 @@ impl Policy {
         })
     }
 
-    /// What it is called.
+    /// Returns the name of the policy.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Ffs { .. } => "ffs",
@@ -130,12 +134,12 @@ impl Policy {
         }
     }
 
-    /// It hands out fragments; all others blocks.
+    /// Returns true if the policy allocates fragments; other policies allocate blocks.
     pub fn has_fragments(&self) -> bool {
         matches!(self, Policy::Ffs { .. })
     }
 
-    /// Blocks of a file that are placed, and moved, at once.
+    /// Returns the number of blocks of a file that are placed, and moved, at once.
     pub fn maxcontig(&self) -> u64 {
         match self {
             Policy::Ffs { maxcontig, .. } => u64::from(*maxcontig),
@@ -143,10 +147,10 @@ impl Policy {
         }
     }
 
-    /// Refuses parameters that make no policy.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// See [`PolicyError`].
+    /// The first parameter that is refused.
     pub fn check(&self) -> Result<(), PolicyError> {
         let sized = |sizes: &[u32]| {
             let few = (1..=SIZES_MAX).contains(&sizes.len());
@@ -171,7 +175,8 @@ impl Policy {
             } => {
                 sized(sizes)?;
                 match sizes[0] {
-                    // Whether they fit each other does not depend on the volume.
+                    // The volume's size does not matter for the consistency of the
+                    // parameters.
                     1 => restricted(0, sizes, *grow, *region).map(drop),
                     smallest => Err(PolicyError::Smallest(smallest)),
                 }
@@ -180,14 +185,14 @@ impl Policy {
         }
     }
 
-    /// The map of an empty volume: the heads of groups are taken. `scarce` as in
-    /// [`Placement`].
+    /// Creates the map of an empty volume: the heads of groups are taken. `scarce` is
+    /// as in [`Placement`].
     ///
     /// # Errors
-    /// See [`Policy::check`].
+    /// As [`Policy::check`].
     ///
     /// # Panics
-    /// If a policy other than FFS's is to hand out fragments.
+    /// If a policy other than FFS's would have to allocate fragments.
     pub fn build(&self, shape: Shape, scarce: u64) -> Result<Box<dyn Allocator>, PolicyError> {
         self.check()?;
         assert!(
@@ -248,7 +253,7 @@ fn restricted(
     Ok(Restricted::new(units, &sizes, grow, region)?)
 }
 
-/// For people: the name and what it was made with.
+/// Shows the name and the parameters, for people.
 impl std::fmt::Display for Policy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Every policy beside a bitmap: random operations, the seed printed first.
+//! Every policy compared with a bitmap in random operations; the seed is printed first.
 
 use super::mix::Draws;
 use super::*;
@@ -54,7 +54,7 @@ fn policies() -> [(&'static str, Make); 11] {
     ]
 }
 
-/// What is obviously right: a flag for each unit.
+/// The model, which is obviously right: a flag for each unit.
 struct Bitmap(Vec<bool>);
 
 impl Bitmap {
@@ -89,7 +89,7 @@ impl File {
         self.view.end = self.extents.last().map(|e| e.end());
     }
 
-    /// Gives back what is behind `keep` units.
+    /// Releases all but the first `keep` units.
     fn cut(&mut self, keep: u64, map: &mut dyn Allocator, bitmap: &mut Bitmap) {
         while self.view.held > keep {
             let mut last = self.extents.pop().unwrap();
@@ -132,7 +132,7 @@ fn random_files_agree_with_a_bitmap() {
                     file.cut(keep, &mut *map, &mut bitmap);
                 }
                 3 if step % 7 == 0 => {
-                    // What nobody has any more is given back at once.
+                    // A unit that belongs to no file any more is released at once.
                     let before = map.free_runs();
                     let piece = map.piece(file.view.home);
                     assert_eq!(piece.is_some(), !before.is_empty(), "{name}");
@@ -178,7 +178,7 @@ fn random_files_agree_with_a_bitmap() {
     }
 }
 
-/// A map that is told what the files hold agrees with the one they are from.
+/// A map rebuilt from the extents of all files agrees with the one that allocated them.
 fn rebuilt(name: &str, map: &dyn Allocator, make: Make, files: &BTreeMap<u64, File>) {
     let mut again = make(UNITS);
     for extent in files.values().flat_map(|file| &file.extents) {
@@ -262,8 +262,8 @@ fn a_volume_without_room_for_a_block_has_none() {
     }
 }
 
-/// Several extents are taken from a run at once; that must not be another
-/// choice than one by one.
+/// Several extents are taken from a run at once; the choice must be the same as if they
+/// were taken one by one.
 #[test]
 fn extents_taken_together_are_those_taken_one_by_one() {
     for fit in [Fit::First, Fit::Best] {

@@ -1,4 +1,4 @@
-//! Where FFS's policy puts blocks and tails, and what it does when room is short.
+//! Places of blocks and tails in FFS's policy, also when little space is free.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn a_tail_goes_where_it_fits_best() {
     let three = map.fragments(near, 3).unwrap();
     let two = map.fragments(near, 2).unwrap();
     assert_eq!(two.start, three.end());
-    // 3 are left behind them: another block has 4.
+    // 3 fragments are free behind these, and another block has 4.
     let four = map.fragments(near, 4).unwrap();
     assert_ne!(map.block_of(four.start), map.block_of(two.start));
     assert_eq!(map.fragments(near, 3).unwrap().start, two.end());
@@ -64,18 +64,18 @@ fn a_file_is_laid_behind_itself_and_a_cluster_is_found() {
         units: 1,
     };
     map.release(hole).unwrap();
-    // One block is free near it, eight behind each other are not.
+    // A single block is free nearby, but no run of eight.
     assert_eq!(map.run(near, 8).unwrap().start, near + 20);
     assert_eq!(map.run(near, 1), Some(hole));
-    // A full group sends what follows to another.
+    // When a group is full, blocks are taken from another one.
     while map.groups[1].free_blocks > 0 {
         assert!(data.contains(&map.run(near, 1).unwrap().start));
     }
     assert!(!data.contains(&map.run(near, 1).unwrap().start));
 }
 
-/// The later FFS moves what it has placed where it lies together; the earlier one
-/// takes what is free.
+/// The later FFS reallocates blocks so that they are contiguous; the earlier one takes
+/// the free ones.
 #[test]
 fn block_by_block_a_file_takes_the_holes() {
     for clusters in [true, false] {
@@ -112,7 +112,7 @@ fn a_large_file_moves_on_and_an_early_one_after_twelve_blocks() {
         let group = |extent: &Extent| (map.group_of(extent.start), extent.units);
         taken.iter().map(group).collect()
     };
-    // Together: what is asked for at once stays together.
+    // With `clusters`, the blocks of one request stay together.
     assert_eq!(groups_of(&taken, &map), [(0, 300)]);
     let mut view = file(map.data(2).start);
     let mut steps = Vec::new();

@@ -1,28 +1,28 @@
 //! Free blocks of a few sizes, counted by region.
 //!
-//! Invariants: a free unit is in exactly one free block; siblings are never all
-//! free (they would be their parent); counts by region are those of the trees.
+//! Invariants: a free unit is in exactly one free block; siblings are never all free
+//! (they would be their parent); the counts by region agree with the trees.
 
 use super::super::Extent;
 use super::super::bits::BitTree;
 
-/// The free split ratio, as a key: greater where less of the free space is in
+/// The free split ratio, as a key: greater where a smaller part of the free space is in
 /// largest blocks. A region without any free space has the lowest.
 pub(super) type Ratio = u64;
 
-/// See the module's head.
+/// The free blocks of all sizes.
 #[derive(Debug)]
 pub(super) struct Map {
     capacity: u64,
     free: u64,
-    /// Units of a block, by level, from the smallest.
+    /// Number of units of a block, by level, from the smallest.
     sizes: Vec<u64>,
-    /// Free blocks by number, by level.
+    /// The free blocks, by level, then by number.
     trees: Vec<BitTree>,
     region: u64,
-    /// Free blocks by region, then level.
+    /// The numbers of free blocks, by region, then by level.
     counts: Vec<u64>,
-    /// Of each region; kept, as regions are chosen by it.
+    /// The ratio of each region, stored because regions are chosen by it.
     ratios: Vec<Ratio>,
 }
 
@@ -87,7 +87,7 @@ impl Map {
         self.ratios[region]
     }
 
-    /// Free units of a region.
+    /// Returns the number of free units of a region.
     pub(super) fn free_in(&self, region: usize) -> u64 {
         let levels = self.sizes.iter().enumerate();
         levels
@@ -95,16 +95,16 @@ impl Map {
             .sum()
     }
 
-    /// The level of the free block that has all of block `number` of `level`.
+    /// Returns the level of the free block that contains block `number` of `level`.
     pub(super) fn holder(&self, number: u64, level: usize) -> Option<usize> {
         let start = number * self.sizes[level];
         let has = |above: &usize| self.trees[*above].contains(start / self.sizes[*above]);
         (level..self.sizes.len()).find(has)
     }
 
-    /// A block of `level` in a region: the next free one behind `near`, or the
-    /// first of the region; or else the beginning of the smallest larger one.
-    /// Its first unit, and the level of the free block that has it.
+    /// Finds a block of `level` in a region: the next free one behind `near`, or the
+    /// first one of the region; or else the beginning of the smallest larger one.
+    /// Returns its first unit, and the level of the free block that contains it.
     pub(super) fn find_in(&self, region: usize, level: usize, near: u64) -> Option<(u64, usize)> {
         let from = self.region_start(region);
         let to = (from + self.region).min(self.capacity);
@@ -118,13 +118,13 @@ impl Map {
         Some((found * size, holder))
     }
 
-    /// Takes the block of `level` at `start` out of the free block of level
-    /// `holder` that has it.
+    /// Takes the block of `level` at `start` out of the free block of level `holder`
+    /// that contains it.
     pub(super) fn take(&mut self, start: u64, level: usize, holder: usize) {
         let taken = self.take_out(holder, start / self.sizes[holder]);
         debug_assert!(taken);
         for above in (level + 1..=holder).rev() {
-            // All children stay free but the one that has what is taken.
+            // All children stay free, except the one that contains the block taken.
             let (size, child) = (self.sizes[above], self.sizes[above - 1]);
             let parent = start / size * size;
             for number in parent / child..(parent + size) / child {
@@ -136,7 +136,7 @@ impl Map {
         self.measure(start);
     }
 
-    /// Whether any unit is free.
+    /// Returns true if any unit of the extent is free.
     pub(super) fn any_free(&self, extent: Extent) -> bool {
         let any = |(level, size): (usize, &u64)| {
             let (first, end) = (extent.start / size, extent.end().div_ceil(*size));
@@ -145,7 +145,7 @@ impl Map {
         self.sizes.iter().enumerate().any(any)
     }
 
-    /// Whether all units are free.
+    /// Returns true if all units of the extent are free.
     pub(super) fn all_free(&self, extent: Extent) -> bool {
         let mut blocks = self.blocks(extent);
         blocks.all(|(start, level)| self.holder(start / self.sizes[level], level).is_some())
@@ -160,7 +160,7 @@ impl Map {
         }
     }
 
-    /// Gives an extent back that is taken.
+    /// Releases an extent that is taken.
     pub(super) fn give(&mut self, extent: Extent) {
         let mut start = extent.start;
         while let Some((at, level)) = self.block_at(start, extent.end()) {
@@ -170,7 +170,7 @@ impl Map {
         }
     }
 
-    /// The largest block that begins at `start` and ends by `end`.
+    /// Returns the largest block that begins at `start` and ends no later than `end`.
     fn block_at(&self, start: u64, end: u64) -> Option<(u64, usize)> {
         let fits = |level: &usize| {
             let size = self.sizes[*level];
@@ -189,7 +189,8 @@ impl Map {
         })
     }
 
-    /// A block is free: while all its siblings are, its parent is.
+    /// Marks a block as free; while all its siblings are free, its parent is marked
+    /// instead.
     fn join(&mut self, mut number: u64, mut level: usize) {
         self.put_in(level, number);
         while level + 1 < self.sizes.len() {
@@ -227,13 +228,14 @@ impl Map {
         was
     }
 
-    /// The ratio of the region of a unit, after its counts changed.
+    /// Computes the ratio of a unit's region anew, after its counts have changed.
     fn measure(&mut self, unit: u64) {
         let region = self.region_of(unit);
         let largest = self.sizes.len() - 1;
         let whole = self.sizes[largest] * self.count(region, largest);
         let free = self.free_in(region);
-        // split / whole rises as split / free does, and that has no zero below.
+        // split / whole is monotone in split / free, whose denominator is never zero
+        // here.
         let share = u128::from(free - whole) << 62;
         self.ratios[region] = (share / u128::from(free.max(1))) as u64;
     }

@@ -1,22 +1,21 @@
 //! Restricted buddies: a few block sizes, each a multiple of the one below.
 //!
-//! - *Grow policy*: a file's blocks grow from one size to the next when those of
-//!   the smaller size together are `grow` times the larger. So the size follows
-//!   from what the file holds, as long as it holds whole blocks.
+//! - *Grow policy*: a file's blocks grow from one size to the next when those of the
+//!   smaller size together are `grow` times the larger. The size therefore follows from
+//!   the length of the file, as long as the file consists of whole blocks.
 //! - *Regions*: the volume is divided into bookkeeping regions. The next block is
-//!   sought where the file ends, then in the region of the file's last block (of
-//!   its inode, if it has none), there by splitting a larger block if need be;
-//!   then in the region of the greatest *free split ratio* that has such a block
-//!   free; then by splitting, in that of the greatest ratio. Largest blocks come
-//!   from the region of the lowest ratio. A single region is the unclustered
-//!   configuration.
-//! - A block that is given back is joined with its siblings once all are free.
+//!   sought where the file ends; then in the region of the file's last block (of its
+//!   inode, if it has none), there by splitting a larger block if necessary; then in
+//!   the region of the greatest *free split ratio* that has such a block free; then by
+//!   splitting, in the region of the greatest ratio. Largest blocks are taken from the
+//!   region of the lowest ratio. A single region is the unclustered configuration.
+//! - A released block is joined with its siblings once all of them are free.
 //!
 //! The free split ratio is the free space in smaller pieces over that in largest
-//! blocks: taking from a region where it is great keeps largest blocks whole.
-//! The thesis's text has directories made in the region of the lowest ratio, its
-//! table 3-5 in that of the greatest; the former spreads them, which is the
-//! purpose the text gives, and is done here.
+//! blocks: taking from a region where it is great keeps largest blocks whole. The
+//! thesis's text has directories made in the region of the lowest ratio, its table 3-5
+//! in that of the greatest. The former spreads them, which is the purpose that the text
+//! gives, and is done here.
 //!
 //! Source: Seltzer 1992, §3.3.2, table 3-5.
 
@@ -25,47 +24,48 @@ mod map;
 use super::{Allocator, Extent, FileView, Kind, MapError, NoRoom, inside, push};
 use map::{Map, Ratio};
 
-/// How many times a larger block a file's smaller blocks must be before it
-/// gets larger ones.
+/// The factor of growth: how many times a larger block a file's smaller blocks must be
+/// before the file gets larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grow(
-    /// At least 1.
+    /// The factor, at least 1.
     pub u64,
 );
 
-/// A configuration that cannot be.
+/// The reason why a configuration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestrictedError {
-    /// Each size must be a multiple of the one before, and larger.
+    /// The sizes are not ascending, or one is not a multiple of the one before.
     #[error("block sizes {0:?} are no rising multiples of each other")]
     Sizes(Vec<u64>),
-    /// A region must have two largest blocks, and whole ones.
+    /// The region does not consist of at least two whole largest blocks.
     #[error("a region of {region} units is not two or more whole blocks of {largest}")]
     Region {
-        /// Units of a region.
+        /// Number of units of a region.
         region: u64,
-        /// Units of the largest block.
+        /// Number of units of the largest block.
         largest: u64,
     },
-    /// No file would ever grow.
+    /// The factor of growth is zero.
     #[error("a grow policy of 0")]
     Grow,
 }
 
-/// See the module's head.
+/// The allocation policy of restricted buddies.
 #[derive(Debug)]
 pub struct Restricted {
     map: Map,
-    /// For each size but the largest: what a file holds when it gets the next.
+    /// For each size but the largest: the units that a file has when it gets the next
+    /// size.
     thresholds: Vec<u64>,
 }
 
 impl Restricted {
-    /// An empty volume of `units`, with blocks of these sizes in units and
-    /// regions of `region` units; `None` makes one of the whole volume.
+    /// Creates an empty volume of `units` units, with blocks of these sizes in units
+    /// and regions of `region` units; `None` makes one region of the whole volume.
     ///
     /// # Errors
-    /// See [`RestrictedError`].
+    /// The rule that the configuration breaks.
     pub fn new(
         units: u64,
         sizes: &[u64],
@@ -90,7 +90,7 @@ impl Restricted {
         }
         let mut held: u64 = 0;
         let threshold = |larger: &u64| {
-            // A volume may ask for more than there can be.
+            // A large factor may exceed any possible size.
             held = held.saturating_add(grow.0.saturating_mul(*larger));
             held
         };
@@ -100,13 +100,14 @@ impl Restricted {
         })
     }
 
-    /// Which size the next block has of a file that holds so much.
+    /// Returns the level of the next block of a file that has `held` units.
     fn level(&self, held: u64) -> usize {
         self.thresholds
             .partition_point(|threshold| *threshold <= held)
     }
 
-    /// Where the next block of `level` comes from. Addresses are units.
+    /// Chooses the next block of `level`: its first unit, and the level of the free
+    /// block that contains it.
     fn choose(&self, level: usize, file: &FileView) -> Option<(u64, usize)> {
         let size = self.map.size(level);
         let last = file
@@ -125,14 +126,14 @@ impl Restricted {
         here.or_else(|| self.elsewhere(level, near))
     }
 
-    /// In another region than wanted.
+    /// Chooses a block in any region by the free split ratio.
     fn elsewhere(&self, level: usize, near: u64) -> Option<(u64, usize)> {
         let largest = level + 1 == self.map.levels();
         let best = |with: &dyn Fn(usize) -> bool| -> Option<usize> {
             let regions = (0..self.map.regions()).filter(|region| with(*region));
             match largest {
                 true => regions.min_by_key(|region| self.map.ratio(*region)),
-                // Of those alike the first, as above.
+                // Among equals the first one is chosen, as above.
                 false => regions.rev().max_by_key(|region| self.map.ratio(*region)),
             }
         };

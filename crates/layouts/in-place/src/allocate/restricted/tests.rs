@@ -1,4 +1,4 @@
-//! Examples of the thesis, corner by corner.
+//! The examples of the thesis, one test for each.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn map(units: u64, sizes: &[u64], grow: u64, region: Option<u64>) -> Restricted 
     Restricted::new(units, sizes, Grow(grow), region).unwrap()
 }
 
-/// Units of the blocks that a file gets one after the other.
+/// Returns the units of the blocks that a file gets one after the other.
 fn steps(map: &mut Restricted, count: usize) -> Vec<u64> {
     let mut file = FileView::default();
     let mut step = || {
@@ -28,8 +28,8 @@ fn steps(map: &mut Restricted, count: usize) -> Vec<u64> {
 
 #[test]
 fn the_grow_policy_is_that_of_section_3_3_2_2() {
-    // Blocks of 1 and 8 KB, grow factor 1: eight of 1 KB before one of 8 KB;
-    // then, if there are blocks of 64 KB, eight of 8 KB.
+    // Blocks of 1 and 8 KB, grow factor 1: eight of 1 KB before one of 8 KB; then, if
+    // there are blocks of 64 KB, eight of 8 KB.
     let expected = |grow| {
         let mut steps = vec![1; 8 * grow];
         steps.extend(vec![8; 8 * grow]);
@@ -57,8 +57,8 @@ fn a_file_needs_a_block_of_64_from_72_or_144_kilobytes_on() {
 
 #[test]
 fn the_block_after_72_kilobytes_is_not_contiguous() {
-    // Figure 3-4: with grow factor 1 the next block of 64 KB is not the one the
-    // file's blocks end in; with grow factor 2 it is a seek, too, but later.
+    // Figure 3-4: with grow factor 1 the next block of 64 KB is not the one in which
+    // the file's blocks end. With grow factor 2 there is a seek, too, but later.
     let mut map = map(M, &[K, 8 * K, 64 * K, M], 1, None);
     let mut out = Vec::new();
     map.extend(&FileView::default(), 72 + 64, &mut out).unwrap();
@@ -88,22 +88,24 @@ fn regions_are_chosen_as_table_3_5_says() {
     };
     let mut map = map(4 * 256, &sizes, 1, Some(256));
     let mut out = Vec::new();
-    // The inode's region, by splitting there although others have more.
+    // The block is in the inode's region, by splitting there, although other regions
+    // have more.
     map.extend(&file(256), 1, &mut out).unwrap();
     assert_eq!(out, [extent(256, 1)]);
-    // The region of the last block.
+    // The block is in the region of the last block.
     let grown = file(700).with(&out);
     map.occupy(extent(257, 1)).unwrap();
     out.clear();
     map.extend(&grown, 1, &mut out).unwrap();
     assert_eq!(out, [extent(258, 1)]);
-    // That one full: the region where most of the free space is split.
+    // When that one is full, the region is chosen in which most of the free space is
+    // split.
     map.occupy(extent(259, 253)).unwrap();
     map.occupy(extent(600, 8)).unwrap();
     out.clear();
     map.extend(&grown, 1, &mut out).unwrap();
     assert_eq!(map.map.region_of(out[0].start), 2, "{out:?}");
-    // A largest block, from where least is split.
+    // A largest block is taken from the region in which least is split.
     let large = FileView {
         held: 72,
         ..file(256)
@@ -111,7 +113,7 @@ fn regions_are_chosen_as_table_3_5_says() {
     out.clear();
     map.extend(&large, 1, &mut out).unwrap();
     assert_eq!(out, [extent(0, 64)]);
-    // A directory goes where least is split, and of those where most is free.
+    // A directory is placed where least is split; among equals, where most is free.
     assert_eq!(map.home(256, Kind::Directory), 768);
     assert_eq!(map.home(256, Kind::File), 256);
 }
