@@ -1,27 +1,27 @@
-//! What is where, from the superblock.
+//! The places of all structures, computed from the superblock.
 
 use super::{BITS_PER_SECTOR, PLACES_PER_SECTOR, Place, Seal, Superblock};
 use std::ops::Range;
 use varve_format::{Malformed, SECTOR};
 use varve_fs::InodeNo;
 
-/// Blocks of data that a cylinder group has at least.
+/// Minimum number of blocks of data in a cylinder group.
 const GROUP_DATA_BLOCKS_MIN: u64 = 16;
-/// Cylinder groups that a volume may have.
+/// Maximum number of cylinder groups.
 const GROUPS_MAX: u64 = 1 << 16;
 
 /// The maps of a cylinder group, in their order on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupMap {
-    /// Inodes that have a file.
+    /// The inodes that have a file.
     Used,
-    /// Inodes that have had one.
+    /// The inodes that have ever had a file.
     Touched,
-    /// Inodes that the next mount goes on with.
+    /// The inodes whose removal or truncation the next mount continues.
     Unfinished,
-    /// Inodes that are directories.
+    /// The inodes that are directories.
     Directories,
-    /// Fragments in use.
+    /// The fragments in use.
     Fragments,
 }
 
@@ -35,20 +35,21 @@ impl GroupMap {
     ];
 }
 
-/// What a sector of a cylinder group is for.
+/// The content of a sector of a cylinder group.
 pub(crate) enum Holds {
-    /// The nth sector of the group's maps, or behind them.
+    /// The sector with this number within the group's maps, or padding behind them.
     Map(u64),
     Inode(InodeNo),
     Data,
 }
 
-/// Whether a block may have so many bytes.
+/// Returns true if this is a valid block size.
 pub(crate) fn is_block(bytes: u32) -> bool {
     bytes.is_power_of_two() && (4096..=65536).contains(&bytes)
 }
 
-/// Blocks of metadata at the beginning of a group of so many blocks and inodes.
+/// Returns the number of metadata blocks at the beginning of a group with so many
+/// blocks and inodes.
 pub(crate) fn group_meta_blocks(
     block_bytes: u32,
     fragment_bytes: u32,
@@ -61,38 +62,39 @@ pub(crate) fn group_meta_blocks(
     1 + maps.div_ceil(block_sectors) + inodes.div_ceil(block_sectors)
 }
 
-/// What is where.
+/// The sizes and places of a volume's structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The volume's tag.
     pub tag: u64,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_bytes: u32,
-    /// Bytes in a fragment.
+    /// Size of a fragment, in bytes.
     pub fragment_bytes: u32,
-    /// Bytes that are written whole or not at all: of metadata nothing smaller is.
+    /// Size of the unit that is written whole or not at all, in bytes. Metadata is
+    /// written in whole units.
     pub unit_bytes: u32,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: u64,
-    /// Blocks of the journal.
+    /// Number of blocks of the journal.
     pub journal_blocks: u64,
-    /// Blocks of a cylinder group; the last one may have fewer.
+    /// Number of blocks of a cylinder group; the last one may have fewer.
     pub group_blocks: u64,
-    /// Inodes of each.
+    /// Number of inodes of each cylinder group.
     pub group_inodes: u64,
-    /// Blocks that users do not get.
+    /// Number of blocks that are reserved (minfree).
     pub reserve_blocks: u64,
 }
 
 impl Geometry {
-    /// The block of the owner record.
+    /// Block of the owner record.
     pub const OWNER_BLOCK: u64 = 1;
-    /// The first of two blocks for journal heads.
+    /// The first of the two blocks of journal heads.
     pub const HEAD_BLOCK: u64 = 2;
-    /// The journal's first block.
+    /// The first block of the journal.
     pub const JOURNAL_BLOCK: u64 = 4;
 
-    /// Those a superblock declares.
+    /// Returns the geometry that a superblock declares.
     pub fn of(superblock: &Superblock) -> Self {
         Geometry {
             tag: superblock.volume_tag(),
@@ -107,7 +109,7 @@ impl Geometry {
         }
     }
 
-    /// Refuses measures that contradict each other.
+    /// Refuses values that contradict each other.
     pub(super) fn check(&self) -> Result<(), String> {
         let (fragment, block) = (self.fragment_bytes, self.block_bytes);
         let power = |value: u32, low: u32, high: u32| {
@@ -163,116 +165,116 @@ impl Geometry {
         Ok(())
     }
 
-    /// Sectors in a block.
+    /// Returns the number of sectors in a block.
     pub fn block_sectors(&self) -> u64 {
         u64::from(self.block_bytes) / SECTOR
     }
 
-    /// Sectors in a fragment.
+    /// Returns the number of sectors in a fragment.
     pub fn fragment_sectors(&self) -> u64 {
         u64::from(self.fragment_bytes) / SECTOR
     }
 
-    /// Sectors that are written together.
+    /// Returns the number of sectors in a unit.
     pub fn unit_sectors(&self) -> u64 {
         u64::from(self.unit_bytes) / SECTOR
     }
 
-    /// Fragments in a block.
+    /// Returns the number of fragments in a block.
     pub fn block_fragments(&self) -> u64 {
         u64::from(self.block_bytes / self.fragment_bytes)
     }
 
-    /// Places in an indirect block.
+    /// Returns the number of places in an indirect block.
     pub fn places(&self) -> u64 {
         PLACES_PER_SECTOR * self.block_sectors()
     }
 
-    /// Byte address of a block.
+    /// Returns the byte address of a block.
     pub fn block_byte(&self, block: u64) -> u64 {
         block * u64::from(self.block_bytes)
     }
 
-    /// The block of the last copy of the superblock.
+    /// Returns the block of the last copy of the superblock.
     pub fn last_block(&self) -> u64 {
         self.blocks - 1
     }
 
-    /// Bytes of the journal.
+    /// Returns the size of the journal, in bytes.
     pub fn journal_bytes(&self) -> u64 {
         self.journal_blocks * u64::from(self.block_bytes)
     }
 
-    /// The first block of the first cylinder group.
+    /// Returns the first block of the first cylinder group.
     pub fn groups_block(&self) -> u64 {
         Self::JOURNAL_BLOCK + self.journal_blocks
     }
 
-    /// How many cylinder groups there are. The last one is left out if it would
-    /// have hardly any room.
+    /// Returns the number of cylinder groups. A last one with hardly any data blocks is
+    /// not counted.
     pub fn groups(&self) -> u64 {
         let blocks = self.last_block().saturating_sub(self.groups_block());
         let (whole, rest) = (blocks / self.group_blocks, blocks % self.group_blocks);
         whole + u64::from(rest >= self.group_meta_blocks() + GROUP_DATA_BLOCKS_MIN)
     }
 
-    /// Blocks of a cylinder group.
+    /// Returns the number of blocks of a cylinder group.
     pub fn blocks_of_group(&self, group: u64) -> u64 {
         let begin = self.group_block(group);
         self.group_blocks.min(self.last_block() - begin)
     }
 
-    /// The first block of a cylinder group: a copy of the superblock.
+    /// Returns the first block of a cylinder group, which has a copy of the superblock.
     pub fn group_block(&self, group: u64) -> u64 {
         self.groups_block() + group * self.group_blocks
     }
 
-    /// Sectors of one inode map of a group.
+    /// Returns the number of sectors of one inode map of a group.
     pub fn inode_map_sectors(&self) -> u64 {
         self.group_inodes.div_ceil(BITS_PER_SECTOR)
     }
 
-    /// Sectors of the fragment map of a group.
+    /// Returns the number of sectors of the fragment map of a group.
     pub fn fragment_map_sectors(&self) -> u64 {
         self.group_fragments().div_ceil(BITS_PER_SECTOR)
     }
 
-    /// Sectors of all maps of a group.
+    /// Returns the number of sectors of all maps of a group.
     pub fn map_sectors(&self) -> u64 {
         4 * self.inode_map_sectors() + self.fragment_map_sectors()
     }
 
-    /// Units of all maps of all groups.
+    /// Returns the number of units of all maps of all groups.
     pub fn map_units(&self) -> u64 {
         self.groups() * self.map_sectors().div_ceil(self.unit_sectors())
     }
 
-    /// The first sector of a group's maps.
+    /// Returns the first sector of a group's maps.
     pub fn maps_sector(&self, group: u64) -> u64 {
         (self.group_block(group) + 1) * self.block_sectors()
     }
 
-    /// The sector of a group's map that has the bit of `index`.
+    /// Returns the sector of a group's map that contains the bit of `index`.
     pub fn map_sector(&self, group: u64, map: GroupMap, index: u64) -> u64 {
         self.maps_sector(group) + map as u64 * self.inode_map_sectors() + index / BITS_PER_SECTOR
     }
 
-    /// Fragments of a whole group.
+    /// Returns the number of fragments of a whole group.
     pub fn group_fragments(&self) -> u64 {
         self.group_blocks * self.block_fragments()
     }
 
-    /// Fragments of all groups, as if the last one were whole.
+    /// Returns the number of fragments of all groups, as if the last one were whole.
     pub fn fragments(&self) -> u64 {
         self.groups() * self.group_fragments()
     }
 
-    /// Inode numbers, 0 and 1 included.
+    /// Returns the number of inode numbers, including 0 and 1.
     pub fn inodes(&self) -> u64 {
         self.groups() * self.group_inodes
     }
 
-    /// Blocks of metadata at the beginning of a group.
+    /// Returns the number of metadata blocks at the beginning of a group.
     pub fn group_meta_blocks(&self) -> u64 {
         group_meta_blocks(
             self.block_bytes,
@@ -286,21 +288,21 @@ impl Geometry {
         self.group_inodes.div_ceil(self.block_sectors())
     }
 
-    /// Blocks for data and what leads to it.
+    /// Returns the number of blocks for data and indirect blocks.
     pub fn data_blocks(&self) -> u64 {
         let blocks: u64 = (0..self.groups()).map(|g| self.blocks_of_group(g)).sum();
         blocks - self.groups() * self.group_meta_blocks()
     }
 
-    /// The sector of an inode below [`Self::inodes`].
+    /// Returns the sector of an inode, which must be below [`Self::inodes`].
     pub fn inode_sector(&self, ino: u64) -> u64 {
         let (group, slot) = (ino / self.group_inodes, ino % self.group_inodes);
         let table = self.group_block(group) + self.group_meta_blocks() - self.table_blocks();
         table * self.block_sectors() + slot
     }
 
-    /// Which inode of its cylinder group a sector holds, if it is one of a table of
-    /// inodes. Any sector may be asked for.
+    /// Returns the index of an inode within its cylinder group, if the sector is one of
+    /// a table of inodes. Any sector is allowed.
     pub(crate) fn slot_at(&self, sector: u64) -> Option<u64> {
         let (block, nth) = (sector / self.block_sectors(), sector % self.block_sectors());
         let within = block.checked_sub(self.groups_block())? % self.group_blocks;
@@ -310,7 +312,8 @@ impl Geometry {
         is_inode.then(|| (within - table) * self.block_sectors() + nth)
     }
 
-    /// What a sector of a cylinder group is for, the group's superblock left out.
+    /// Returns the content of a sector of a cylinder group. It must not be one of the
+    /// group's superblock.
     pub(crate) fn holds(&self, sector: u64) -> Holds {
         let block = sector / self.block_sectors() - self.groups_block();
         let (group, within) = (block / self.group_blocks, block % self.group_blocks);
@@ -323,31 +326,31 @@ impl Geometry {
         }
     }
 
-    /// The fragment at a sector of the cylinder groups, counted from the first one's
-    /// beginning.
+    /// Returns the fragment at a sector of the cylinder groups, counted from the
+    /// beginning of the first group.
     pub fn fragment_of(&self, sector: u64) -> u64 {
         (sector - self.groups_block() * self.block_sectors()) / self.fragment_sectors()
     }
 
-    /// Where a fragment begins.
+    /// Returns the first sector of a fragment.
     pub fn fragment_sector(&self, fragment: u64) -> u64 {
         self.groups_block() * self.block_sectors() + fragment * self.fragment_sectors()
     }
 
-    /// Fragments that so many sectors take.
+    /// Returns the number of fragments for `sectors` sectors.
     pub fn fragments_for(&self, sectors: u64) -> u64 {
         sectors.div_ceil(self.fragment_sectors())
     }
 
-    /// Fragments of a group that are for data.
+    /// Returns the fragments of a group that are for data.
     pub fn data_fragments(&self, group: u64) -> Range<u64> {
         let begin = group * self.group_fragments();
         let of = |blocks: u64| begin + blocks * self.block_fragments();
         of(self.group_meta_blocks())..of(self.blocks_of_group(group))
     }
 
-    /// True if so many sectors, a block's at most, may be at `sector`: within one
-    /// block of a group's data, at the beginning of a fragment.
+    /// Returns true if `sectors` sectors may be stored at `sector`: at the beginning of
+    /// a fragment, and within one block of a group's data.
     pub fn may_hold(&self, sector: u64, sectors: u64) -> bool {
         let begin = self.groups_block() * self.block_sectors();
         let each = self.block_sectors();
@@ -364,8 +367,8 @@ impl Geometry {
         group < self.groups() && self.data_fragments(group).contains(&fragment)
     }
 
-    /// True if a record of the journal may have this sector: a map's, an inode's or
-    /// one for data.
+    /// Returns true if a record of the journal may contain this sector: one of a map,
+    /// of an inode, or of data.
     pub fn may_be_journalled(&self, sector: u64) -> bool {
         let block = sector / self.block_sectors();
         if block < self.groups_block() {
@@ -378,10 +381,10 @@ impl Geometry {
         group < self.groups() && within > 0 && within < self.blocks_of_group(group)
     }
 
-    /// Refuses a place that no indirect block can have.
+    /// Checks the place of an indirect block.
     ///
     /// # Errors
-    /// Says so.
+    /// A message about the place, if no indirect block can have it.
     pub fn check_indirect(&self, place: &Place) -> Result<(), Malformed> {
         let whole = u64::from(place.sectors) == self.block_sectors() && place.flags == 0;
         match place.is_none() || whole {
@@ -393,7 +396,7 @@ impl Geometry {
         }
     }
 
-    /// What a sector's checksum covers besides it.
+    /// Returns the part of a sector's checksum that is not in its content.
     pub fn seal(&self, sector: u64, owner: u32) -> Seal {
         Seal {
             tag: self.tag,
@@ -402,7 +405,7 @@ impl Geometry {
         }
     }
 
-    /// Blocks that a file may have.
+    /// Returns the maximum number of blocks of a file.
     pub fn file_blocks_max(&self) -> u64 {
         let n = self.places();
         super::DIRECT as u64 + n + n * n + n * n * n

@@ -1,4 +1,4 @@
-//! The journal head: where replay begins. Two copies alternate.
+//! The journal head: the position at which replay begins. Two copies alternate.
 
 use varve_format::{Malformed, crc32c};
 use varve_fs::Usage;
@@ -7,10 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VFJH");
 
-/// Bit of the head's flags.
+/// Flag: metadata is being changed in place.
 const DIRTY: u32 = 1;
 
-/// What lives on the volume.
+/// The numbers of inodes, blocks and sectors in use.
 #[derive(
     Clone,
     Copy,
@@ -60,15 +60,15 @@ pub struct JournalHead {
     crc: U32,
     /// The volume's tag.
     pub tag: U64,
-    /// One more than the head before.
+    /// One more than the serial of the head before.
     pub serial: U64,
-    /// The mount whose records count.
+    /// The mount whose records are valid.
     pub mount_id: U64,
-    /// Position of the first record that is not in place.
+    /// Position of the first record whose sectors are not yet written in place.
     pub first: U64,
-    /// What lives on the volume without any record.
+    /// The usage of the volume without any record.
     pub usage: DiskUsage,
-    /// Nanoseconds since 1970.
+    /// Time of writing, in nanoseconds since 1970.
     pub written_ns: I64,
     flags: U32,
     spare: [u8; 436],
@@ -76,7 +76,7 @@ pub struct JournalHead {
 const _: () = assert!(size_of::<JournalHead>() == 512);
 
 impl JournalHead {
-    /// One with its checksum.
+    /// Creates a head with its checksum.
     pub fn new(tag: u64, serial: u64, mount_id: u64, first: u64, usage: Usage, now: i64) -> Self {
         let mut head = JournalHead {
             magic: MAGIC.into(),
@@ -94,15 +94,16 @@ impl JournalHead {
         head
     }
 
-    /// Says that metadata is being changed in place: who finds this must check the
-    /// volume.
+    /// Marks the head as dirty: metadata is being changed in place. A program that
+    /// finds this mark must check the volume.
     pub fn dirty(mut self) -> Self {
         self.flags = DIRTY.into();
         self.crc = crc32c(&self.as_bytes()[8..]).into();
         self
     }
 
-    /// The volume was not unmounted since metadata was changed in place.
+    /// Returns true if metadata was changed in place and the volume was not unmounted
+    /// since.
     pub fn is_dirty(&self) -> bool {
         self.flags.get() & DIRTY != 0
     }
@@ -110,7 +111,7 @@ impl JournalHead {
     /// Parses a copy.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no valid head.
     pub fn parse(bytes: &[u8], tag: u64) -> Result<Self, Malformed> {
         let bad = |problem: &str| Malformed::new("journal head", problem);
         let (head, _) = JournalHead::read_from_prefix(bytes).map_err(|_| bad("too short"))?;
@@ -120,7 +121,7 @@ impl JournalHead {
         if head.crc.get() != crc32c(&head.as_bytes()[8..]) {
             return Err(bad("checksum differs"));
         }
-        // They grow by what is written; nobody writes half of that.
+        // Both grow with each write, and no volume reaches half of this limit.
         match head.first.get().max(head.serial.get()) < 1 << 62 {
             true => Ok(head),
             false => Err(bad("a position or serial that no journal reaches")),

@@ -1,5 +1,5 @@
-//! An inode in its place, one sealed sector: attributes as in the other layouts
-//! (`varve-format`), then content, or the places of blocks. A freed one keeps the
+//! An inode at its fixed place, one sealed sector: attributes as in the other layouts
+//! (`varve-format`), then content, or the places of blocks. A free inode keeps the
 //! version of the number's next file.
 
 use super::place::PLACE_BYTES;
@@ -8,35 +8,35 @@ use varve_format::inode::{HEADER_BYTES, InodeImage};
 use varve_format::{Malformed, Pointer};
 use varve_fs::{FileKind, Inode, InodeNo, Version, flags};
 
-/// Blocks that an inode leads to itself.
+/// Number of direct places in an inode.
 pub const DIRECT: usize = 12;
-/// Indirect blocks: of one level, of two, of three.
+/// Number of indirect blocks of an inode: of one level, of two, of three.
 pub const INDIRECT: usize = 3;
-/// Bytes of content that an inode can hold.
+/// Maximum number of bytes of content in an inode.
 pub const INLINE_BYTES: usize = CONTENT_BYTES - HEADER_BYTES;
 
 const FREE_MAGIC: [u8; 4] = *b"VFRE";
 const _: () = assert!((DIRECT + INDIRECT) * PLACE_BYTES <= INLINE_BYTES);
 
-/// An inode with everything it holds.
+/// An inode with all parts that are stored in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What the shared file system knows.
+    /// The attributes that the shared file system uses.
     pub inode: Inode,
-    /// The first blocks.
+    /// The places of the first blocks.
     pub direct: [Place; DIRECT],
-    /// The indirect blocks.
+    /// The places of the indirect blocks.
     pub indirect: [Place; INDIRECT],
-    /// The extended attributes.
+    /// Pointer to the extended attributes.
     pub xattrs: Pointer,
 }
 
-/// What an inode's place holds.
+/// The content of an inode's sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// A file.
+    /// The inode of a file.
     Used(Box<Image>),
-    /// None; the next one has this version.
+    /// No file; the next one has this version.
     Free(Version),
 }
 
@@ -45,7 +45,7 @@ fn seal(geometry: &Geometry, ino: InodeNo) -> Seal {
 }
 
 impl Image {
-    /// A file of which nothing is known yet.
+    /// Creates the image of a regular file without content and with default attributes.
     pub fn blank(ino: InodeNo, version: Version) -> Self {
         let mode = FileKind::Regular.mode_bits();
         Image {
@@ -56,17 +56,17 @@ impl Image {
         }
     }
 
-    /// True if this differs from another image in nothing but times.
+    /// Returns true if this image differs from another one in nothing but times.
     pub fn is_but_for_times(mut self, other: &Image) -> bool {
         let (to, of) = (&mut self.inode, &other.inode);
         (to.atime, to.mtime, to.ctime) = (of.atime, of.mtime, of.ctime);
         self == *other
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     ///
     /// # Panics
-    /// If its content does not fit: the file system was told how much does.
+    /// If the content does not fit: the file system knows the limit.
     pub fn encode(&self, geometry: &Geometry) -> Sector {
         let mut sector = [0; 512];
         let shared = InodeImage {
@@ -88,10 +88,10 @@ impl Image {
 }
 
 impl Slot {
-    /// Parses the place of inode `ino`.
+    /// Parses the sector of inode `ino`.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// The field that is wrong, and why.
     pub fn decode(sector: &Sector, geometry: &Geometry, ino: InodeNo) -> Result<Slot, Malformed> {
         seal(geometry, ino).check(sector, "inode")?;
         if sector[..4] == FREE_MAGIC {
@@ -135,7 +135,7 @@ impl Slot {
         }
     }
 
-    /// The stored form of a place that has no file.
+    /// Returns the stored form of an inode that has no file.
     pub fn free(geometry: &Geometry, ino: InodeNo, next_version: Version) -> Sector {
         let mut sector = [0; 512];
         sector[..4].copy_from_slice(&FREE_MAGIC);

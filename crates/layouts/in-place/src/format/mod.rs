@@ -1,4 +1,4 @@
-//! Bytes on the device, and nothing else. `docs/spec/in-place.md` has the diagram.
+//! The structures on the device, without I/O. `docs/spec/in-place.md` has the diagram.
 
 mod geometry;
 mod head;
@@ -23,7 +23,7 @@ pub use record::{Identity, RecordHeader, Run, record_bytes};
 pub use sealed::{CONTENT_BYTES, SECTOR_BYTES, Seal, Sector};
 pub use superblock::{IN_PLACE, MAGIC, Superblock};
 
-/// Inodes or fragments that a sector of a map has bits for.
+/// Number of inodes or fragments for which a sector of a map has bits.
 pub const BITS_PER_SECTOR: u64 = CONTENT_BYTES as u64 * 8;
-/// Places in a sector of an indirect block.
+/// Number of places in a sector of an indirect block.
 pub const PLACES_PER_SECTOR: u64 = (CONTENT_BYTES / place::PLACE_BYTES) as u64;

@@ -1,4 +1,4 @@
-//! Where a block or an indirect block is: 12 bytes.
+//! The place of a block or of an indirect block: 12 bytes.
 
 use super::Geometry;
 use varve_format::Malformed;
@@ -7,15 +7,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bits of [`Place::flags`].
 pub mod place_flags {
-    /// The room is taken, and reads as zeros.
+    /// The space is allocated, and reads as zeros.
     pub const UNWRITTEN: u8 = 1 << 0;
-    /// The checksum counts: a directory's block.
+    /// The checksum is valid: the block of a directory.
     pub const CHECKED: u8 = 1 << 1;
-    /// Every flag this version understands.
+    /// All flags that this version understands.
     pub const KNOWN: u8 = UNWRITTEN | CHECKED;
 }
 
-/// As stored.
+/// The stored form of a place.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct DiskPlace {
@@ -26,25 +26,25 @@ pub(super) struct DiskPlace {
     crc: U32,
 }
 
-/// Bytes of a place on the device.
+/// Size of a stored place, in bytes.
 pub(super) const PLACE_BYTES: usize = size_of::<DiskPlace>();
 const _: () = assert!(PLACE_BYTES == 12);
 
-/// A block's place. No sectors: there is no block.
+/// The place of a block. If it has no sectors, there is no block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Address of the first sector.
     pub sector: u64,
-    /// Sectors stored, or reserved.
+    /// Number of sectors, stored or reserved.
     pub sectors: u8,
     /// Bits of [`place_flags`].
     pub flags: u8,
-    /// CRC-32C of what is stored, if it counts; else 0.
+    /// CRC-32C of the stored bytes if the place is checked, otherwise 0.
     pub crc: u32,
 }
 
 impl Place {
-    /// Nothing.
+    /// The place without a block.
     pub const NONE: Place = Place {
         sector: 0,
         sectors: 0,
@@ -52,22 +52,22 @@ impl Place {
         crc: 0,
     };
 
-    /// Nothing is there.
+    /// Returns true if there is no block.
     pub fn is_none(&self) -> bool {
         self.sectors == 0
     }
 
-    /// It exists and was never written.
+    /// Returns true if the block is allocated and was never written.
     pub fn is_unwritten(&self) -> bool {
         self.flags & place_flags::UNWRITTEN != 0
     }
 
-    /// Its content is journalled, and has a checksum.
+    /// Returns true if the content is journalled and has a checksum.
     pub fn is_checked(&self) -> bool {
         self.flags & place_flags::CHECKED != 0
     }
 
-    /// As stored.
+    /// Writes the stored form to `into`.
     pub fn encode(&self, into: &mut [u8]) {
         let disk = DiskPlace {
             sector_low: (self.sector as u32).into(),
@@ -79,7 +79,7 @@ impl Place {
         into[..PLACE_BYTES].copy_from_slice(disk.as_bytes());
     }
 
-    /// From its stored form, of which there are enough bytes.
+    /// Parses the stored form; `bytes` must be long enough.
     pub fn decode(bytes: &[u8]) -> Self {
         match DiskPlace::read_from_prefix(bytes) {
             Err(_) => Place::NONE,
@@ -92,10 +92,10 @@ impl Place {
         }
     }
 
-    /// Refuses a place that no block of the volume can have.
+    /// Checks that a block of the volume can have this place.
     ///
     /// # Errors
-    /// Says what is impossible.
+    /// The value that is impossible.
     pub fn check(&self, geometry: &Geometry) -> Result<(), Malformed> {
         if *self == Place::NONE {
             return Ok(());
@@ -135,8 +135,8 @@ impl varve_fs::BlockPointer for Place {
             && previous.sector + u64::from(previous.sectors) == self.sector
     }
 
-    /// What is overwritten keeps its place: only the file system's own counts of
-    /// changes tell its versions apart, and there are no snapshots to compare with.
+    /// A block that is overwritten keeps its place. Only the file system's own counts
+    /// of changes distinguish its versions, and there are no snapshots to compare with.
     fn same_write(&self, other: &Self) -> bool {
         self == other
     }

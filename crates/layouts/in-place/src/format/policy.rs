@@ -1,12 +1,12 @@
-//! A volume's allocation policy as its superblock has it: 64 bytes at its end.
-//! All zeros, with `maxcontig` and `rotdelay`: FFS's own policy with clusters.
+//! A volume's allocation policy in its superblock: the last 64 bytes. All zeros,
+//! together with `maxcontig` and `rotdelay`, are FFS's own policy with clusters.
 
 use super::Superblock;
 use crate::allocate::{self, Fit, Policy, PolicyError, SIZES_MAX};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// As stored.
+/// The stored form of a policy.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct DiskPolicy {
@@ -14,27 +14,28 @@ pub struct DiskPolicy {
     kind: u8,
     /// Bit 0: FFS places block by block; fixed blocks are shuffled; best fit.
     options: u8,
-    /// How many sizes there are.
+    /// Number of sizes.
     sizes: u8,
-    /// Zero.
+    /// Unused, zero.
     padding: u8,
-    /// Grow factor.
+    /// Factor of growth.
     grow: U32,
-    /// Blocks of a region; 0: one.
+    /// Size of a region, in blocks; 0 for one region.
     region: U32,
-    /// Blocks.
+    /// The sizes, in blocks.
     size: [U32; SIZES_MAX],
-    /// Of the shuffled list.
+    /// Seed of the shuffled list.
     seed: U64,
-    /// Zero.
+    /// Unused, zero.
     spare: [u8; 12],
 }
 const _: () = assert!(size_of::<DiskPolicy>() == 64);
-// FFS's policy moves a file on where pointers of this format become indirect.
+// FFS's policy changes the group where the pointers of this format become indirect.
 const _: () = assert!(allocate::DIRECT == super::DIRECT as u64);
 
 impl Superblock {
-    /// With this policy, which must be one ([`Policy::check`]).
+    /// Returns the superblock with this policy, which must be valid
+    /// ([`Policy::check`]).
     pub fn with_policy(mut self, policy: &Policy) -> Self {
         let mut disk = DiskPolicy::default();
         let mut put = |sizes: &[u32]| {
@@ -76,10 +77,10 @@ impl Superblock {
         self
     }
 
-    /// Its policy.
+    /// Returns the policy.
     ///
     /// # Errors
-    /// There is none with these parameters.
+    /// The parameters are invalid.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         let disk = &self.policy;
         let option = disk.options & 1 != 0;

@@ -1,5 +1,5 @@
-//! A record of the journal: the sectors of metadata that a transaction changed. It
-//! counts if its checksum does.
+//! A record of the journal: the sectors of metadata that a transaction changed. A
+//! record is valid if its checksum is.
 
 use super::{DiskUsage, Geometry, SECTOR_BYTES};
 use varve_format::{Malformed, crc32c};
@@ -17,28 +17,28 @@ pub struct RecordHeader {
     crc: U32,
     tag: U64,
     mount_id: U64,
-    /// Bytes written to the journal before it.
+    /// Number of bytes written to the journal before the record.
     position: U64,
-    /// Bytes of the record.
+    /// Length of the record, in bytes.
     bytes: U32,
-    /// Runs in it.
+    /// Number of runs.
     runs: U32,
-    /// What lives on the volume once it counts.
+    /// The usage of the volume once the record is valid.
     usage: DiskUsage,
-    /// Groups in it.
+    /// Number of groups in the record.
     groups: U64,
-    /// Where the record before it ends. It lies right there, or at the journal's
-    /// next beginning.
+    /// The position where the record before ends. This record begins there, or at the
+    /// next beginning of the journal.
     follows: U64,
 }
 const _: () = assert!(size_of::<RecordHeader>() == 80);
 
-/// Sectors behind each other.
+/// A run of adjacent sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first sector.
     pub sector: u64,
-    /// How many, 65,535 at most.
+    /// Number of sectors, at most 65,535.
     pub count: u16,
 }
 
@@ -48,27 +48,28 @@ fn front_bytes(runs: usize) -> usize {
     (size_of::<RecordHeader>() + runs * RUN_BYTES).next_multiple_of(SECTOR_BYTES)
 }
 
-/// Bytes of a record of so many sectors in so many runs, padded to `unit`.
+/// Returns the length in bytes of a record of `sectors` sectors in `runs` runs, padded
+/// to `unit`.
 pub fn record_bytes(runs: usize, sectors: usize, unit: usize) -> usize {
     (front_bytes(runs) + sectors * SECTOR_BYTES).next_multiple_of(unit)
 }
 
-/// Whose record, and where in the journal.
+/// Identifies a record: its volume, its mount, and its place in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The volume's tag.
     pub tag: u64,
     /// The mount that writes it.
     pub mount_id: u64,
-    /// Bytes written to the journal before it.
+    /// Number of bytes written to the journal before the record.
     pub position: u64,
-    /// Where the record before it ends.
+    /// The position where the record before ends.
     pub follows: u64,
 }
 
 impl RecordHeader {
-    /// Begins a record in `into`, which is as long as the record, and has its
-    /// sectors behind `runs`; see [`Self::payload`].
+    /// Writes the header and the runs of a record to `into`, which is as long as the
+    /// record and already contains its sectors from [`Self::payload`] on.
     pub fn write(into: &mut [u8], identity: Identity, runs: &[Run], usage: DiskUsage, groups: u64) {
         let mut header = RecordHeader {
             magic: MAGIC.into(),
@@ -92,12 +93,13 @@ impl RecordHeader {
         into[..8].copy_from_slice(&header.as_bytes()[..8]);
     }
 
-    /// Where a record's sectors begin.
+    /// Returns the offset of a record's sectors, in bytes.
     pub fn payload(runs: usize) -> usize {
         front_bytes(runs)
     }
 
-    /// How long the record is that begins with these bytes, if it is this one.
+    /// Returns the length of the record that begins with these bytes, if its identity
+    /// is the expected one and the length is at most `most`.
     pub fn length(bytes: &[u8], identity: Identity, most: u64) -> Option<u64> {
         let (header, _) = RecordHeader::ref_from_prefix(bytes).ok()?;
         let found = Identity {
@@ -111,8 +113,8 @@ impl RecordHeader {
         (header.magic.get() == MAGIC && found == identity && fits).then_some(length)
     }
 
-    /// Parses a whole record: its runs, and what lives with it. `None` if the
-    /// checksum differs: the power went while it was written.
+    /// Parses a whole record: its runs, and the usage. Returns `None` if the checksum
+    /// differs, because the power failed while the record was written.
     ///
     /// # Errors
     /// If the checksum is right and the content is not.

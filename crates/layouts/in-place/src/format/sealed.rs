@@ -1,25 +1,25 @@
-//! A sealed sector: 504 bytes of content, an owner, and a checksum that also
-//! covers where the sector is and in which volume. Maps, inodes and indirect
-//! blocks are made of them, so that a change writes, and tears, nothing else.
+//! A sealed sector: 504 bytes of content, an owner, and a checksum that also covers the
+//! sector's address and the volume's tag. Maps, inodes and indirect blocks consist of
+//! sealed sectors, so that a change writes, and tears, a single sector.
 
 use varve_format::{Malformed, crc32c_of};
 
-/// Bytes in a sector.
+/// Size of a sector, in bytes.
 pub const SECTOR_BYTES: usize = 512;
-/// Bytes of content in a sealed one.
+/// Size of the content of a sealed sector, in bytes.
 pub const CONTENT_BYTES: usize = 504;
 
 /// The bytes of one sector.
 pub type Sector = [u8; SECTOR_BYTES];
 
-/// What a sealed sector's checksum covers besides its bytes.
+/// The values that a sealed sector's checksum covers in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// The volume's tag.
     pub tag: u64,
     /// Address of the sector.
     pub sector: u64,
-    /// The inode's low bits, or the cylinder group.
+    /// The low bits of the inode number, or the cylinder group.
     pub owner: u32,
 }
 
@@ -29,17 +29,17 @@ impl Seal {
         crc32c_of(&[&sector[..CONTENT_BYTES + 4], &address, &tag])
     }
 
-    /// Fills in owner and checksum.
+    /// Fills in the owner and the checksum.
     pub fn close(&self, sector: &mut Sector) {
         sector[CONTENT_BYTES..CONTENT_BYTES + 4].copy_from_slice(&self.owner.to_le_bytes());
         let crc = self.crc(sector);
         sector[CONTENT_BYTES + 4..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Compares both.
+    /// Checks the owner and the checksum.
     ///
     /// # Errors
-    /// If the checksum differs, or the sector is somebody else's.
+    /// If the checksum differs, or the sector belongs to another owner.
     pub fn check(&self, sector: &Sector, structure: &'static str) -> Result<(), Malformed> {
         let field = |at: usize| {
             let mut bytes = [0; 4];

@@ -1,5 +1,5 @@
-//! The superblock: in the first block, at the head of each cylinder group, and in
-//! the last block. Up to the block size it is laid out as the other layouts'.
+//! The superblock: in the first block, at the head of each cylinder group, and in the
+//! last block. Its fields before the block size are those of the other layouts.
 
 use super::{DiskPolicy, Geometry, Metadata};
 use varve_format::identity::{keeping_tag, padded_text, tag_of};
@@ -7,14 +7,14 @@ use varve_format::{Malformed, crc32c};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of the superblock.
+/// Signature at the beginning of the superblock.
 pub const MAGIC: [u8; 8] = *b"VARVEFF\x01";
-/// Format version: another one cannot be read.
+/// Version of the format. A program reads only its own version.
 pub const VERSION: u16 = 1;
-/// Incompatible feature: the tag is [`Superblock::tag`]: the UUID was changed.
+/// Incompatible feature: the UUID was changed, so the tag is [`Superblock::tag`].
 pub const OWN_TAG: u64 = 1;
-/// Incompatible feature: metadata is written in place; whoever opens the volume
-/// must look whether it was unmounted ([`super::JournalHead::is_dirty`]).
+/// Incompatible feature: metadata is written in place. A program that opens the volume
+/// must check whether it was unmounted ([`super::JournalHead::is_dirty`]).
 pub const IN_PLACE: u64 = 2;
 const CHECKSUM_CRC32C: u8 = 1;
 
@@ -22,66 +22,67 @@ const CHECKSUM_CRC32C: u8 = 1;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
     /// CRC-32C of every later byte of the structure.
     pub crc: U32,
-    /// The version of the format, 1.
+    /// Version of the format, 1.
     pub version: U16,
     /// 1: CRC-32C.
     pub checksum_kind: u8,
     /// Bit 0: directory names compare without regard to case.
     pub options: u8,
-    /// Features an older reader may ignore.
+    /// Features that an older reader may ignore.
     pub compat: U64,
-    /// Features an older reader may ignore if it does not write.
+    /// Features that an older reader may ignore if it does not write.
     pub read_only_compat: U64,
-    /// Features an older reader must refuse.
+    /// Features because of which an older reader must refuse the volume.
     pub incompat: U64,
-    /// Random identity of the volume.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
     /// Name for people: UTF-8, padded with zeros.
     pub label: [u8; 64],
     /// Seed of directory hashes.
     pub hash_seed: U64,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_bytes: U32,
-    /// Bytes in a fragment.
+    /// Size of a fragment, in bytes.
     pub fragment_bytes: U32,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: U64,
-    /// Blocks of the journal.
+    /// Number of blocks of the journal.
     pub journal_blocks: U64,
-    /// Blocks of a cylinder group.
+    /// Number of blocks of a cylinder group.
     pub group_blocks: U64,
-    /// Inodes of a cylinder group.
+    /// Number of inodes of a cylinder group.
     pub group_inodes: U64,
-    /// Blocks that users do not get (minfree).
+    /// Number of blocks that are reserved (minfree).
     pub reserve_blocks: U64,
-    /// Blocks of a file that lie behind each other before a gap.
+    /// Number of contiguous blocks of a file before a gap.
     pub maxcontig: U32,
-    /// Blocks of the gap.
+    /// Length of the gap, in blocks.
     pub rotdelay: U32,
-    /// Bytes that are written whole, or not at all, or read as an error afterwards:
-    /// a physical block of the device that the volume was made on.
+    /// Size of the unit that is written whole, or not at all, or reads as an error
+    /// afterwards, in bytes: a physical block of the device on which the volume was
+    /// made.
     pub unit_bytes: U32,
-    /// With [`IN_PLACE`], a number of [`Metadata`]; else 0.
+    /// With [`IN_PLACE`], a number of [`Metadata`]; otherwise 0.
     pub metadata: u8,
-    /// Zero.
+    /// Unused, zero.
     pub spare: [u8; 3],
-    /// Nanoseconds since 1970 when the volume was made.
+    /// Time of creation, in nanoseconds since 1970.
     pub created_ns: I64,
-    /// The tag of all other structures, with a tag of its own; else 0.
+    /// With [`OWN_TAG`], the tag of all other structures; otherwise 0.
     pub tag: U64,
-    /// Zero.
+    /// Unused, zero.
     pub padding: [u8; 240],
-    /// How room is found.
+    /// The allocation policy.
     pub policy: DiskPolicy,
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 
 impl Superblock {
-    /// With its checksum.
+    /// Returns the superblock with its checksum filled in.
     pub fn sealed(mut self) -> Self {
         self.crc = crc32c(&self.as_bytes()[12..]).into();
         self
@@ -90,7 +91,7 @@ impl Superblock {
     /// Parses and validates a copy.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// The field that is wrong, and why.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("superblock", problem);
         let (found, _) = Superblock::read_from_prefix(bytes)
@@ -124,24 +125,24 @@ impl Superblock {
         Ok(found)
     }
 
-    /// How metadata gets to its place.
+    /// Returns the discipline of metadata writes.
     pub fn metadata(&self) -> Metadata {
         Metadata::of(self.metadata).unwrap_or_default()
     }
 
-    /// The label as text.
+    /// Returns the label as text.
     pub fn label_text(&self) -> String {
         padded_text(&self.label)
     }
 
-    /// The tag in every other structure: the first eight bytes of the UUID that
-    /// the volume was made with.
+    /// Returns the tag of every other structure: the first eight bytes of the UUID with
+    /// which the volume was made.
     pub fn volume_tag(&self) -> u64 {
         let own = self.incompat.get() & OWN_TAG != 0;
         tag_of(&self.uuid, own.then_some(self.tag.get()))
     }
 
-    /// With another UUID; the tag stays.
+    /// Returns the superblock with another UUID; the tag stays the same.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
         let (incompat, kept) = keeping_tag(tag, &uuid, self.incompat.get(), OWN_TAG);

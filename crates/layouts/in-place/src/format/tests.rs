@@ -1,4 +1,4 @@
-//! Bytes and what they mean.
+//! Encoding and decoding of the structures, and refusal of invalid bytes.
 
 use super::*;
 use crate::allocate::Policy;
@@ -123,7 +123,7 @@ fn a_record_is_read_as_it_is_written_and_no_torn_one_is() {
     assert!(RecordHeader::parse(&bytes, &geometry).is_err());
 }
 
-/// Whatever a superblock says, with a checksum that is right.
+/// Superblocks with random fields and a correct checksum.
 #[test]
 fn absurd_measures_are_refused() {
     let options = FfsFormatOptions {
@@ -208,7 +208,7 @@ fn absurd_options_are_refused() {
     }
 }
 
-/// Eight inodes for each block are what a group of the largest blocks has at most.
+/// A group of the largest blocks has at most eight inodes for each block.
 #[test]
 fn the_largest_blocks_fit_a_device_of_any_size() {
     let options = FfsFormatOptions {
