@@ -1,6 +1,6 @@
-//! From a group to what it changes: which room it takes and gives up, which data
-//! goes where, which sectors of metadata change. Nothing is written here, and no
-//! reader sees any of it.
+//! The planner translates a group into changes: the space that it takes and gives up,
+//! the places of its data, and the sectors of metadata that change. It writes nothing,
+//! and its changes are not visible to readers.
 
 mod blocks;
 mod places;
@@ -18,23 +18,23 @@ use varve_format::{Pointer, crc32c};
 use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, Group, InodeNo, Item, Version, flags};
 
-/// What a group gives up.
+/// The space that a group gives up.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp {
-    /// Given out again once the group is durable.
+    /// Space that can be reused once the group is durable.
     pub data: Vec<Extent>,
-    /// Given out again after the checkpoint behind that.
+    /// Space that can be reused after the next checkpoint behind that.
     pub journalled: Vec<Extent>,
 }
 
-/// Whether a record waits until its data has been flushed (rule J1).
+/// The reasons why a record may have to wait until its data is flushed (rule J1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flush {
-    /// Some of it is new.
+    /// Some data is new.
     pub new: bool,
-    /// Some of it is written over what was there.
+    /// Some data overwrites older data in place.
     pub overwrites: bool,
-    /// Names change: perhaps to lead to what is written over.
+    /// Names change, and may lead to a file that is overwritten in place.
     pub names: bool,
 }
 
@@ -50,35 +50,37 @@ impl Flush {
     }
 }
 
-/// Room that was taken for blocks to come.
+/// Space that was taken for the next blocks of a file.
 #[derive(Clone, Debug)]
 struct Cluster {
-    /// Whole blocks, in the order of the file.
+    /// The space in whole blocks, in the order of the file.
     extents: VecDeque<Extent>,
-    /// The block that is next.
+    /// The block that gets the next part of the space.
     next: u64,
 }
 
-/// A group being planned.
+/// The state of a group while it is planned.
 pub(crate) struct Planner<'s, 'r> {
     pub stage: Stage<'s>,
     pub room: &'r mut Room,
-    /// Blocks of a file that are placed at once, at most.
+    /// Maximum number of blocks of a file that are placed at once.
     maxcontig: u64,
-    /// Data, and where it goes.
+    /// The data, and its places.
     pub writes: Vec<Piece>,
     pub given_up: GivenUp,
-    /// What its data asks of the record.
+    /// The demands of the data on the record.
     pub flush: Flush,
-    /// Inodes of which it changes times and nothing else; none if it changes more.
+    /// Number of inodes of which only times change; `None` if the group changes
+    /// anything else.
     pub only_times: Option<usize>,
-    /// Where metadata is written in place: blocks of directories and indirect ones
-    /// that nothing on the device leads to yet. Others are copied, not changed (I2).
+    /// If metadata is written in place: blocks of directories and indirect blocks to
+    /// which nothing on the device refers. Blocks that are not among them are copied,
+    /// not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
     cluster: Option<Cluster>,
-    /// Blocks that the file has, at any moment: those that it gets count as soon as they
-    /// have a place, those that it gives up no longer, indirect ones never. Only policies
-    /// go by it.
+    /// Number of blocks that the file has, for allocation policies. A block counts from
+    /// the moment when it has a place until it is given up; indirect blocks do not
+    /// count.
     held: u64,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
@@ -110,10 +112,10 @@ impl<'s, 'r> Planner<'s, 'r> {
         self.stage.geometry()
     }
 
-    /// Plans a group. `has_file` knows which numbers have a file before it.
+    /// Plans a group. `has_file` returns whether a number had a file before the group.
     ///
     /// # Errors
-    /// If metadata cannot be read, or there is no room.
+    /// If metadata cannot be read, or the space does not suffice.
     pub fn group(&mut self, group: &Group, has_file: &dyn Fn(InodeNo) -> bool) -> Result<()> {
         let mut order = Vec::new();
         let mut items: HashMap<InodeNo, Vec<&Item>> = HashMap::new();
@@ -149,7 +151,8 @@ impl<'s, 'r> Planner<'s, 'r> {
         let journalled = kind == FileKind::Directory;
         let grows = is_new || after.is_some_and(|inode| inode.size > image.inode.size);
         self.last = None;
-        // It is a hint for policies, whatever the device says.
+        // The value is a hint for policies and is limited, because a device may say
+        // anything.
         self.held = image.inode.blocks.min(self.geometry().fragments());
         for (nth, item) in items.iter().enumerate() {
             match item {
@@ -172,7 +175,7 @@ impl<'s, 'r> Planner<'s, 'r> {
                     self.flush.new |= grows && !journalled;
                     self.block(&mut image, (*block, data), ahead, journalled)?;
                 }
-                // Nothing is ever spilled here.
+                // Snapshots, and therefore spilled blocks, do not exist in this layout.
                 Item::Placed { .. } => {}
                 Item::Inode(inode) => {
                     if inode.flags & flags::INLINE != 0 {
@@ -199,7 +202,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         Ok(())
     }
 
-    /// The room at a place.
+    /// Returns the fragments of `sectors` sectors at `sector`.
     fn extent(&self, sector: u64, sectors: u64) -> Extent {
         Extent {
             start: self.geometry().fragment_of(sector),
@@ -207,7 +210,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         }
     }
 
-    /// True if a block of metadata may be changed where it is.
+    /// Returns true if a block of metadata may be changed in place.
     fn is_fresh(&self, place: &Place) -> bool {
         let fresh = self.fresh.as_ref();
         fresh.is_none_or(|fresh| fresh.contains(&place.sector))
@@ -228,7 +231,7 @@ impl<'s, 'r> Planner<'s, 'r> {
                 (first..first + sectors).for_each(|sector| self.stage.forget(sector));
                 self.given_up.journalled.push(extent);
             }
-            // Nobody has to wait for it.
+            // The planted fault: the space is reused before a commit.
             false if planted::is(Planted::ReuseUncommitted) => self.room.release(extent),
             false => self.given_up.data.push(extent),
         }
@@ -242,7 +245,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         }
     }
 
-    /// Attributes go to another place each time.
+    /// Writes attributes to another place, at each change.
     fn attributes(&mut self, image: &mut Image, data: &[u8]) -> Result<()> {
         self.drop_attributes(image);
         if data.is_empty() {
@@ -260,7 +263,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         Ok(())
     }
 
-    /// Notes data for a place; zeros follow to the end of the unit.
+    /// Adds data for a place; zeros fill the last unit.
     fn data(&mut self, sector: u64, data: &Arc<Block>) -> Arc<Block> {
         let whole = data
             .len()
@@ -278,14 +281,15 @@ impl<'s, 'r> Planner<'s, 'r> {
         bytes
     }
 
-    /// Where the first block of a file goes: the beginning of its inode's group.
+    /// Returns the preferred place of a file's first block: the beginning of its
+    /// inode's group.
     fn home(&self, image: &Image) -> u64 {
         let group = image.inode.ino.0 / self.geometry().group_inodes;
         self.geometry().data_fragments(group).start
     }
 }
 
-/// Whose an item is, and which version it has.
+/// Returns the inode that an item belongs to, and its version.
 fn owner(item: &Item) -> (InodeNo, Version) {
     match item {
         Item::Freed { ino, next_version } => (*ino, next_version.wrapping_sub(1)),

@@ -1,4 +1,4 @@
-//! Blocks of a file: where they go, and what of them is written in place.
+//! The blocks of a file: their places, and which of them are overwritten in place.
 
 use super::{Cluster, Planner};
 use crate::allocate::{Extent, FileView};
@@ -12,7 +12,8 @@ use varve_fs::Item;
 use varve_fs::planted::{self, Planted};
 
 impl Planner<'_, '_> {
-    /// How many whole blocks of a file follow each other from the first item on.
+    /// Returns the number of whole blocks of a file that follow each other from the
+    /// first item on.
     pub(super) fn blocks_ahead(&self, items: &[&Item]) -> u64 {
         let whole = self.geometry().block_bytes as usize - SECTOR_BYTES;
         let mut next = None;
@@ -24,12 +25,13 @@ impl Planner<'_, '_> {
             }
             _ => false,
         };
-        // A cluster is no longer than what one request moves.
+        // A cluster is at most as long as one request.
         let most = self.maxcontig.min(256) as usize;
         items.iter().take(most).take_while(follows).count() as u64
     }
 
-    /// A block's new content. `ahead` whole blocks follow, it included.
+    /// Plans the new content of a block. `ahead` whole blocks follow, this one
+    /// included.
     pub(super) fn block(
         &mut self,
         image: &mut Image,
@@ -53,7 +55,7 @@ impl Planner<'_, '_> {
         };
         if journalled {
             let mut bytes = (**data).clone();
-            // Whole units: nothing that lay here before is needed.
+            // Whole units are written, so that the former content is not needed.
             bytes.resize(
                 bytes
                     .len()
@@ -81,7 +83,8 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// Where a block of so many fragments is from now on.
+    /// Returns the first sector for a block of `want` fragments: the old one if the block
+    /// may stay there and has or gets enough fragments, otherwise a new one.
     fn settle(
         &mut self,
         image: &Image,
@@ -108,7 +111,8 @@ impl Planner<'_, '_> {
         Ok(self.geometry().fragment_sector(start))
     }
 
-    /// The first fragment of room for a block that had none, or too little.
+    /// Returns the first fragment of the space for a block that had none, or too
+    /// little.
     fn place(&mut self, image: &Image, block: u64, want: u64, ahead: u64) -> Result<u64> {
         let each = self.geometry().block_fragments();
         if want == each
@@ -134,7 +138,7 @@ impl Planner<'_, '_> {
         Ok(start)
     }
 
-    /// The room that was taken for a block with those before it.
+    /// Returns the space that was taken for this block together with those before it.
     fn next_of_cluster(&mut self, block: u64) -> Option<u64> {
         let each = self.geometry().block_fragments();
         let cluster = self.cluster.as_mut().filter(|c| c.next == block)?;
@@ -148,17 +152,17 @@ impl Planner<'_, '_> {
         Some(start)
     }
 
-    /// Gives back what was taken for blocks that did not come.
+    /// Releases the space of blocks that did not follow.
     pub(super) fn end_cluster(&mut self) {
         let cluster = self.cluster.take();
         for extent in cluster.into_iter().flat_map(|cluster| cluster.extents) {
-            // Nobody has referred to it.
+            // Nothing ever referred to it.
             self.room.give_up(extent);
             self.room.release(extent);
         }
     }
 
-    /// What a policy is told of the file before it places a block.
+    /// Returns the properties of the file that a policy uses when it places a block.
     fn view(&self, image: &Image, block: u64) -> Result<FileView> {
         let geometry = self.geometry();
         let last = match (block.checked_sub(1), self.last) {
@@ -176,8 +180,8 @@ impl Planner<'_, '_> {
         })
     }
 
-    /// Gives a file what room there is, without content: up to so many blocks, then
-    /// the pieces of broken ones. Answers how many blocks and sectors that were.
+    /// Gives a file the available space, without content: up to `most` whole blocks,
+    /// then the pieces of broken ones. Returns the numbers of blocks and of sectors.
     pub(crate) fn fill(&mut self, image: &mut Image, most: u64) -> Result<(u64, u64)> {
         let each = self.geometry().block_fragments();
         let first = image.inode.size / u64::from(self.geometry().block_bytes);
@@ -200,7 +204,8 @@ impl Planner<'_, '_> {
                 crc: 0,
             };
             match self.set(image, block, place) {
-                // There was no room for an indirect block: it stays free.
+                // The space does not suffice for an indirect block: the piece stays
+                // free.
                 Err(Error::Full) => {
                     let start = Extent { start, units: want };
                     self.room.give_up(start);
@@ -223,7 +228,7 @@ impl Planner<'_, '_> {
         Ok((blocks, sectors))
     }
 
-    /// Blocks that are to exist without content.
+    /// Reserves blocks without content.
     pub(super) fn reserve(&mut self, image: &mut Image, from: u64, to: u64) -> Result<()> {
         let each = self.geometry().block_fragments();
         for block in from..to {

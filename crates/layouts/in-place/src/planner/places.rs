@@ -1,4 +1,4 @@
-//! The places in inodes and indirect blocks, changed.
+//! Changes of the places in inodes and indirect blocks.
 
 use super::Planner;
 use crate::error::{Error, Result};
@@ -11,7 +11,8 @@ use varve_fs::planted::{self, Planted};
 const INDIRECT_BLOCK: &str = "indirect block";
 
 impl Planner<'_, '_> {
-    /// Sets the place of a block, with the indirect blocks that this takes.
+    /// Sets the place of a block, and creates or copies the indirect blocks on the path
+    /// to it.
     pub fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
         let owner = image.inode.ino.0 as u32;
         let (levels, mut nth) = match spot(self.geometry(), block).ok_or(Error::Full)? {
@@ -41,8 +42,8 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// The indirect block at a place, if it may be changed there; a copy, or an empty
-    /// one, if not.
+    /// Returns an indirect block that may be changed: the one at `place` if it may be
+    /// changed in place, otherwise a copy, or an empty one if there is none.
     fn own(&mut self, image: &Image, place: Place) -> Result<Place> {
         if place.is_none() {
             return self.indirect_block(image);
@@ -64,7 +65,7 @@ impl Planner<'_, '_> {
         Ok(copy)
     }
 
-    /// An indirect block that leads nowhere yet.
+    /// Creates an indirect block without places.
     fn indirect_block(&mut self, image: &Image) -> Result<Place> {
         let near = match self.last {
             Some((_, place)) => self.geometry().fragment_of(place.sector),
@@ -86,8 +87,8 @@ impl Planner<'_, '_> {
         Ok(place)
     }
 
-    /// Blocks `from..to` are gone; so are the indirect blocks that led to nothing
-    /// else by their range.
+    /// Removes the blocks `from..to`, and the indirect blocks whose whole range is
+    /// removed.
     pub(super) fn clear(
         &mut self,
         image: &mut Image,
@@ -117,12 +118,12 @@ impl Planner<'_, '_> {
             image.indirect[levels as usize - 1] = after;
         }
         self.last = None;
-        // It goes on elsewhere, or not at all.
+        // The file no longer continues behind its former end.
         self.room.close_window(image.inode.ino.0);
         Ok(())
     }
 
-    /// A block of the file is gone, or goes elsewhere.
+    /// Gives up the space of a block that is removed or stored elsewhere.
     pub(super) fn leave(&mut self, old: Place, journalled: bool) {
         if old.is_none() {
             return;
@@ -132,8 +133,10 @@ impl Planner<'_, '_> {
         self.give_up(extent, journalled);
     }
 
+    /// Checks that the space given up is not more than there is.
+    ///
     /// # Errors
-    /// If a file gives up more than there is: its indirect blocks go round.
+    /// If it is, because indirect blocks of the file form a cycle.
     fn within_volume(&self) -> Result<()> {
         let given_up = self.given_up.data.len() + self.given_up.journalled.len();
         match given_up as u64 <= self.geometry().fragments() {
@@ -144,7 +147,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Where the indirect block is then; nowhere, if it is given up itself.
+    /// Clears a range below an indirect block. Returns the block's new place, which is
+    /// `NONE` if the block itself is given up.
     fn clear_below(
         &mut self,
         image: &Image,

@@ -1,4 +1,4 @@
-//! What a planner counts.
+//! The planner's count of a file's blocks.
 
 use super::*;
 use crate::format::Metadata;
@@ -6,7 +6,7 @@ use crate::tests::{System, create, made_with, memory, slot, write};
 use crate::{Ffs, FfsFormatOptions};
 use varve_fs::{Caller, Cause, Layout, Timestamp};
 
-/// How many blocks a file has after a change: the planner's count. Nothing is appended.
+/// Returns the planner's count of a file's blocks after a change. Nothing is appended.
 fn held_after(volume: &Ffs, item: impl Fn(InodeNo, Version) -> Item, ino: InodeNo) -> u64 {
     let Slot::Used(image) = slot(volume, ino) else {
         panic!("{ino} has no file");
@@ -28,7 +28,8 @@ fn held_after(volume: &Ffs, item: impl Fn(InodeNo, Version) -> Item, ino: InodeN
     held
 }
 
-/// A volume with a file of forty blocks, and a directory of several; both are in place.
+/// Makes a volume with a file of forty blocks and a directory of several, both in
+/// place.
 fn volume(metadata: Metadata) -> (System, InodeNo, InodeNo) {
     let options = FfsFormatOptions {
         metadata,
