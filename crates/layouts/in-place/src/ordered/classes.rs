@@ -1,14 +1,14 @@
-//! What of a commit is written when.
+//! The classes in which the changes of a commit are written.
 //!
-//! | class | what | what must be durable before |
+//! | class | content | must be durable before |
 //! |---|---|---|
-//! | first | blocks that nothing leads to; new inodes that lead to none; which numbers were ever used | nothing |
-//! | second | other new inodes; inodes that get more names | the first, and data |
-//! | directories | inodes of directories, in levels; other inodes | the second; levels before |
-//! | last | inodes that have fewer names, or none, or are free | directories |
-//! | maps | the others are not written: a check makes them anew | |
+//! | first | blocks without a reference; new inodes without blocks; the map of touched numbers | nothing |
+//! | second | other new inodes; inodes that get more names | the first class, and data |
+//! | directories | inodes of directories, in levels; other inodes | the second class; earlier levels |
+//! | last | inodes that lose names, or all, or are free | directories |
+//! | maps | the other maps are not written: a check rebuilds them | |
 //!
-//! If names do not wait for each other, everything but the first is the second.
+//! If names are not ordered, everything but the first class is in the second.
 
 use super::{SectorMap, names};
 use crate::Ffs;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, InodeNo};
 
-/// See the module's head.
+/// The changed sectors of a commit, by class.
 #[derive(Default)]
 pub(super) struct Classes {
     pub first: SectorMap,
     pub second: SectorMap,
     pub directories: Vec<SectorMap>,
     pub last: SectorMap,
-    /// Something in the last class was promised.
+    /// True if a change in the last class must be durable when the commit ends.
     pub lasting: bool,
     pub maps: SectorMap,
 }
@@ -38,15 +38,15 @@ pub(super) struct Changed {
     pub after: Image,
 }
 
-/// An inode that leads to no block.
+/// Returns true if an inode refers to no block.
 fn is_alone(image: &Image) -> bool {
     let mut places = image.direct.iter().chain(&image.indirect);
     places.all(|place| place.is_none()) && image.xattrs.is_none()
 }
 
 impl Ffs {
-    /// Sorts what a commit has. These numbers got a file that had none before: what
-    /// stands at their places is nobody's.
+    /// Distributes the changed sectors over the classes. `entered` are the numbers that
+    /// get their first file; the former content of their sectors does not count.
     pub(super) fn classes(&self, sectors: &SectorMap, entered: &HashSet<u64>) -> Result<Classes> {
         let mut classes = Classes::default();
         let mut changed = Vec::new();
@@ -54,7 +54,7 @@ impl Ffs {
         for (&sector, bytes) in sectors {
             let geometry = &self.store.geometry;
             let ino = match geometry.holds(sector) {
-                // A check looks nowhere else for inodes.
+                // A check searches for inodes only where this map has a bit.
                 Holds::Map(nth)
                     if nth / geometry.inode_map_sectors() == GroupMap::Touched as u64 =>
                 {
@@ -115,20 +115,20 @@ impl Ffs {
         Ok(classes)
     }
 
-    /// The file that the device has under a number.
+    /// Returns the file that the device has under a number.
     fn on_device(&self, ino: InodeNo) -> Result<Option<Image>> {
         let _readers = self.tables.read();
         let sector = self.store.geometry.inode_sector(ino.0);
         let bytes = self.store.fetch(sector)?;
-        // What cannot be read as an inode never was one.
+        // Content that cannot be read as an inode never was one.
         match Slot::decode(&bytes, &self.store.geometry, ino) {
             Ok(Slot::Used(image)) => Ok(Some(*image)),
             Ok(Slot::Free(_)) | Err(_) => Ok(None),
         }
     }
 
-    /// Directories that a commit removes, and the files that each has names for on the
-    /// device.
+    /// Returns the directories that a commit removes, each with the files for which it
+    /// has names on the device.
     fn removed(&self, sectors: &SectorMap) -> HashMap<u64, HashSet<u64>> {
         let geometry = &self.store.geometry;
         let mut removed = HashMap::new();
@@ -156,8 +156,9 @@ impl Ffs {
         removed
     }
 
-    /// Directories in an order in which no file loses a name in one before it has got
-    /// that in another. Two that exchange names have none: they are written together.
+    /// Returns the directories in levels, such that no file loses a name in one
+    /// directory before it has gained one in another. Two directories that exchange
+    /// names have no such order and are written together.
     fn levels(&self, sectors: &SectorMap, changed: &[Changed]) -> Vec<SectorMap> {
         let mut waiting = Vec::new();
         for directory in changed {

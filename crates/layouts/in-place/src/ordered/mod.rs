@@ -1,12 +1,13 @@
-//! Metadata in place, without a journal: what has changed since the last commit is
-//! written in classes, with a flush between two of which the second leads to the
-//! first. Rules I1 to I6 of `docs/spec/in-place.md`.
+//! Metadata in place, without a journal. A commit writes the changes since the last one
+//! in classes, with a flush between two classes if the second refers to the first.
+//! Rules I1 to I6 of `docs/spec/in-place.md`.
 //!
-//! Everything here happens under `committing`; `writer` is held for memory alone.
+//! All functions here run under `committing`; they take `writer` only while they change
+//! memory.
 //!
-//! Commit point of each inode: its sector. Blocks of directories and indirect blocks
-//! are never changed where something on the device leads to them, so an inode and
-//! all that it leads to are of one moment.
+//! The commit point of each inode is its sector. Blocks of directories and indirect
+//! blocks are never changed while something on the device refers to them, so an inode
+//! and all that it refers to are of one moment.
 //!
 //! Source: McKusick et al. 1984; Ganger & Patt 1994, for the order.
 
@@ -26,14 +27,14 @@ use varve_fs::planted::{self, Planted};
 /// Sectors by address.
 pub(crate) type SectorMap = BTreeMap<u64, Arc<Sector>>;
 
-/// How far a commit has come.
+/// The progress of a commit.
 struct Progress {
-    /// Something was written that no flush has covered.
+    /// True if something was written that no flush has covered.
     unflushed: bool,
 }
 
 impl Ffs {
-    /// Writes what groups have changed in place.
+    /// Writes the changes of a transaction in place.
     pub(crate) fn commit_in_place(&self, transaction: Transaction) -> Result<()> {
         let classes = self.classes(&transaction.sectors, &transaction.entered)?;
         let Classes {
@@ -56,7 +57,8 @@ impl Ffs {
         }
         self.write(&second, &mut progress)?;
         for level in &directories {
-            // What it leads to, and names elsewhere that it takes away.
+            // These are the blocks that the level refers to, and the names gained in
+            // earlier levels.
             self.flush_all(&mut progress)?;
             self.write(level, &mut progress)?;
         }
@@ -64,7 +66,7 @@ impl Ffs {
             self.flush_all(&mut progress)?;
             self.write(&last, &mut progress)?;
         }
-        // An inode that is free, and that nothing leads to, is not waited for.
+        // An inode that is free and without references need not be durable.
         let waits = lasting || last.is_empty();
         if waits && !planted::is(Planted::CommitWithoutFlush) {
             self.flush_all(&mut progress)?;
@@ -82,7 +84,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Flushes, if anything was written; what waited for a flush is free then.
+    /// Flushes if anything was written, and then releases the space that waited for a
+    /// flush.
     fn flush_all(&self, progress: &mut Progress) -> Result<()> {
         if !progress.unflushed {
             return Ok(());
@@ -97,7 +100,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Writes sectors to their places, in whole units. Readers see the same as before.
+    /// Writes sectors to their places, in whole units. The state seen by readers does
+    /// not change.
     fn put(&self, sectors: &SectorMap) -> Result<()> {
         if sectors.is_empty() {
             return Ok(());
@@ -110,7 +114,8 @@ impl Ffs {
                 }
                 let bytes = match sectors.get(&beside) {
                     Some(bytes) => Arc::clone(bytes),
-                    // As the device has it: whatever it is to become has its turn.
+                    // The neighbour is written as the device has it; its own change
+                    // follows in its class.
                     None => {
                         let tables = self.tables.read();
                         let is_pending = tables.newer.contains_key(&beside);
@@ -151,8 +156,8 @@ impl Ffs {
         self.numbers.lock().left(&transaction.freed);
     }
 
-    /// Writes the maps, and waits for all that was written. A check makes them anew,
-    /// so they are in no commit.
+    /// Writes the maps, and waits until everything written is durable. A check rebuilds
+    /// the maps, so no commit includes them.
     pub(crate) fn place_maps(&self) -> Result<()> {
         let placing = {
             let mut writer = self.writer.lock();
@@ -169,8 +174,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Says on the device whether a check is needed (rule I6). Everything before is
-    /// durable then.
+    /// Records on the device whether a check is needed (rule I6). All earlier writes
+    /// are durable before that.
     pub(crate) fn write_state(&self, dirty: bool) -> Result<()> {
         self.flush()?;
         let head = {
@@ -189,7 +194,7 @@ impl Ffs {
         self.flush()
     }
 
-    /// Names wait for each other (rule I3).
+    /// Returns true if changes of names are ordered (rule I3).
     fn is_ordered(&self) -> bool {
         self.metadata() == Metadata::Synchronous
     }

@@ -1,8 +1,8 @@
-//! Which files a commit gives names in a directory, and from which it takes some.
+//! The files for which a commit adds or removes names in a directory.
 //!
-//! Only blocks that differ are looked at. A name that stays in the directory, in
-//! another block or spelled anew, is neither given nor taken. What is damaged gives
-//! nothing an order: a repair writes such directories, too.
+//! Only blocks that differ are compared. A name that stays in the directory, in another
+//! block or with another spelling, counts neither as added nor as removed. A damaged
+//! block imposes no order, because a repair writes such directories, too.
 
 use super::SectorMap;
 use super::classes::Changed;
@@ -13,7 +13,7 @@ use crate::tree::visit;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use varve_fs::directory::{Key, names_in};
 
-/// Files by number.
+/// The files, by number, that gain and lose names in a directory.
 #[derive(Default)]
 pub(super) struct Moved {
     pub gained: HashSet<u64>,
@@ -21,7 +21,8 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// A directory that is removed takes along the names that the device has in it.
+    /// Adds the files that lose their names because their directory is removed, as the
+    /// device has it.
     pub fn lose_what_went_along(&mut self, removed: &HashMap<u64, HashSet<u64>>) {
         let mut gone: Vec<u64> = self.lost.iter().copied().collect();
         while let Some(directory) = gone.pop() {
@@ -68,7 +69,7 @@ impl Ffs {
         }
     }
 
-    /// What a directory's nodes carry.
+    /// Returns the key of a directory's nodes.
     pub(crate) fn key(&self, image: &Image) -> Key {
         Key {
             hash_seed: self.superblock.hash_seed.get(),
@@ -81,7 +82,8 @@ impl Ffs {
 
 type Blocks = BTreeMap<u64, Place>;
 
-/// Those before whatever cannot be read. A volume has no more than it has fragments.
+/// Returns the blocks of a file before the first one that cannot be read. A file has at
+/// most as many as the volume has fragments.
 fn blocks(source: &Over<'_>, image: &Image) -> Blocks {
     let most = source.geometry().fragments();
     let mut found = Blocks::new();
@@ -92,7 +94,8 @@ fn blocks(source: &Over<'_>, image: &Image) -> Blocks {
     found
 }
 
-/// The files that the names in a block lead to, as far as it can be read.
+/// Returns the files that the names in a block lead to, as far as the block can be
+/// read.
 fn names(source: &Over<'_>, key: &Key, block: u64, place: &Place) -> Vec<u64> {
     let mut bytes = Vec::new();
     for sector in place.sector..place.sector + u64::from(place.sectors) {
