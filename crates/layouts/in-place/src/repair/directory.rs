@@ -1,5 +1,5 @@
-//! A directory that is being repaired: its blocks as they are, and changes over them
-//! that become one group.
+//! A directory that is being repaired: its blocks as they are, and changes that become
+//! one group.
 
 use crate::Ffs;
 use crate::error::Result;
@@ -12,20 +12,20 @@ use varve_device::Block;
 use varve_fs::directory::{self, DirectoryBlocks, Key, names_in};
 use varve_fs::{FileKind, Inode, InodeNo, Item, Layout, Mapping, Timestamp, Usage};
 
-/// See the module's head.
+/// A directory during its repair.
 pub(super) struct Draft<'a> {
     volume: &'a Ffs,
     pub inode: Inode,
     key: Key,
-    /// As they are on the volume.
+    /// The blocks on the volume.
     blocks: BTreeMap<u64, Place>,
-    /// New content; `None` for a hole.
+    /// The new content of changed blocks; `None` for a hole.
     changed: BTreeMap<u64, Option<Vec<u8>>>,
-    /// What the volume has does not count.
+    /// True if the directory is rebuilt, so that the blocks on the volume do not count.
     anew: bool,
 }
 
-/// A name, and where it leads.
+/// A name, the inode that it leads to, and the kind of file.
 pub(super) type Name = (Vec<u8>, InodeNo, FileKind);
 
 impl DirectoryBlocks for Draft<'_> {
@@ -36,7 +36,7 @@ impl DirectoryBlocks for Draft<'_> {
         let Some(&pointer) = self.blocks.get(&block).filter(|_| !self.anew) else {
             return Ok(Arc::default());
         };
-        // A block that cannot be read is damaged, for whatever reason.
+        // A block that cannot be read is treated as damaged, whatever the reason.
         let mapping = Mapping { block, pointer };
         let ino = self.inode.ino;
         let read = Layout::read(self.volume, ino, &[mapping]);
@@ -74,7 +74,7 @@ impl DirectoryBlocks for Draft<'_> {
 }
 
 impl<'a> Draft<'a> {
-    /// A directory as it stands.
+    /// Loads a directory as it is on the volume.
     pub fn of(volume: &'a Ffs, ino: u64) -> Result<Draft<'a>> {
         let image = volume.image(ino)?;
         let tables = volume.tables.read();
@@ -97,8 +97,9 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Its names, and whether its structure is sound. If not, they are those in the
-    /// blocks that can be read, the first of each.
+    /// Returns the names of the directory, and whether its structure is sound. If it is
+    /// not, the names are those in the blocks that can be read; of equal names the
+    /// first counts.
     pub fn names(&mut self) -> Result<(Vec<Name>, bool)> {
         let key = self.key;
         let mut flaws = 0;
@@ -126,8 +127,8 @@ impl<'a> Draft<'a> {
         Ok((names, false))
     }
 
-    /// Makes it anew of these names. Answers those that cannot be entered, and leaves the
-    /// others.
+    /// Rebuilds the directory from `names`. Names that cannot be entered are removed
+    /// from `names` and returned.
     pub fn make_anew(&mut self, names: &mut Vec<Name>) -> Vec<Name> {
         self.anew = true;
         self.changed.clear();
@@ -152,7 +153,7 @@ impl<'a> Draft<'a> {
         directory::lookup(&key, self, name).map_err(damaged)
     }
 
-    /// The group's items, and what they change of the volume's counts.
+    /// Returns the items of the group, and the change of the volume's usage.
     pub fn items(mut self, now: Timestamp) -> (Vec<Item>, impl Fn(Usage) -> Usage) {
         let (ino, version) = (self.inode.ino, self.inode.version);
         let mut sectors: BTreeMap<u64, u64> = match self.anew {
@@ -210,7 +211,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What the shared directory code answers here.
+/// Converts an error of the shared directory code.
 fn damaged(error: varve_fs::Error) -> crate::Error {
     match error {
         varve_fs::Error::NoSpace => crate::Error::Full,

@@ -1,5 +1,5 @@
-//! What an inode leads to, whatever stands there; and inodes whose blocks are led to
-//! anew.
+//! The places that an inode refers to, whatever their content; and inodes whose
+//! references are rebuilt.
 
 use super::Scan;
 use crate::allocate::Extent;
@@ -14,20 +14,20 @@ use std::fmt;
 use varve_format::{Pointer, crc32c};
 use varve_fs::{FileKind, InodeNo, Usage, attributes_flaw};
 
-/// Who says that room is his.
+/// The reference of a file to space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
     pub ino: u64,
     pub what: What,
-    /// Where.
+    /// First sector, and number of sectors.
     pub place: (u64, u8),
 }
 
-/// As what.
+/// The use of the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum What {
     Block(u64),
-    /// Of so many levels, before this block.
+    /// Indirect block: its number of levels, and the first block below it.
     Indirect(u32, u64),
     Attributes,
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Claim {
 }
 
 impl Claim {
-    /// True if a checksum says that the room is this claim's.
+    /// Returns true if a checksum proves that the space belongs to this file.
     pub fn is_proven(&self, source: &impl Sectors, image: &Image) -> bool {
         let sectors = self.place.0..self.place.0 + u64::from(self.place.1);
         match self.what {
@@ -62,7 +62,7 @@ impl Claim {
         }
     }
 
-    /// The flaw of the attributes of a file, if this is their place.
+    /// Returns the flaw of the attributes, if this is their place and they are damaged.
     pub fn attributes_flaw(&self, source: &impl Sectors, image: &Image) -> Option<String> {
         if self.what != What::Attributes {
             return None;
@@ -76,7 +76,7 @@ impl Claim {
     }
 }
 
-/// The bytes of sectors, if all can be read.
+/// Returns the content of sectors, if all can be read.
 fn content(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for at in sectors {
@@ -85,21 +85,21 @@ fn content(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<Vec<u
     Some(bytes)
 }
 
-/// The checksum over sectors, if all can be read.
+/// Returns the checksum of sectors, if all can be read.
 fn crc(source: &impl Sectors, sectors: std::ops::Range<u64>) -> Option<u32> {
     content(source, sectors).map(|bytes| crc32c(&bytes))
 }
 
-/// What was found on the way.
+/// The result of following all references of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     pub blocks: u64,
     pub sectors: u64,
-    /// Blocks that nothing sound leads to, in order.
+    /// Ranges of blocks whose references are damaged, in order.
     pub holes: Vec<(u64, u64)>,
 }
 
-/// Every claim of a file; what is damaged is left out.
+/// Reports every reference of a file to `claim`; damaged ones are left out.
 pub(crate) fn places(
     source: &impl Sectors,
     image: &Image,
@@ -132,7 +132,7 @@ struct Visit<'a, S> {
     image: &'a Image,
     claim: &'a mut dyn FnMut(Claim, Extent),
     walk: Walk,
-    /// Indirect blocks: none leads to the same one twice.
+    /// Indirect blocks visited: none is followed twice.
     entered: HashSet<u64>,
 }
 
@@ -201,7 +201,7 @@ impl<S: Sectors> Visit<'_, S> {
 }
 
 impl Ffs {
-    /// A file as readers see it.
+    /// Returns the image of a file that readers see.
     pub(super) fn image(&self, ino: u64) -> Result<Image> {
         let tables = self.tables.read();
         let newest = Newest {
@@ -214,7 +214,7 @@ impl Ffs {
         }
     }
 
-    /// Leads to the blocks of a file anew, those that are left to it, and counts them.
+    /// Rebuilds the references of a file to the blocks that it keeps, and counts these.
     pub(super) fn lead_anew(&self, ino: u64, scan: &Scan) -> Result<()> {
         let image = self.image(ino)?;
         let mut blocks = Vec::new();
@@ -271,7 +271,7 @@ impl Ffs {
             planner.stage.put(sector, bytes);
             Ok(usage)
         };
-        // A file is led to by some copies.
+        // These copies are the file's only references.
         self.append_own((0, 0), append)
     }
 }

@@ -1,18 +1,20 @@
-//! The check that repairs: what a volume without a journal needs after a crash, and
-//! any volume after damage.
+//! The check that repairs: what a volume without a journal needs after a crash, and any
+//! volume after damage.
 //!
-//! 1. *Superblock.* The first block's, or a copy; those that differ are written again
-//!    when all else has been looked at (`fsck.rs`).
-//! 2. *Inodes and blocks* (`scan.rs`). Every inode table is read, and what each inode
-//!    leads to. Where two claim one room, a checksum decides, else the first one. The
-//!    maps and counts follow from what is found.
-//! 3. *Names* (`names.rs`). Names that lead nowhere go, a directory has one name, and
-//!    what has none goes to `/lost+found`, or is free if it holds nothing.
-//! 4. *Link counts* are those that were counted.
+//! 1. *Superblock.* The first block's, or a copy. Copies that differ are rewritten when
+//!    everything else has been examined (`fsck.rs`).
+//! 2. *Inodes and blocks* (`scan.rs`). Every inode table is read, and the blocks that
+//!    each inode refers to. Where two files refer to the same space, a checksum
+//!    decides, otherwise the first file keeps it. The maps and counts follow from the
+//!    result.
+//! 3. *Names* (`names.rs`). Names without a file are removed, and a directory keeps one
+//!    name. A file without a name is moved to `/lost+found`, or freed if it is empty.
+//! 4. *Link counts* are set to the numbers counted.
 //!
-//! What is changed goes through ordinary groups, so a crash in the middle leaves a
-//! volume that is repaired again. A *repair* is what a crash explains. A *loss* is not:
-//! a mount that finds one, or no room, mends nothing on the device.
+//! Changes are ordinary groups, so a crash during a repair leaves a volume that is
+//! repaired again. A *repair* is a finding that a crash explains; other findings are
+//! *losses*. A mount that finds a loss, or has too little space, changes nothing on the
+//! device.
 //!
 //! Source: McKusick & Kowalski, *Fsck: the UNIX File System Check Program*.
 
@@ -26,17 +28,17 @@ pub use superblocks::search;
 
 pub(crate) use scan::{Found, Scan, scan};
 
-/// Most findings that are told one by one.
+/// Maximum number of findings that are listed one by one.
 const FINDINGS_MAX: usize = 1000;
 
-/// What was found, in words.
+/// The findings, as text.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// What a crash explains.
+    /// Findings that a crash explains.
     pub repairs: Vec<String>,
-    /// What it does not: something is gone.
+    /// Findings that a crash does not explain: something is lost.
     pub losses: Vec<String>,
-    /// Findings beyond those told.
+    /// Number of findings beyond those listed.
     pub untold: u64,
 }
 

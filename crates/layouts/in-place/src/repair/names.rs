@@ -1,15 +1,15 @@
-//! The phases of names: every directory is read once, then what contradicts is mended.
+//! The phase of names: every directory is read once, then contradictions are removed.
 //!
-//! - A name that leads nowhere, or to a file of another kind, goes.
-//! - A directory has one name: the one in the directory that it says it is in, if that
-//!   has one, else the first.
-//! - A directory whose structure is damaged is made anew of the names in it.
-//! - What no name leads to goes to `/lost+found` as `inode-N`, or to the root if there
-//!   can be no such directory; if it holds nothing, it is free. What says that it has no names is left to the file system, which frees
-//!   it.
-//! - Link counts and parents are those that result.
+//! - A name that leads nowhere, or to a file of another kind, is removed.
+//! - A directory keeps one name: the one in the directory that its inode names as
+//!   parent, if there is one, otherwise the first.
+//! - A directory whose structure is damaged is rebuilt from the names in it.
+//! - A file without a name is entered in `/lost+found` as `inode-N`, or in the root if
+//!   that directory cannot be made; an empty one is freed. A file with a link count of
+//!   zero is left to the file system, which frees it.
+//! - Link counts and parents are set accordingly.
 //!
-//! Memory: for each file its count, for each directory its parents; names of one
+//! Memory: a count for each file, the parents of each directory, the names of one
 //! directory.
 
 use super::directory::{Draft, Name};
@@ -21,21 +21,21 @@ use crate::store::Sectors;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use varve_fs::{Cause, FileKind, Group, Inode, InodeNo, Item, Timestamp, Usage, Version};
 
-/// Inodes that are changed by one group.
+/// Number of inodes that one group changes.
 const IMAGES_AT_ONCE: usize = 128;
-/// The directory for files without names.
+/// Name of the directory for files without names.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 const ROOT: u64 = InodeNo::ROOT.0;
 
-/// What is to be done to a directory.
+/// The changes to a directory.
 #[derive(Default)]
 struct Edit {
     gone: Vec<Vec<u8>>,
-    /// Its structure is damaged.
+    /// True if the structure is damaged, so that the directory is rebuilt.
     anew: bool,
 }
 
-/// A directory's name.
+/// The name of a directory.
 #[derive(Clone)]
 struct Place {
     parent: u64,
@@ -46,11 +46,11 @@ pub(super) struct Names<'a> {
     volume: &'a Ffs,
     report: &'a mut Report,
     inodes: HashMap<u64, Found>,
-    /// Files that are told to be lost.
+    /// Files that are already reported as lost.
     gone: HashSet<u64>,
-    /// Names of files that are no directories.
+    /// Number of names of each file that is not a directory.
     links: HashMap<u64, u32>,
-    /// Names of directories, all that there are, then one.
+    /// The names of each directory: at first all of them, later one.
     places: BTreeMap<u64, Vec<Place>>,
     edits: BTreeMap<u64, Edit>,
     usage: Usage,
@@ -58,13 +58,14 @@ pub(super) struct Names<'a> {
 }
 
 impl Ffs {
-    /// Mends inodes and names after a scan. What is changed is appended.
+    /// Repairs inodes and names after a scan. The changes are appended.
     ///
     /// # Errors
-    /// `Full`, device errors.
+    /// `Full`, or errors of the device.
     pub(crate) fn mend(&self, scan: Scan, report: &mut Report) -> Result<()> {
         let said = std::mem::replace(&mut self.writer.lock().usage, scan.usage);
-        // A head that is written in place counts what there was when it was written.
+        // A head that is written in place has the counts of the moment when it was
+        // written.
         if said != scan.usage && !self.recovery.unclean {
             report.repair(format!(
                 "the volume says it holds {said:?}, counted {:?}",
@@ -90,13 +91,14 @@ impl Ffs {
         names.run()
     }
 
-    /// Makes free inodes of places that hold nothing. Nobody knows the version of the
-    /// file that was there: the time is one that it was not.
+    /// Writes free inodes to sectors without a valid inode. The version of the former
+    /// file is unknown; the present time is one that it did not have.
     fn free_spoilt(&self, spoilt: &[u64]) -> Result<()> {
         let version = (self.clock.now_ns() / 1_000_000_000) as Version | 1;
-        // The maps, whatever else is to be done.
+        // The maps are written first, independently of other repairs.
         self.append_own((0, 0), |_, usage| Ok(usage))?;
-        // Those of a unit at once: none can be written beside another that cannot be read.
+        // All inodes of a unit are written at once, because an unreadable one would
+        // prevent the write of its neighbour.
         let unit = |ino: &u64| self.store.unit(self.store.geometry.inode_sector(*ino));
         for some in spoilt.chunk_by(|one, next| unit(one) == unit(next)) {
             self.append_own((0, 0), |planner, usage| {
@@ -144,7 +146,8 @@ impl Names<'_> {
         self.volume.append_group(group).map(drop)
     }
 
-    /// A volume without a root gets one; what was below it goes to `/lost+found`.
+    /// Gives a volume without a root a new one; orphaned files are entered in
+    /// `/lost+found`.
     fn make_root(&mut self) -> Result<()> {
         let found = self.inodes.get(&ROOT).copied();
         if found.is_some_and(|found| found.kind == FileKind::Directory) {
@@ -191,7 +194,7 @@ impl Names<'_> {
         });
     }
 
-    /// Notes what the names of a directory lead to.
+    /// Reads the names of a directory and counts them.
     fn read(&mut self, ino: u64) -> Result<()> {
         let mut draft = Draft::of(self.volume, ino)?;
         let (mut names, sound) = draft.names()?;
@@ -216,7 +219,8 @@ impl Names<'_> {
             if !fits {
                 let shown = name.escape_ascii().to_string();
                 let text = format!("directory {ino}: \"{shown}\" leads nowhere");
-                // A file is there before its names, unless nothing is ordered (I1, I4).
+                // A file is durable before its names, unless metadata is not ordered
+                // (I1, I4).
                 let explained = self.volume.metadata() == Metadata::Asynchronous;
                 match explained || self.gone.contains(&target.0) {
                     true => self.report.repair(text),
@@ -233,7 +237,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// Leaves each directory one name.
+    /// Chooses the one name of each directory.
     fn choose_places(&mut self) {
         for (ino, places) in &mut self.places {
             if places.len() < 2 {
@@ -253,8 +257,8 @@ impl Names<'_> {
         }
     }
 
-    /// Directories that no way from the root leads to: those without a name, and one of
-    /// each circle.
+    /// Returns the directories that are not reachable from the root: those without a
+    /// name, and one of each cycle.
     fn orphans(&mut self, directories: &[u64]) -> Vec<u64> {
         let mut reached = HashSet::from([ROOT]);
         let mut orphans = Vec::new();
@@ -264,7 +268,7 @@ impl Names<'_> {
             let mut at = ino;
             while !reached.contains(&at) {
                 if !on_way.insert(at) {
-                    // A circle: it is cut here.
+                    // This is a cycle, and it is broken here.
                     if let Some(place) = self.places.remove(&at).and_then(|mut p| p.pop()) {
                         let edit = self.edits.entry(place.parent).or_default();
                         edit.gone.push(place.name);
@@ -286,7 +290,7 @@ impl Names<'_> {
         orphans
     }
 
-    /// Files without names: those that hold something get one.
+    /// Handles files without names: an empty one is freed, another one gets a name.
     fn free_or_keep(&mut self, directories: Vec<u64>) -> Result<()> {
         let mut nameless: Vec<u64> = self
             .inodes
@@ -342,9 +346,9 @@ impl Names<'_> {
         Ok(names.iter().any(|(name, _, _)| !gone.contains(name)))
     }
 
-    /// Gives files names in `/lost+found`, or in the root if no number is left for that.
+    /// Enters files in `/lost+found`, or in the root if no inode number is left for it.
     fn keep(&mut self, files: &[Name]) -> Result<()> {
-        // The root and that directory are in order before anything is entered.
+        // The root and that directory are repaired before anything is entered.
         for ino in [Some(ROOT), self.lost_and_found()?].into_iter().flatten() {
             if let Some(edit) = self.edits.remove(&ino) {
                 self.edit(ino, &edit)?;
@@ -392,7 +396,7 @@ impl Names<'_> {
         Ok(found.map(|(ino, _)| ino.0).filter(is_kept))
     }
 
-    /// None if every number has a file.
+    /// Creates `/lost+found`. Returns `None` if every number has a file.
     fn make_lost_and_found(&mut self) -> Result<Option<u64>> {
         let found = self.volume.new_number(InodeNo::ROOT, true);
         let (ino, version) = match found {
@@ -421,7 +425,7 @@ impl Names<'_> {
         Ok(Some(ino.0))
     }
 
-    /// Takes names out of a directory.
+    /// Removes names from a directory.
     fn edit(&mut self, ino: u64, edit: &Edit) -> Result<()> {
         if !self.inodes.contains_key(&ino) {
             return Ok(());
@@ -490,7 +494,7 @@ impl Names<'_> {
 }
 
 impl Ffs {
-    /// Files that the file system has to finish, as of now.
+    /// Returns the files whose removal or truncation the file system must finish.
     pub(crate) fn list_unfinished(&self) -> Vec<u64> {
         let numbers = self.numbers.lock();
         numbers.map(GroupMap::Unfinished).ones().collect()

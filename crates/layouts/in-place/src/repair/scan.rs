@@ -1,10 +1,11 @@
-//! The first phase: every inode, and the room that each claims. Nothing is written.
+//! The first phase: every inode, and the space that it refers to. Nothing is written.
 //!
-//! The maps are not believed, but for one: which numbers ever had a file. It is written
-//! with their first inode, before any name; other places hold anything. Where it cannot
-//! be read, every place is looked at. What is no inode then was one if it was in use.
+//! Of the maps only one is used: which numbers ever had a file. It is written together
+//! with their first inode, before any name; the sectors of other numbers may contain
+//! anything. If the map cannot be read, every inode's sector is examined. A sector that
+//! is then no inode is reported as lost if its number was in use.
 //!
-//! Memory: the maps, and some words for each inode.
+//! Memory: the maps, and a few words for each inode.
 
 use super::Report;
 use super::mend::{Claim, Walk, What, places};
@@ -20,38 +21,38 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use varve_fs::{FileKind, InodeNo, Usage};
 
-/// Sectors of an inode table that are read at once.
+/// Number of sectors of an inode table that are read at once.
 const TABLE_SECTORS: u64 = 256;
 
-/// A file.
+/// A file that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub kind: FileKind,
     pub nlink: u32,
-    /// Of a directory, what it says.
+    /// For a directory, the parent that its inode names.
     pub parent: u64,
-    /// It holds neither content nor attributes.
+    /// True if the file has neither content nor attributes.
     pub is_blank: bool,
 }
 
-/// What the tables hold.
+/// The content of all inode tables.
 pub(crate) struct Scan {
     pub inodes: HashMap<u64, Found>,
-    /// Files whose blocks must be led to anew.
+    /// Files whose references must be rebuilt.
     pub broken: BTreeSet<u64>,
-    /// Whose fragments are that several claim.
+    /// For fragments to which several files refer: the reference that keeps them.
     pub owners: HashMap<u64, Claim>,
     /// Files whose attributes are damaged.
     pub bare: HashSet<u64>,
-    /// Places that hold nothing, and no free inode.
+    /// Inode sectors that contain neither a file nor a free inode.
     pub spoilt: Vec<u64>,
-    /// Files that are told to be lost.
+    /// Files that are already reported as lost.
     pub gone: HashSet<u64>,
     pub usage: Usage,
 }
 
 impl Scan {
-    /// A file keeps what it claims.
+    /// Returns true if the file keeps the space of this reference.
     pub fn keeps(&self, claim: &Claim, extent: Extent) -> bool {
         let is_bare = claim.what == What::Attributes && self.bare.contains(&claim.ino);
         let mut all = extent.start..extent.end();
@@ -59,17 +60,17 @@ impl Scan {
     }
 }
 
-/// What the device's maps say.
+/// The maps on the device.
 struct Said {
     maps: Maps,
-    /// Sectors that cannot be read: group, and the nth of its maps.
+    /// Map sectors that cannot be read: the group, and the index among its maps.
     bad: BTreeSet<(u64, u64)>,
 }
 
-/// Reads everything, and makes the maps anew.
+/// Reads all inodes and rebuilds the maps.
 ///
 /// # Errors
-/// If the device fails in another way than not to read a sector.
+/// If the device fails in another form than an unreadable sector.
 pub(crate) fn scan(
     (store, policy): (&Store, &Policy),
     newer: &BTreeMap<u64, Arc<Sector>>,
@@ -132,7 +133,7 @@ pub(crate) fn scan(
     Ok((scan, room, numbers))
 }
 
-/// Notes which sectors of maps are not what was found.
+/// Marks the map sectors that differ from the result. Returns their number.
 fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Numbers)) -> u64 {
     let mut differing = 0;
     let differs = |one: &Bits, other: &Bits, from: u64, to: u64| {
@@ -181,7 +182,7 @@ impl Scanner<'_> {
         self.source.store.geometry
     }
 
-    /// The inodes of a cylinder group.
+    /// Scans the inodes of a cylinder group.
     fn table(&mut self, group: u64) {
         let geometry = self.geometry();
         let begin = group * geometry.group_inodes;
@@ -203,7 +204,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// It ever had one, or nobody knows.
+    /// Returns true if the number ever had a file, or if this is unknown.
     fn may_have_a_file(&self, ino: u64) -> bool {
         let geometry = self.source.geometry();
         let (group, within) = (ino / geometry.group_inodes, ino % geometry.group_inodes);
@@ -213,7 +214,7 @@ impl Scanner<'_> {
             || self.said.bad.contains(&(group, nth))
     }
 
-    /// What stands at an inode's place.
+    /// Handles the sector of an inode.
     fn slot(&mut self, ino: u64, sector: Option<&Sector>) {
         let decoded = match sector {
             Some(sector) => Slot::decode(sector, self.source.geometry(), InodeNo(ino))
@@ -312,8 +313,8 @@ impl Scanner<'_> {
         self.scan.inodes.insert(ino, found);
     }
 
-    /// Decides whose the room is that was claimed twice: those that a checksum proves
-    /// come first, then the others in order.
+    /// Decides which file keeps space that several refer to: first the files for which
+    /// a checksum is evidence, then the others in order.
     fn settle_claims(&mut self) {
         if self.twice.is_empty() {
             return;
@@ -346,7 +347,7 @@ impl Scanner<'_> {
             true if !claim.is_proven(self.source, image) => {}
             false if is_his => {}
             _ if !is_taken => owners.extend(all.map(|at| (at, claim))),
-            // Told when all have had their turn.
+            // This is reported when all references have been decided.
             true => {}
             false => {
                 let ino = claim.ino;

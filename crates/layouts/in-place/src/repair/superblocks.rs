@@ -10,12 +10,12 @@ use varve_format::Malformed;
 use varve_format::identity::not_to_be_written;
 use zerocopy::IntoBytes;
 
-/// Bytes looked at at once.
+/// Number of bytes that are read at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Blocks are at least so large: copies begin at multiples.
+/// Smallest block size, in bytes: copies begin at multiples of it.
 const STEP_BYTES: u64 = 4096;
 
-/// The superblock, wherever it is found.
+/// Finds the superblock, if necessary by a search of the whole device.
 pub(crate) fn find(device: &dyn Device) -> Result<Superblock> {
     match find_superblock(device) {
         Ok(found) => Ok(found),
@@ -23,8 +23,8 @@ pub(crate) fn find(device: &dyn Device) -> Result<Superblock> {
     }
 }
 
-/// Reads the whole device for copies at the head of a cylinder group. Those of a volume
-/// that was there before do not count: its journal heads are gone.
+/// Searches the whole device for copies at the heads of cylinder groups. Copies of an
+/// earlier volume do not count, because its journal heads are overwritten.
 ///
 /// # Errors
 /// `NoVolume` if copies that count differ.
@@ -53,7 +53,7 @@ pub fn search(device: &dyn Device) -> Result<Option<Superblock>> {
     Ok(found)
 }
 
-/// Zeros stand for what cannot be read.
+/// Reads bytes, with zeros in place of blocks that cannot be read.
 fn read_what_can_be(device: &dyn Device, begin: u64, bytes: &mut [u8]) {
     if device.read(begin, bytes).is_ok() {
         return;
@@ -66,7 +66,8 @@ fn read_what_can_be(device: &dyn Device, begin: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The copy that stands here, if it is one of a volume that has its journal heads.
+/// Returns the copy at this address, if it belongs to a volume with valid journal
+/// heads.
 fn copy_at(device: &dyn Device, at: u64, bytes: &[u8]) -> Option<Superblock> {
     if !bytes.starts_with(&MAGIC) {
         return None;
@@ -77,14 +78,16 @@ fn copy_at(device: &dyn Device, at: u64, bytes: &[u8]) -> Option<Superblock> {
     (is_in_place && newest_head(device, &geometry).is_ok()).then_some(copy)
 }
 
-/// The blocks that have a copy; the first one counts, so it comes last.
+/// Returns the blocks of the copies. The first block is last, because its copy is the
+/// one that counts.
 fn copies(geometry: &Geometry) -> impl Iterator<Item = u64> + use<> {
     let geometry = *geometry;
     let groups = (0..geometry.groups()).map(move |group| geometry.group_block(group));
     groups.chain([geometry.last_block(), 0])
 }
 
-/// Byte addresses of the copies that are not this one, and what is wrong with each.
+/// Returns the byte addresses of the copies that differ from this superblock, and the
+/// reason for each.
 pub(crate) fn differing(device: &dyn Device, superblock: &Superblock) -> Vec<(u64, String)> {
     let geometry = Geometry::of(superblock);
     let problem = |at: u64| match superblock_at(device, at) {
@@ -97,7 +100,7 @@ pub(crate) fn differing(device: &dyn Device, superblock: &Superblock) -> Vec<(u6
     all.filter_map(|at| Some((at, problem(at)?))).collect()
 }
 
-/// Writes the copies that are not this one. Answers how many.
+/// Rewrites the copies that differ from this superblock. Returns their number.
 pub(crate) fn mend(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
     let geometry = Geometry::of(superblock);
     if not_to_be_written(superblock.read_only_compat.get()).is_some() {
