@@ -1,4 +1,4 @@
-//! Volumes made, used, crashed and mounted again.
+//! Tests of whole volumes: created, used, crashed and mounted again.
 
 mod crafted;
 mod data_only;
@@ -65,7 +65,7 @@ pub(crate) fn again(device: &Arc<dyn Device>) -> System {
     FileSystem::mount(mounted(device), clock(), options()).unwrap()
 }
 
-/// What readers see at an inode's place.
+/// Returns the inode's sector that readers see.
 pub(crate) fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
     let tables = layout.tables.read();
     let newest = crate::store::Newest {
@@ -114,7 +114,7 @@ fn names(system: &System, directory: InodeNo) -> Vec<Vec<u8>> {
     names
 }
 
-/// Ends its life as it should.
+/// Unmounts file system and layout cleanly.
 fn unmount(system: &System) {
     system.unmount().unwrap();
     system.layout().unmount().unwrap();
@@ -298,7 +298,7 @@ fn every_size_of_blocks_makes_a_volume() {
     }
 }
 
-/// The device is told of what is free, and of nothing else.
+/// Free space is discarded, and nothing else.
 #[test]
 fn trim_tells_what_is_free() {
     for name in ["ffs", "buddy", "extent"] {
@@ -310,7 +310,8 @@ fn trim_tells_what_is_free() {
         let gone = create(&system, "gone");
         write(&system, gone, 0, &[4; 3_000_000]).unwrap();
         system.sync().unwrap();
-        // Of the layout: the file system says no more than users may have.
+        // The layout is asked, because the file system reports only the space for
+        // users.
         let told = || system.layout().trim(0..u64::MAX, 0).unwrap();
         let before = told();
         let free = || system.layout().statistics().fragments_free * 4096;
@@ -318,13 +319,13 @@ fn trim_tells_what_is_free() {
         system
             .unlink(&Caller::root(), InodeNo::ROOT, b"gone")
             .unwrap();
-        // What a crash could bring back is not free yet.
+        // Space that a crash could bring back into use is not free yet.
         assert_eq!(told(), before);
         system.sync().unwrap();
         system.layout().checkpoint().unwrap();
         let after = told();
         assert!(after >= before + 2_900_000, "{name}: {before} {after}");
-        // A part, and long runs only.
+        // This trims a part, and then long runs only.
         let part = system.trim(0..16 << 20, 0).unwrap();
         assert!((1..after).contains(&part));
         assert_eq!(system.trim(0..u64::MAX, 1 << 30).unwrap(), 0);
@@ -336,8 +337,8 @@ fn trim_tells_what_is_free() {
     }
 }
 
-/// The reserve is counted in fragments, and tails take what is broken: small files
-/// fill a volume that whole blocks alone would not.
+/// The reserve is counted in fragments, and tails use broken blocks, so that small
+/// files fill a volume that whole blocks alone would not fill.
 #[test]
 fn small_files_fill_what_is_free_in_fragments() {
     let options = FfsFormatOptions {
@@ -356,14 +357,15 @@ fn small_files_fill_what_is_free_in_fragments() {
     let layout = system.layout();
     let room = || layout.statistics();
     let reserve = layout.store.geometry.reserve_blocks;
-    // Five fragments of eight: three are left of each block. The reserve is in those.
+    // Files of five fragments of eight leave three of each block, and the reserve is in
+    // those.
     while room().blocks_free > reserve - 100 {
         one_more(2400).unwrap();
     }
     system.sync().unwrap();
     let before = room();
     assert!(before.fragments_free > 2 * 8 * reserve, "{before:?}");
-    // Three go where they are left, in whichever group.
+    // Files of three fragments use them, in any group.
     for _ in 0..1000 {
         one_more(1400).unwrap();
     }
@@ -371,7 +373,7 @@ fn small_files_fill_what_is_free_in_fragments() {
     let after = room();
     let broken = before.blocks_free - after.blocks_free;
     assert!(broken < 40, "{broken} blocks, some of them the directory's");
-    // And it ends when the reserve is all there is, or no block is whole.
+    // This ends when only the reserve is left, or no block is whole.
     let error = loop {
         if let Err(error) = one_more(1400) {
             break error;

@@ -1,5 +1,5 @@
-//! Images with anything in them, checksums made right: an error or an answer, and
-//! no panic. `fuzz/` does the same for longer.
+//! Images with random bytes and correct checksums: the program returns an error or an
+//! answer, and does not panic. `fuzz/` does the same for longer.
 
 use super::*;
 use crate::format::{Geometry, JournalHead, Metadata, Seal, Slot, Superblock};
@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 const BYTES: u64 = 4 << 20;
 
-/// A used volume as a crash left it.
+/// Returns a used volume as a crash left it.
 fn sample(unit: u32, metadata: Metadata, policy: &str) -> Vec<u8> {
     let device = memory(BYTES, unit);
     let options = FfsFormatOptions {
@@ -42,7 +42,7 @@ fn sample(unit: u32, metadata: Metadata, policy: &str) -> Vec<u8> {
     bytes
 }
 
-/// Makes the checksum of whatever stands in a sector right.
+/// Corrects the checksum of the content of a sector.
 fn seal(bytes: &mut [u8], sector: usize, geometry: &Geometry) {
     let at = sector * 512;
     if bytes[at..].starts_with(b"VARVEFF\x01") {
@@ -70,7 +70,7 @@ fn seal(bytes: &mut [u8], sector: usize, geometry: &Geometry) {
     }
 }
 
-/// What a repair leaves is sound, and found so the second time.
+/// Checks that the result of a repair is sound, also when it is checked again.
 fn repaired(bytes: &[u8], unit: u32) {
     let device = memory(BYTES, unit);
     device.write(0, &[IoSlice::new(bytes)]).unwrap();
@@ -128,7 +128,8 @@ fn crafted_images_are_errors_or_answers() {
     for (unit, metadata, policy) in kinds {
         let sample = sample(unit, metadata, policy);
         let geometry = Geometry::of(&Superblock::parse(&sample).unwrap());
-        // Where metadata is: the rest would be drawn most of the time.
+        // Targets are where metadata is, because other blocks would be drawn most of
+        // the time.
         let mut targets: Vec<usize> = vec![0, 16, 24];
         let journal = geometry.groups_block() * 8;
         targets.extend((32..journal as usize).step_by(8).take(60));
@@ -165,7 +166,7 @@ fn crafted_images_are_errors_or_answers() {
     }
 }
 
-/// A head cannot send replay round for ever.
+/// A head cannot make replay endless.
 #[test]
 fn positions_beyond_all_use_are_refused() {
     let device = memory(BYTES, 512);
@@ -182,7 +183,7 @@ fn positions_beyond_all_use_are_refused() {
     }
 }
 
-/// An indirect block that leads to itself leads to 38 million blocks.
+/// An indirect block that refers to itself seems to have 38 million blocks.
 #[test]
 fn an_indirect_block_that_leads_to_itself_ends() {
     let device = memory(BYTES, 512);

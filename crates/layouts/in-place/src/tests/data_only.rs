@@ -1,4 +1,4 @@
-//! Waiting for data alone: what is written over needs no record for its file's times.
+//! Commits of data alone: an overwrite needs no record for the times of its file.
 
 use super::*;
 use crate::format::Metadata;
@@ -29,7 +29,7 @@ fn what_is_written_over_takes_one_write_and_a_flush() {
             let layout = Ffs::mount(Arc::clone(device), Arc::clone(&clock), options).unwrap();
             FileSystem::mount(Arc::new(layout), Arc::clone(&clock), super::options()).unwrap()
         };
-        // What a power cut now would leave.
+        // Returns the state that a power cut would leave now.
         let cut = || -> Arc<dyn Device> { Arc::new(MemoryDevice::from_image(&disk.snapshot())) };
         let system = mount(&device);
         let ino = create(&system, "f");
@@ -48,20 +48,20 @@ fn what_is_written_over_takes_one_write_and_a_flush() {
         let there = mount(&cut());
         assert_eq!(read(&there, ino, BLOCK as u64, BLOCK), [2; BLOCK]);
 
-        // Who waits for all waits for the times of what others waited for, too.
+        // A full sync also waits for the times of earlier data syncs.
         let mtime = system.getattr(ino).unwrap().mtime;
         system.fsync(ino, false).unwrap();
         let there = mount(&cut());
         assert_eq!(there.getattr(ino).unwrap().mtime, mtime, "{metadata:?}");
 
-        // A file that grows has its size, and the block is led to.
+        // A file that grows has its size, and its block is reachable.
         write(&system, ino, 20 * BLOCK as u64, &[3; BLOCK]).unwrap();
         system.fsync(ino, true).unwrap();
         let there = mount(&cut());
         assert_eq!(there.getattr(ino).unwrap().size, 21 * BLOCK as u64);
         assert_eq!(read(&there, ino, 20 * BLOCK as u64, BLOCK), [3; BLOCK]);
 
-        // Times that nobody waits for are there after an unmount.
+        // Times that no call waited for are present after an unmount.
         time.advance(Duration::from_secs(10));
         write(&system, ino, 0, &[4; BLOCK]).unwrap();
         system.fsync(ino, true).unwrap();

@@ -1,4 +1,4 @@
-//! Volumes without room: what was accepted is not lost, and everything can be removed.
+//! Full volumes: accepted data is not lost, and everything can be removed.
 
 use super::*;
 use crate::format::Metadata;
@@ -24,8 +24,8 @@ fn fill(system: &System) -> InodeNo {
     filler
 }
 
-/// A directory whose last but one leaf becomes empty puts the last one in the root's
-/// place, which is then longer: removals take room.
+/// When the last but one leaf of a directory becomes empty, the last one replaces the
+/// root, which is then longer: removals need space.
 #[test]
 fn directories_of_a_full_volume_collapse() {
     let options = FfsFormatOptions {
@@ -52,7 +52,7 @@ fn directories_of_a_full_volume_collapse() {
         }
     }
     system.checkpoint().unwrap();
-    // All have the same names, and so the same tree: a root with two leaves.
+    // All have the same names and therefore the same tree: a root with two leaves.
     let blocks = |directory| {
         system.sync().unwrap();
         let blocks = system.layout().map(varve_fs::View::Live, directory, 0, 9);
@@ -85,7 +85,7 @@ fn directories_of_a_full_volume_collapse() {
     sound(&device);
 }
 
-/// Attributes are written elsewhere each time, also if fewer are left.
+/// Attributes are written elsewhere at each change, also if fewer are left.
 #[test]
 fn attributes_are_removed_on_a_full_volume() {
     let options = FfsFormatOptions {
@@ -118,7 +118,7 @@ fn attributes_are_removed_on_a_full_volume() {
     sound(&device);
 }
 
-/// What the files of a volume hold, by block.
+/// The content of the files of a volume, by block.
 #[derive(Default)]
 struct Model {
     files: BTreeMap<u64, (InodeNo, BTreeMap<u64, Vec<u8>>)>,
@@ -149,7 +149,8 @@ impl Model {
         let (ino, blocks) = self.files.get_mut(&at).unwrap();
         let (ino, kind) = (*ino, random.random_range(0..if removes { 20 } else { 16 }));
         match kind {
-            // Near, or far behind one, two, three indirect blocks.
+            // The block is near the beginning, or far behind one, two or three indirect
+            // blocks.
             0..14 => {
                 let far = [0, 0, 0, 1 << 4, 1 << 9, 1 << 17, 1 << 24][random.random_range(0..7)];
                 let block = far + random.random_range(0..14);
@@ -228,7 +229,7 @@ fn fill_and_empty(bytes: u64, unit: u32, metadata: Metadata, seed: u64) {
         }
         system.sync().unwrap();
         model.verify(&system);
-        // The power goes, or not.
+        // The power fails, or the volume is unmounted.
         if round % 2 == 0 {
             unmount(&system);
         }
@@ -269,8 +270,9 @@ fn what_a_full_volume_has_accepted_is_kept() {
     }
 }
 
-/// A reservation has no bytes that could wait, but takes room: one that does not fit is
-/// refused before any of it is taken, also while what was removed is not free yet.
+/// A reservation has no pending bytes, but takes space. One that does not fit is
+/// refused before any of it is taken, also while the space of removed files is not free
+/// yet.
 #[test]
 fn reservations_that_do_not_fit_are_refused_and_nothing_else_is() {
     for metadata in Metadata::ALL {
@@ -310,7 +312,7 @@ fn reserve_and_remove(metadata: Metadata, seed: u64) {
             false => refused += 1,
         }
         write(&system, kept, nth * 4096, &[nth as u8; 4096]).unwrap();
-        // What is removed waits, or is appended and durable with all else.
+        // The removal is pending, or appended and durable with everything else.
         let kind = random.random_range(0..4);
         while kind > 0 && removed <= nth {
             let name = format!("reserved {removed}");

@@ -1,10 +1,10 @@
-//! Corners of the journal.
+//! Special cases of the journal.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use varve_fs::{Cause, Group, Item, View};
 
-/// J3: what is committed goes in place, what is newer does not.
+/// J3: committed sectors are written in place, newer ones are not.
 #[test]
 fn a_checkpoint_leaves_what_is_newer_in_memory() {
     let device = memory(24 << 20, 512);
@@ -81,7 +81,7 @@ fn an_overwrite_costs_one_flush() {
     assert_eq!(flushes(), before + 3);
 }
 
-/// J1: whoever sees the new name sees what was written over in its file.
+/// J1: a reader that sees the new name sees the overwritten data of its file.
 #[test]
 fn a_name_waits_for_what_was_overwritten_in_its_file() {
     let device = memory(24 << 20, 4096);
@@ -98,7 +98,7 @@ fn a_name_waits_for_what_was_overwritten_in_its_file() {
     renamed.unwrap();
     system.sync().unwrap();
     assert_eq!(flushes(), before + 2);
-    // Nothing is written in place.
+    // Nothing is overwritten in place here.
     system.mkdir(&Caller::root(), root, b"new", 0o755).unwrap();
     system.sync().unwrap();
     assert_eq!(flushes(), before + 3);
@@ -119,10 +119,10 @@ fn room_waits_for_its_record_and_that_of_indirect_blocks_for_a_checkpoint() {
     system.write_back().unwrap();
     assert_eq!(free(), before);
     system.sync().unwrap();
-    // Its blocks, but not the indirect one.
+    // The blocks are free, but not the indirect one.
     assert_eq!(free(), before + 800);
     system.checkpoint().unwrap();
-    // That, and what the directory held before it was empty.
+    // That one, and the blocks that the directory had before it was empty.
     assert_eq!(free(), before + 809);
 }
 

@@ -1,9 +1,9 @@
-//! Groups as large as a workload can make them: each fits the journal.
+//! Groups as large as a workload can make them: each fits in the journal.
 
 use super::*;
 use varve_fs::{Rename, SetAttr};
 
-/// Directories, each with a leaf that is nearly full.
+/// Creates directories, each with a leaf that is nearly full.
 fn directories(system: &System, count: usize) -> Vec<InodeNo> {
     let root = Caller::root();
     let file = create(system, "linked");
@@ -69,7 +69,7 @@ fn a_cut_file_is_written_here_and_there() {
     }
 }
 
-/// Files that take the place of others are whole in their group.
+/// Files that replace others are complete in their group.
 #[test]
 fn files_written_here_and_there_take_the_place_of_others() {
     for unit in [512, 4096] {
@@ -126,8 +126,8 @@ fn many_wait_for_fsyncs_of_files_written_here_and_there() {
     sound(&device);
 }
 
-/// Operations that have been let in wait at the gate while a group is captured, and
-/// come all at once.
+/// Admitted operations wait at the gate while a group is captured, and all continue at
+/// once.
 #[test]
 fn many_make_names_in_directories_of_their_own() {
     let device = memory(16 << 20, 4096);
@@ -152,7 +152,7 @@ fn many_make_names_in_directories_of_their_own() {
     sound(&device);
 }
 
-/// A sync beside somebody who writes on and on takes no more than fits.
+/// A sync in parallel with a continuous writer takes no more than fits.
 #[test]
 fn a_sync_beside_a_writer_here_and_there() {
     let device = memory(64 << 20, 4096);
@@ -178,7 +178,7 @@ fn a_sync_beside_a_writer_here_and_there() {
     sound(&device);
 }
 
-/// The smallest journal there is.
+/// The smallest possible journal.
 #[test]
 fn a_journal_of_sixteen_blocks() {
     for unit in [512, 4096] {

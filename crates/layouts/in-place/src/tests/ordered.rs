@@ -1,4 +1,4 @@
-//! Corners of metadata that is written in place.
+//! Special cases of metadata that is written in place.
 
 use super::*;
 use crate::format::{Image, JournalHead, Metadata, Place, Slot};
@@ -18,7 +18,7 @@ fn in_place(metadata: Metadata, unit: u32) -> (Arc<dyn Device>, System) {
 
 const BOTH: [Metadata; 2] = [Metadata::Synchronous, Metadata::Asynchronous];
 
-/// The newest head says so.
+/// Returns true if the newest head is dirty.
 fn is_dirty(device: &Arc<dyn Device>, system: &System) -> bool {
     let tag = system.layout().store.geometry.tag;
     let mut heads = Vec::new();
@@ -84,7 +84,7 @@ fn what_is_synced_is_there_after_a_crash() {
     }
 }
 
-/// What operations on names cost: a flush for what is made, one for the directory.
+/// The cost of operations on names: a flush for the new inode, one for the directory.
 #[test]
 fn names_are_durable_when_they_are_answered() {
     let (device, system) = in_place(Metadata::Synchronous, 4096);
@@ -94,7 +94,7 @@ fn names_are_durable_when_they_are_answered() {
     assert_eq!(told().flushes, before + 2);
     let root = Caller::root();
     system.unlink(&root, InodeNo::ROOT, b"file").unwrap();
-    // The free inode is not waited for.
+    // The commit does not wait for the free inode.
     assert_eq!(told().flushes, before + 4);
     let kept = create(&system, "kept");
     drop(system);
@@ -124,7 +124,8 @@ fn nothing_is_written_in_place_before_a_commit_where_nothing_is_ordered() {
     );
 }
 
-/// I2: what leads to blocks is copied, never changed where it is led to.
+/// I2: references to blocks are copied, and never changed where something refers to
+/// them.
 #[test]
 fn a_directory_and_what_leads_to_blocks_are_never_overwritten() {
     let (_device, system) = in_place(Metadata::Synchronous, 4096);
@@ -148,7 +149,7 @@ fn a_directory_and_what_leads_to_blocks_are_never_overwritten() {
     assert_eq!(before.1, after.1);
 }
 
-/// I1: two crashes may leave a file at the place of a number that has none.
+/// I1: two crashes may leave a file in the sector of a number that has none.
 #[test]
 fn a_name_waits_for_its_inode_whatever_stood_there() {
     let recorder = Arc::new(RecordingDevice::new(MemoryDevice::with_geometry(
@@ -204,7 +205,7 @@ fn a_name_waits_for_its_inode_whatever_stood_there() {
     );
 }
 
-/// I5: room and numbers wait for the commit that gives them up.
+/// I5: space and numbers are reused after the commit that gives them up.
 #[test]
 fn a_number_is_given_away_again_after_its_commit() {
     let (_device, system) = in_place(Metadata::Asynchronous, 4096);
@@ -218,7 +219,7 @@ fn a_number_is_given_away_again_after_its_commit() {
     assert_eq!(create(&system, "third"), file);
 }
 
-/// Threads share commits, and each finds done what it was told.
+/// Threads share commits, and the result of each acknowledged operation is found.
 #[test]
 fn threads_that_move_files_lose_none() {
     for metadata in BOTH {

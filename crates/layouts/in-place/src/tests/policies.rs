@@ -1,8 +1,8 @@
-//! Volumes with each policy: filled, looked at, stored, refused.
+//! Volumes with each policy: filled, examined, stored, refused.
 
 use super::*;
 
-/// Each policy, by name.
+/// The names of the policies.
 const POLICIES: [&str; 6] = ["efs", "ffs-m8r2", "fixed", "extent", "buddy", "restricted"];
 
 #[test]
@@ -55,7 +55,7 @@ fn every_policy_is_made_filled_emptied_and_mounted_again() {
     }
 }
 
-/// Two files that grow in turns: where they lie tells the policy.
+/// Two files that grow alternately: the places of their blocks depend on the policy.
 #[test]
 fn files_that_grow_in_turns_lie_as_the_policy_has_it() {
     let runs = |name: &str| {
@@ -78,8 +78,8 @@ fn files_that_grow_in_turns_lie_as_the_policy_has_it() {
         };
         1 + found.windows(2).filter(|two| !follows(two)).count()
     };
-    // Block by block they alternate; extents of 16 blocks; each time as much again;
-    // 4 KiB up to 64, then 64 KiB.
+    // Single blocks alternate; extents have 16 blocks; buddies double; restricted
+    // blocks have 4 KiB up to 64 KiB, then 64 KiB.
     assert!(runs("fixed") > 60 && runs("efs") > 60);
     let (extents, buddies, restricted) = (runs("extent"), runs("buddy"), runs("restricted"));
     assert!((4..7).contains(&extents), "{extents}");
@@ -87,7 +87,7 @@ fn files_that_grow_in_turns_lie_as_the_policy_has_it() {
     assert!((12..24).contains(&restricted), "{restricted}");
 }
 
-/// The superblock has the policy with its parameters, and refuses what is none.
+/// The superblock has the policy with its parameters, and refuses invalid ones.
 #[test]
 fn policies_are_stored_with_their_parameters() {
     use crate::allocate::{Fit, Policy};
@@ -106,7 +106,7 @@ fn policies_are_stored_with_their_parameters() {
             grow: 2,
             region: None,
         },
-        // No file will ever get there.
+        // No file will ever reach this size.
         Policy::Restricted {
             sizes: vec![1, u32::MAX / 3, u32::MAX],
             grow: u32::MAX,
@@ -131,7 +131,8 @@ fn policies_are_stored_with_their_parameters() {
             fit: Fit::First,
             sizes: vec![4, 0],
         },
-        // More than there is room for, as many as are none.
+        // There are more sizes than the superblock has fields for, and then more than
+        // a byte can count.
         Policy::Extents {
             fit: Fit::First,
             sizes: vec![1; 9],
@@ -175,7 +176,8 @@ fn policies_are_stored_with_their_parameters() {
         ..FfsFormatOptions::named("buddy").unwrap()
     };
     assert!(plan(&*device, &with_fragments, 0).is_err());
-    // A policy that this program does not have, and more sizes than there are.
+    // A policy that this program does not have, and more sizes than there are fields
+    // for.
     let full = Policy::Extents {
         fit: Fit::First,
         sizes: vec![1; 8],

@@ -1,5 +1,6 @@
-//! Readers beside writers who give room up and take it again. Content has no
-//! checksum here: what was given to another file must not be taken for one's own.
+//! Readers in parallel with writers that free space and take it again. Content has no
+//! checksum here, so the blocks of another file must not be taken for those of this
+//! one.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use varve_device::Geometry;
 use varve_fs::{Cause, Group, Item, SetAttr, View};
 
-/// A device on which something happens before each read.
+/// A device that calls a function before each read.
 struct Watched<F>(MemoryDevice, F);
 
 impl<F> std::fmt::Debug for Watched<F> {
@@ -49,8 +50,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Files are cut and written again, each with bytes of its own; every block is given
-/// out again and again.
+/// Files are truncated and written again, each with its own bytes; every block is
+/// reused again and again.
 #[test]
 fn nobody_reads_what_another_file_holds() {
     let slowly = || thread::sleep(Duration::from_micros(200));
@@ -114,8 +115,8 @@ fn nobody_reads_what_another_file_holds() {
     sound(&device);
 }
 
-/// Whoever reads, or makes a file, asks for the numbers: they are not kept while a
-/// group is planned, which reads the device.
+/// Readers and the creation of files need the lock on numbers, so it must not be held
+/// while a group is planned, which reads the device.
 #[test]
 fn a_group_is_planned_without_the_lock_on_numbers() {
     let volume: Arc<OnceLock<Weak<Ffs>>> = Arc::default();

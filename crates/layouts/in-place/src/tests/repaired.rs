@@ -1,4 +1,4 @@
-//! Damage, and what a repair makes of it.
+//! Damage, and the result of its repair.
 
 use super::*;
 use crate::format::{Geometry, Metadata, SECTOR_BYTES, Superblock};
@@ -97,7 +97,7 @@ fn a_lost_inode_costs_its_file_and_its_name() {
     }
 }
 
-/// The files of a directory that is gone are kept under their numbers.
+/// The files of a lost directory are kept under their numbers.
 #[test]
 fn a_lost_directory_leaves_its_files_without_names() {
     let (device, geometry, files) = volume(Metadata::Synchronous);
@@ -121,7 +121,7 @@ fn a_lost_directory_leaves_its_files_without_names() {
         .unwrap()
         .ino;
     let names = names(&system, kept);
-    // Those that held nothing are free.
+    // Empty files are freed.
     assert_eq!(names.len(), 1);
     assert!(names[0].starts_with(b"inode-"));
     let found = system.lookup(&root, kept, &names[0]).unwrap().ino;
@@ -164,7 +164,7 @@ fn a_damaged_indirect_block_costs_what_it_led_to() {
     assert!(rest.iter().all(|&byte| byte == 0) && rest.len() == 100_000 - 12 * 4096);
 }
 
-/// A mount mends what a crash explains, and writes nothing where it does not.
+/// A mount repairs the effects of a crash, and writes nothing if there is other damage.
 #[test]
 fn a_mount_refuses_to_write_to_what_no_crash_explains() {
     let (device, geometry, files) = volume(Metadata::Asynchronous);
@@ -172,7 +172,7 @@ fn a_mount_refuses_to_write_to_what_no_crash_explains() {
     create(&system, "one more");
     system.sync().unwrap();
     drop(system);
-    // Dirty, and damaged besides.
+    // The volume is dirty, and also damaged.
     spoil(&device, geometry.inode_sector(files[2].0));
     let layout = mounted(&device);
     assert!(
@@ -196,7 +196,7 @@ fn repair_fails(device: &Arc<dyn Device>) -> String {
     done.unwrap_err().to_string()
 }
 
-/// Both superblocks are lost, so the copies must say which volume it is.
+/// Both superblocks are lost, so the copies must identify the volume.
 #[test]
 fn copies_that_differ_and_those_of_a_former_volume_do_not_count() {
     let (device, geometry, _) = volume(Metadata::Journal);
@@ -226,7 +226,7 @@ fn copies_that_differ_and_those_of_a_former_volume_do_not_count() {
     assert_eq!(front, [0x5a; 512]);
 }
 
-/// A file that no name leads to, with what it holds inline, or in blocks of so many bytes.
+/// Creates a file without a name, with inline content, or with blocks of `bytes` bytes.
 fn orphan(layout: &Ffs, blocks: u64, bytes: usize) -> InodeNo {
     let allocated = layout.allocate_inode(InodeNo::ROOT, FileKind::Regular);
     let (ino, version): (InodeNo, Version) = allocated.unwrap();
@@ -265,7 +265,7 @@ fn orphan(layout: &Ffs, blocks: u64, bytes: usize) -> InodeNo {
     ino
 }
 
-/// A directory for it would take a number.
+/// A new directory for the file would need a number.
 #[test]
 fn a_file_without_a_name_is_kept_where_no_number_is_left() {
     let device = memory(24 << 20, 512);
@@ -298,7 +298,7 @@ fn a_file_without_a_name_is_kept_where_no_number_is_left() {
     sound(&device);
 }
 
-/// The room for a name is missing: what is there can be read all the same.
+/// There is no space for a name, but the volume can still be read.
 #[test]
 fn a_volume_without_any_room_is_mounted_to_be_read() {
     let device = memory(8 << 20, 512);
@@ -338,8 +338,8 @@ fn a_volume_without_any_room_is_mounted_to_be_read() {
     assert!(repair_fails(&device).contains("no room"));
 }
 
-/// Its inode was durable before its name, so no crash explains that it is gone, whatever
-/// the maps say, which come later.
+/// The file's inode was durable before its name, so no crash explains its loss,
+/// whatever the maps say, which are written later.
 #[test]
 fn a_name_of_no_file_is_a_loss_where_names_are_ordered() {
     for metadata in [Metadata::Synchronous, Metadata::Asynchronous] {
@@ -359,7 +359,7 @@ fn a_name_of_no_file_is_a_loss_where_names_are_ordered() {
     }
 }
 
-/// A name that cannot be entered again is not counted as one.
+/// A name that cannot be entered again is not counted.
 #[test]
 fn names_that_differ_only_by_case_leave_one_and_a_file_without() {
     let device = memory(24 << 20, 512);
@@ -393,7 +393,8 @@ fn names_that_differ_only_by_case_leave_one_and_a_file_without() {
     assert_eq!(names(&system, kept.unwrap().ino).len(), 1);
 }
 
-/// Its names go elsewhere in the same commit, and what it was before cannot be read.
+/// The directory's names move elsewhere in the same commit, and its former state is not
+/// readable.
 #[test]
 fn a_damaged_directory_is_repaired_beside_others() {
     for metadata in Metadata::ALL {

@@ -1,4 +1,4 @@
-//! Many at once, on a volume that is full now and then.
+//! Many threads, on a volume that is full now and then.
 
 use super::*;
 use rand::{RngExt, SeedableRng};
@@ -15,7 +15,7 @@ use varve_fs::{
     View, Waiting,
 };
 
-/// One thread's directory, and what its files hold.
+/// The directory of one thread, and the content of its files.
 struct Own<'a> {
     system: &'a System,
     directory: InodeNo,
@@ -151,7 +151,7 @@ fn many_work_on_a_volume_that_is_full_now_and_then() {
     }
 }
 
-/// A device of which one flush, when asked to, meets somebody twice.
+/// A device of which one flush, on request, waits for the test twice.
 #[derive(Debug)]
 struct Gate {
     inner: Arc<dyn Device>,
@@ -185,7 +185,7 @@ impl Device for Gate {
     }
 }
 
-/// What somebody asks for while a commit is under way that gives up the last of it.
+/// A request arrives during a commit that frees the last of the requested resource.
 #[test]
 fn what_a_commit_is_about_to_free_is_waited_for() {
     let gate = Arc::new(Gate {
@@ -211,7 +211,7 @@ fn what_a_commit_is_about_to_free_is_waited_for() {
         };
         layout.append(group).unwrap();
     };
-    // What is asked of the layout while its checkpoint waits for the device.
+    // Calls the layout while its checkpoint waits for the device.
     let meanwhile = |ask: &(dyn Fn(&Ffs) + Sync)| {
         gate.closed.store(true, Ordering::Relaxed);
         thread::scope(|scope| {
@@ -257,8 +257,8 @@ fn what_a_commit_is_about_to_free_is_waited_for() {
     });
 }
 
-/// I3: a file leaves a directory, which is removed in the same commit; the name of the
-/// directory must not go before the file has its new one.
+/// I3: a file leaves a directory, which is removed in the same commit. The name of the
+/// directory must not be removed before the file has its new one.
 #[test]
 fn a_file_that_left_a_removed_directory_has_its_new_name_first() {
     let size = 24 << 20;

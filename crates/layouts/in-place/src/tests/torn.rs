@@ -1,4 +1,4 @@
-//! What a mount makes of blocks that cannot be read, and of journals with holes.
+//! Mounts of volumes with unreadable blocks, and of journals with gaps.
 
 use super::*;
 use crate::format::{GroupMap, SECTOR_BYTES};
@@ -9,7 +9,7 @@ use varve_device::{DeviceError, Geometry, Operation};
 
 const OWNER_BLOCK: u64 = crate::format::Geometry::OWNER_BLOCK;
 
-/// A device of which some bytes cannot be read until they are written.
+/// A device with bytes that cannot be read until they are written.
 #[derive(Debug)]
 struct Torn {
     inner: Arc<dyn Device>,
@@ -55,7 +55,7 @@ impl Device for Torn {
     }
 }
 
-/// The power goes while a checkpoint writes a map, or a mount the owner record.
+/// The power fails while a checkpoint writes a map, or a mount the owner record.
 #[test]
 fn a_block_that_was_torn_in_its_place_is_replayed() {
     for unit in [512, 4096] {
@@ -90,8 +90,8 @@ fn a_block_that_was_torn_in_its_place_is_replayed() {
     }
 }
 
-/// J2: the first record that is missing ends the journal, also where the next one
-/// begins at the journal's beginning.
+/// J2: the first missing record ends the journal, also where the next one begins at the
+/// journal's beginning.
 #[test]
 fn no_record_counts_behind_one_that_is_missing() {
     let device = memory(24 << 20, 4096);
@@ -137,7 +137,7 @@ fn no_record_counts_behind_one_that_is_missing() {
     sound(&device);
 }
 
-/// Repair and use of a volume of which units of every kind cannot be read.
+/// Repairs and uses a volume of which units of every kind cannot be read.
 #[test]
 fn what_cannot_be_read_is_repaired() {
     use crate::format::Metadata;
@@ -188,7 +188,7 @@ fn what_cannot_be_read_is_repaired() {
                 bad: Mutex::new(torn.collect()),
             })
         };
-        // Places that never had a file are in nobody's way.
+        // Sectors of numbers that never had a file do not matter.
         let device = unreadable(&[geometry.inode_sector(unused)]);
         let system = again(&device);
         for nth in 0..60 {
