@@ -1,4 +1,4 @@
-//! A group is appended: planned, its data written, and then seen by readers.
+//! Appending a group: it is planned, its data is written, and then readers see it.
 
 use crate::Ffs;
 use crate::error::{Error, Result};
@@ -22,15 +22,17 @@ impl Ffs {
         self.stopping(self.append_to(&mut writer, &group))
     }
 
-    /// Has a record or a checkpoint written if what waits for them has grown large, or
-    /// if a group of so many sectors of metadata and blocks may not fit beside it.
+    /// Writes a record or a checkpoint if the pending changes have grown large, or if a
+    /// group of `sectors` sectors of metadata and `blocks` blocks may not fit
+    /// otherwise.
     fn make_way(&self, (sectors, blocks): (u64, u64)) -> Result<()> {
         if self.rehearsing {
             return Ok(());
         }
         let (running, committed, appended, short) = {
             let writer = self.writer.lock();
-            // Copies of what is changed need room, of removals, too.
+            // In place, changes of metadata need space for copies, also those of a
+            // removal.
             let copies = match writer.fresh.is_some() {
                 true => self.store.geometry.reserve_blocks,
                 false => 0,
@@ -52,9 +54,9 @@ impl Ffs {
         }
     }
 
-    /// Appends what is no group of the file system's, and changes so many sectors and
-    /// takes so many blocks at most. `plan` is told what lives on the volume, and answers
-    /// what then does.
+    /// Appends a group that the layout itself makes. `price` is the maximum number of
+    /// sectors that it changes and of blocks that it takes. `plan` gets the volume's
+    /// usage, and returns the new one.
     pub(crate) fn append_own(
         &self,
         price: (u64, u64),
@@ -70,7 +72,7 @@ impl Ffs {
 
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
         let plan = |planner: &mut Planner<'_, '_>| {
-            // Planning reads the device, and looks into the tables.
+            // Planning reads the device and takes the lock of the tables.
             planner.group(group, &|ino| {
                 self.numbers.lock().map(GroupMap::Used).get(ino.0)
             })?;
@@ -79,9 +81,9 @@ impl Ffs {
         self.append_planned(writer, plan, || self.count_numbers(group))
     }
 
-    /// Appends what `plan` plans; it answers what then lives on the volume. `count` then
-    /// tells the numbers' maps, and answers the numbers that are freed, and those that get
-    /// their first file.
+    /// Appends the changes that `plan` plans; it returns the new usage. `count` then
+    /// updates the maps of inode numbers, and returns the numbers that are freed, and
+    /// those that get their first file.
     pub(crate) fn append_planned(
         &self,
         writer: &mut Writer,
@@ -109,7 +111,7 @@ impl Ffs {
         self.store.write(&mut writes, most)?;
         let in_place = self.metadata().is_in_place();
         let changed = stage.finish();
-        // An indirect block or a map is more than the inodes.
+        // With an indirect block or a map, more sectors than the inodes change.
         let only_times = only_times == Some(changed.len());
         let changed = match in_place {
             true => changed,
@@ -153,8 +155,8 @@ impl Ffs {
         Ok(Position(writer.appended))
     }
 
-    /// Which numbers have files after a group. Answers those that it frees, and those
-    /// that had none before.
+    /// Updates the numbers that have files. Returns the numbers that a group frees, and
+    /// those that had no file before.
     fn count_numbers(&self, group: &Group) -> (Vec<u64>, Vec<u64>) {
         let mut numbers = self.numbers.lock();
         let (mut freed, mut entered) = (Vec::new(), Vec::new());
@@ -177,7 +179,7 @@ impl Ffs {
         (freed, entered)
     }
 
-    /// The inode maps after a group.
+    /// Stages the changed sectors of the inode maps.
     fn stage_numbers(&self, stage: &mut Stage<'_>) {
         let geometry = &self.store.geometry;
         let mut numbers = self.numbers.lock();
@@ -192,7 +194,7 @@ impl Ffs {
         }
     }
 
-    /// The fragment maps after a group.
+    /// Stages the changed sectors of the fragment maps.
     fn stage_room(&self, stage: &mut Stage<'_>, writer: &mut Writer) {
         let geometry = &self.store.geometry;
         for (group, first) in writer.room.take_touched() {
@@ -207,8 +209,9 @@ impl Ffs {
         }
     }
 
-    /// Sectors with those beside them that are written together: a power cut may
-    /// cost them, too, and so the record must have them.
+    /// Adds the other sectors of the units in which sectors have changed. They are
+    /// written together, so that a power cut may destroy them, and the record must
+    /// contain them.
     fn whole_units(
         &self,
         changed: BTreeMap<u64, Arc<Sector>>,

@@ -1,8 +1,8 @@
-//! Bits, and how a range of them becomes the content of a sector of a map.
+//! Bit sets, and their ranges as the content of map sectors.
 
 use std::ops::Range;
 
-/// A bit for each of so many.
+/// A set of bits with a fixed length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -29,7 +29,7 @@ impl Bits {
         }
     }
 
-    /// Sets a range of them.
+    /// Sets all bits of a range to `value`.
     pub fn fill(&mut self, range: Range<u64>, value: bool) {
         for (nth, bits) in words(range) {
             let word = &mut self.words[nth];
@@ -37,13 +37,13 @@ impl Bits {
         }
     }
 
-    /// How many of a range are ones.
+    /// Returns the number of ones in a range.
     pub fn count(&self, range: Range<u64>) -> u64 {
         let ones = |(nth, bits): (usize, u64)| u64::from((self.words[nth] & bits).count_ones());
         words(range).map(ones).sum()
     }
 
-    /// The bits of an aligned power of two of them, 8 at most.
+    /// Returns `count` bits from `at` on: an aligned power of two, at most 8.
     pub fn few(&self, at: u64, count: u64) -> u8 {
         (self.words[(at / 64) as usize] >> (at % 64) & ((1 << count) - 1)) as u8
     }
@@ -53,12 +53,12 @@ impl Bits {
         words.flat_map(|(nth, &word)| ones_of(word).map(move |bit| nth as u64 * 64 + bit))
     }
 
-    /// The runs of zeros, in order.
+    /// Returns the runs of zeros, in order.
     pub fn zeros(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.alike(0..self.len, false)
     }
 
-    /// The runs of ones in a range, in order.
+    /// Returns the runs of ones in a range, in order.
     pub fn runs(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         self.alike(range, true)
     }
@@ -72,7 +72,7 @@ impl Bits {
         })
     }
 
-    /// The first bit at or behind `from` that is as wanted.
+    /// Returns the first bit at or behind `from` that has the value `wanted`.
     fn next(&self, from: u64, wanted: bool) -> Option<u64> {
         let mut at = from;
         while at < self.len {
@@ -87,7 +87,7 @@ impl Bits {
         None
     }
 
-    /// Writes the bits from `from` on, as many as fit and are before `to`.
+    /// Writes the bits from `from` on to `content`, as many as fit and are before `to`.
     pub fn store(&self, from: u64, to: u64, content: &mut [u8]) {
         content.fill(0);
         let end = to.min(from + content.len() as u64 * 8).min(self.len);
@@ -99,7 +99,7 @@ impl Bits {
         }
     }
 
-    /// The reverse of [`Self::store`].
+    /// Reads the bits that [`Self::store`] wrote.
     pub fn load(&mut self, from: u64, to: u64, content: &[u8]) {
         let end = to.min(from + content.len() as u64 * 8).min(self.len);
         self.fill(from..end, false);
@@ -113,7 +113,7 @@ impl Bits {
     }
 }
 
-/// The ones of a word, in order.
+/// Returns the indices of the ones of a word, in order.
 fn ones_of(word: u64) -> impl Iterator<Item = u64> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -123,7 +123,7 @@ fn ones_of(word: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The words that have a range of bits, and which of their bits are in it.
+/// Returns the words that contain a range of bits, each with a mask of these bits.
 fn words(range: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     let mut at = range.start;
     std::iter::from_fn(move || {

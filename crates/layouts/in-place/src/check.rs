@@ -1,10 +1,10 @@
-//! The offline check: every checksum, blocks against the maps and against each
-//! other, inodes against what they hold, names against link counts. It only looks.
+//! The offline check: every checksum; blocks compared with the maps and with each
+//! other; inodes with their content; names with link counts. It writes nothing.
 //!
-//! A repair is rehearsed in memory ([`crate::repair`]), and whatever it does is a
-//! problem, unless a crash explains it: of a volume without a journal that was not
-//! unmounted, the next mount does the same. What the repair results in is then checked
-//! by rules that know nothing of it.
+//! A repair is rehearsed in memory ([`crate::repair`]), and each of its changes is a
+//! problem unless a crash explains it: the next mount of a volume without a journal
+//! that was not unmounted makes the same changes. The result of the repair is then
+//! checked by independent rules.
 
 use crate::allocate::Policy;
 use crate::bits::Bits;
@@ -25,27 +25,27 @@ use varve_fs::{
     check_names,
 };
 
-/// Most problems that are told one by one.
+/// Maximum number of problems that are listed one by one.
 const PROBLEMS_MAX: usize = 1000;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Checked {
-    /// What is wrong; empty for a sound volume.
+    /// The problems; empty for a sound volume.
     pub problems: Vec<String>,
-    /// Problems beyond those told.
+    /// Number of problems beyond those listed.
     pub untold: u64,
-    /// What the mount found in the journal.
+    /// The result of the mount, including the replay of the journal.
     pub recovery: FfsRecovery,
-    /// Inodes, blocks and sectors counted.
+    /// Number of inodes, blocks and sectors counted.
     pub usage: Usage,
-    /// Fragments in use, metadata of cylinder groups left out.
+    /// Number of fragments in use, without the metadata of cylinder groups.
     pub fragments_used: u64,
-    /// Bytes of files that were read.
+    /// Number of bytes of files that were read.
     pub bytes_read: u64,
-    /// How the volume finds room.
+    /// The volume's allocation policy.
     pub policy: Policy,
-    /// How free room lies by its maps.
+    /// The distribution of free space according to the maps.
     pub free_space: FreeSpace,
 }
 
@@ -58,8 +58,8 @@ impl Checked {
     }
 }
 
-/// Checks the volume on `device`, without writing; that file content can be read,
-/// too, if `data` says so.
+/// Checks the volume on `device`, without writing. With `data` it also checks that the
+/// content of files can be read.
 ///
 /// # Errors
 /// If there is no volume, or a map or the journal cannot be read at all.
@@ -120,15 +120,16 @@ pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Resu
     Ok(checked)
 }
 
-/// Damaged copies of what a volume holds twice: a mount relies on the other one.
+/// Returns damaged copies of structures of which the volume has two; a mount relies on
+/// the other copy.
 pub fn passed_over(volume: &Ffs) -> Vec<String> {
     let device = &*volume.store.device;
     let copies = superblocks::differing(device, &volume.superblock).into_iter();
     let mut problems: Vec<String> = copies
         .map(|(at, problem)| format!("superblock copy at byte {at}: {problem}"))
         .collect();
-    // Both heads were durable before the volume was released; until then a crash may tear
-    // one of them.
+    // Both heads were durable before the volume was released. Until then a crash may
+    // tear one of them.
     let owner = Ffs::read_owner(device, &volume.superblock);
     if owner.is_ok_and(|owner| owner.is_some_and(|owner| owner.is_released())) {
         let heads = heads(device, &volume.store.geometry);
@@ -138,7 +139,7 @@ pub fn passed_over(volume: &Ffs) -> Vec<String> {
     problems
 }
 
-/// Counts what an inode holds, and marks its fragments.
+/// Counts the blocks of an inode, and marks its fragments.
 fn inode(
     volume: &Ffs,
     ino: InodeNo,
@@ -187,7 +188,7 @@ fn inode(
     let attributes = u64::from(image.xattrs.sectors());
     checked.usage.inodes += 1;
     checked.usage.blocks += blocks;
-    // The volume's count has the attributes, the inode's has not.
+    // The volume's count includes the attributes, the inode's does not.
     checked.usage.sectors += sectors + attributes;
     if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
         checked.tell(format!(
@@ -199,7 +200,7 @@ fn inode(
     Ok(image.inode)
 }
 
-/// Reads what has checksums, and the rest if `data` says so.
+/// Reads the blocks that have checksums, and with `data` the other blocks.
 fn content(
     volume: &Ffs,
     image: &Image,
@@ -234,7 +235,7 @@ fn content(
     }
 }
 
-/// Notes that a file has these sectors.
+/// Marks sectors as belonging to a file.
 fn claim(
     geometry: &Geometry,
     (ino, sector, sectors): (InodeNo, u64, u64),
@@ -253,7 +254,7 @@ fn claim(
     }
 }
 
-/// Compares the maps with what was found.
+/// Compares the maps with the inodes and blocks found.
 fn maps(volume: &Ffs, inodes: &HashMap<u64, Inode>, seen: &Bits, checked: &mut Checked) {
     let geometry = &volume.store.geometry;
     {
@@ -274,7 +275,7 @@ fn maps(volume: &Ffs, inodes: &HashMap<u64, Inode>, seen: &Bits, checked: &mut C
     let numbers = volume.numbers.lock();
     for ino in 2..geometry.inodes() {
         let inode = inodes.get(&ino);
-        // One that cannot be read has been told of.
+        // An inode that cannot be read is reported elsewhere.
         let Some(inode) = inode else {
             for map in [GroupMap::Unfinished, GroupMap::Directories] {
                 if numbers.map(map).get(ino) && !numbers.map(GroupMap::Used).get(ino) {

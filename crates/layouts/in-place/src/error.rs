@@ -1,4 +1,4 @@
-//! What can go wrong, with the place it went wrong.
+//! The errors of the layout, each with its place on the volume.
 
 use crate::allocate::PolicyError;
 use varve_device::DeviceError;
@@ -15,60 +15,60 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A structure on the device is not what it should be.
+    /// A structure on the device is invalid.
     #[error(transparent)]
     Damaged(#[from] Malformed),
-    /// Something of an inode is not what it should be.
+    /// A structure of an inode is invalid.
     #[error("{ino}: {source}")]
     DamagedInode {
-        /// Whose.
+        /// The inode.
         ino: InodeNo,
-        /// What is wrong.
+        /// The structure and the problem.
         #[source]
         source: Malformed,
     },
-    /// A stored block is not what its place says.
+    /// A stored block does not have the checksum of its place.
     #[error(
         "{ino}, block {block}: at sector {sector} the checksum is {found:#010x}, want {expected:#010x}"
     )]
     BadBlock {
-        /// Whose block.
+        /// The inode of the block.
         ino: InodeNo,
-        /// Logical block number.
+        /// Number of the block in the file.
         block: u64,
-        /// Sector address.
+        /// Address of the first sector.
         sector: u64,
-        /// Computed checksum.
+        /// The computed checksum.
         found: u32,
-        /// The place's checksum.
+        /// The checksum of the place.
         expected: u32,
     },
-    /// No superblock, or none this program can use.
+    /// There is no superblock, or none that this program can use.
     #[error("{device}: no usable superblock: {reason}")]
     NoVolume {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// Why it was refused.
+        /// The reason for which the superblock was refused.
         reason: Malformed,
     },
-    /// mkfs was asked for something impossible.
+    /// The options of mkfs are impossible.
     #[error("cannot make a volume: {0}")]
     Format(String),
-    /// Something was asked for that the volume cannot have.
+    /// The request is impossible on this volume.
     #[error("{0}")]
     Unfit(String),
-    /// No room is left, the reserve included.
+    /// The volume is full, including the reserve.
     #[error("no room left")]
     Full,
-    /// Writing stopped after a failure.
+    /// The volume takes no writes after an earlier failure.
     #[error("writing stopped: {0}")]
     Stopped(String),
-    /// The number has no inode.
+    /// The inode number has no file.
     #[error("{0} does not exist")]
     NoInode(InodeNo),
 }
 
-/// Of a superblock.
+/// Reports a policy as a damaged superblock.
 impl From<PolicyError> for Error {
     fn from(error: PolicyError) -> Self {
         Error::Damaged(Malformed::new("superblock", error.to_string()))

@@ -1,5 +1,5 @@
-//! A mounted volume: its parts, and whether it takes writes. What it does is in the
-//! rooms that know it.
+//! A mounted volume: its parts, and whether it takes writes. The modules of the crate
+//! add its operations.
 
 use crate::allocate::Policy;
 use crate::counters::Counters;
@@ -16,26 +16,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Clock;
 use varve_device::sync::{Mutex, RwLock};
 
-/// What a mount found.
+/// The result of a mount: the findings of replay and check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FfsRecovery {
-    /// Records of the journal that were replayed.
+    /// Number of journal records that were replayed.
     pub records: u64,
-    /// Sectors in them.
+    /// Number of sectors in these records.
     pub sectors: u64,
-    /// Files that were without a name, or in the middle of a truncate.
+    /// Number of files without a name, or whose truncation was not finished.
     pub unfinished: u64,
-    /// The volume was being changed in place when it was last used.
+    /// True if the volume was being changed in place when it was last used.
     pub unclean: bool,
-    /// What a crash explains, and was mended, or would be by a mount that writes.
+    /// Findings that a crash explains. They were repaired, or a mount that writes would
+    /// do so.
     pub repairs: Vec<String>,
-    /// What it does not explain.
+    /// Findings that a crash does not explain.
     pub losses: Vec<String>,
-    /// Findings beyond those told.
+    /// Number of findings beyond those listed.
     pub untold: u64,
 }
 
-/// A mounted volume.
+/// A volume that is mounted.
 pub struct Ffs {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -48,10 +49,10 @@ pub struct Ffs {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) numbers: Mutex<Numbers>,
-    /// Why nothing is written, if so.
+    /// The reason why nothing is written any more, if there is one.
     pub(crate) stopped: Mutex<Option<String>>,
     pub(crate) counts: Counters,
-    /// What is appended stays in memory: a check before anything is written.
+    /// True during a check before the first write: appended groups stay in memory.
     pub(crate) rehearsing: bool,
     pub(crate) read_only: Option<String>,
     pub(crate) unfinished: Vec<u64>,
@@ -59,27 +60,27 @@ pub struct Ffs {
 }
 
 impl Ffs {
-    /// The superblock.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// How metadata gets to its place.
+    /// Returns the discipline of metadata writes.
     pub fn metadata(&self) -> Metadata {
         self.superblock.metadata()
     }
 
-    /// How room is found.
+    /// Returns the allocation policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What the mount found in the journal.
+    /// Returns the result of the mount.
     pub fn recovery_report(&self) -> &FfsRecovery {
         &self.recovery
     }
 
-    /// Why the volume takes no writes, if so.
+    /// Returns the reason why the volume takes no writes, if there is one.
     pub fn stopped(&self) -> Option<String> {
         match &self.read_only {
             Some(reason) => Some(reason.clone()),
@@ -87,7 +88,7 @@ impl Ffs {
         }
     }
 
-    /// Nothing is written from now on.
+    /// Stops all writes from now on; the first reason is kept.
     pub(crate) fn stop(&self, reason: String) {
         self.stopped.lock().get_or_insert(reason);
     }
@@ -102,8 +103,8 @@ impl Ffs {
         Ok(self.store.device.flush()?)
     }
 
-    /// A sector that is written because others of its unit are. If it cannot be read,
-    /// it need not have held anything, or it has its turn: zeros do then.
+    /// Returns a sector that is written because others of its unit are. If it cannot be
+    /// read, it was either empty, or its own change is pending; zeros suffice then.
     pub(crate) fn or_zeros(
         &self,
         sector: u64,

@@ -1,5 +1,5 @@
-//! A repair of a volume that nobody has mounted: a mount that examines everything
-//! (`repair`), then its superblocks.
+//! The repair of a volume that is not mounted: a mount that examines everything
+//! (`repair`), then the superblocks.
 
 use crate::error::Result;
 use crate::options::{Examine, FfsMountOptions};
@@ -8,20 +8,20 @@ use crate::{Ffs, FfsRecovery};
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
-    /// Copies of the superblock that were written again.
+    /// Number of copies of the superblock that were rewritten.
     pub superblocks: u64,
-    /// What was found and mended.
+    /// The findings, which were repaired.
     pub recovery: FfsRecovery,
 }
 
-/// Checks a volume that nobody has mounted, and repairs it.
+/// Checks a volume that is not mounted, and repairs it.
 ///
 /// # Errors
-/// If there is no superblock in any place, no room for what has to be written, or the
-/// device fails.
+/// If no copy of the superblock is found, if the space does not suffice for the
+/// repairs, or if the device fails.
 pub fn repair(
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -34,7 +34,7 @@ pub fn repair(
     };
     let volume = Ffs::mount(Arc::clone(&device), clock, options)?;
     volume.writable()?;
-    // Not before the rest has been looked at: it may be another volume's.
+    // The copies are rewritten only now, because they might belong to another volume.
     let superblocks = mend(&*device, volume.superblock())?;
     volume.unmount()?;
     Ok(Repaired {

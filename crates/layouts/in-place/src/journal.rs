@@ -1,8 +1,8 @@
-//! The journal of a mounted volume: records, and the checkpoints that let their room
-//! be used again. Rules J1 to J6 of `docs/spec/in-place.md`.
+//! The journal of a mounted volume: records, and the checkpoints after which their
+//! space can be reused. Rules J1 to J6 of `docs/spec/in-place.md`.
 //!
-//! Everything here happens under `committing`; `writer` is held for memory alone,
-//! so that groups are appended while a record or a checkpoint is written.
+//! All functions here run under `committing`; they take `writer` only while they change
+//! memory, so that groups are appended while a record or a checkpoint is written.
 
 use crate::Ffs;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 
-/// Runs of sectors behind each other.
+/// Returns the runs of adjacent sectors.
 pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &sector in sectors {
@@ -29,7 +29,7 @@ pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
 }
 
 impl Ffs {
-    /// Makes every group up to this one durable.
+    /// Makes every group up to `position` durable.
     pub(crate) fn commit_through(&self, position: u64) -> Result<()> {
         if self.writer.lock().durable >= position {
             return Ok(());
@@ -42,9 +42,9 @@ impl Ffs {
         self.stopping(self.commit_running())
     }
 
-    /// Makes every group up to this one durable, but for times of files, which go with
-    /// the next record: what was written over is in its place, so a flush is enough where
-    /// nothing else has changed. True if the times are durable, too.
+    /// Makes every group up to `position` durable, except for times of files, which the
+    /// next record contains. Overwritten data is already in place, so a flush suffices
+    /// if nothing else has changed. Returns true if the times are durable, too.
     pub(crate) fn commit_data_through(&self, position: u64) -> Result<bool> {
         let is_there = |writer: &Writer| {
             (writer.durable.max(writer.data_durable) >= position)
@@ -72,7 +72,7 @@ impl Ffs {
         Ok(false)
     }
 
-    /// Commits what has been appended, and writes it in place.
+    /// Commits all appended groups, and writes their metadata in place.
     pub(crate) fn write_checkpoint(&self) -> Result<()> {
         let _one = self.committing.lock();
         self.writable()?;
@@ -87,7 +87,8 @@ impl Ffs {
         }
     }
 
-    /// A checkpoint that nobody's commit follows: the volume takes no more writes.
+    /// Takes the last checkpoint: no commit follows, and the volume takes no more
+    /// writes.
     pub(crate) fn write_last_checkpoint(&self) -> Result<()> {
         let _one = self.committing.lock();
         self.writable()?;
@@ -99,7 +100,7 @@ impl Ffs {
         Ok(())
     }
 
-    /// Nothing is written after a failure.
+    /// Stops all writes if `done` is a failure.
     pub(crate) fn stopping<T>(&self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
             self.stop(error.to_string());
@@ -190,7 +191,8 @@ impl Ffs {
         geometry.block_byte(Geometry::JOURNAL_BLOCK) + position % geometry.journal_bytes()
     }
 
-    /// The position for a record of so many bytes; a checkpoint makes room for it.
+    /// Returns the position of a record of `bytes` bytes. If the journal has too little
+    /// space, a checkpoint frees it.
     fn room_for_record(&self, bytes: u64) -> Result<u64> {
         let all = self.store.geometry.journal_bytes();
         if bytes > all {
@@ -212,8 +214,8 @@ impl Ffs {
         Ok(at)
     }
 
-    /// Writes what is committed in place, and lets the journal begin at `first`, or
-    /// behind its last record.
+    /// Writes committed sectors in place, and moves the beginning of the journal to
+    /// `first`, or behind its last record.
     pub(crate) fn settle(&self, first: Option<u64>) -> Result<()> {
         let (placing, waiting, first, usage, serial) = {
             let mut writer = self.writer.lock();
@@ -252,7 +254,7 @@ impl Ffs {
         }
         let mut tables = self.tables.write();
         for (sector, bytes) in placing {
-            // What has changed since is newer still.
+            // A sector that has changed since is still newer in memory.
             let same = |newer: &Arc<Sector>| Arc::ptr_eq(newer, &bytes);
             if tables.newer.get(&sector).is_some_and(same) {
                 tables.newer.remove(&sector);

@@ -1,4 +1,4 @@
-//! The seam: [`varve_fs::Layout`] on blocks that keep their places.
+//! [`varve_fs::Layout`] for a volume that is updated in place.
 
 use crate::Ffs;
 use crate::error::{Error as Inner, Result as InnerResult};
@@ -18,9 +18,9 @@ use varve_fs::{
     Purpose, Request, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
-/// Blocks of the reserve that are whole.
+/// Number of blocks of the reserve that must be whole.
 const WHOLE_RESERVE: u64 = 64;
-/// Bytes read by one request at most.
+/// Maximum number of bytes that one request reads.
 const RUN_BYTES: u64 = 1 << 20;
 
 impl Layout for Ffs {
@@ -35,7 +35,7 @@ impl Layout for Ffs {
             xattr_bytes: geometry.block_bytes as usize,
             max_file_bytes: (geometry.file_blocks_max() * block_bytes).min(1 << 60),
             group_bytes: self.prices.group_bytes(),
-            // One that is larger does not fit into a journal.
+            // A group that is larger does not fit in the journal.
             bounds_groups: self.metadata() == Metadata::Journal,
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
@@ -69,7 +69,8 @@ impl Layout for Ffs {
     }
 
     fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        // The tables are held, so that the room is not given to somebody else.
+        // The tables stay locked, so that the space is not given to another file
+        // meanwhile.
         Ok(self.with_image(ino, |newest, image| {
             let (place, length) = (image.xattrs, image.inode.xattr_bytes as usize);
             if place.is_none() {
@@ -137,7 +138,7 @@ impl Layout for Ffs {
         if request.writes_back && self.is_short_of(&waiting.unwritten) {
             return Ok(Answer::WriteBack);
         }
-        // All at once might change more than a record takes; one alone does not.
+        // All operations at once might exceed a record; a single one does not.
         if waiting.operations > 1 && self.prices.all_sectors(waiting) > self.prices.largest_sectors
         {
             return Ok(Answer::Alone);
@@ -146,7 +147,7 @@ impl Layout for Ffs {
     }
 
     fn make_space(&self, request: &Request) -> Result<Answer> {
-        // Blocks given up are free once the record that says so is durable and in place.
+        // Space that was given up is free once its record is durable and in place.
         self.write_checkpoint()?;
         Ok(match self.fits(request) {
             Answer::Granted => Answer::Granted,
@@ -155,7 +156,7 @@ impl Layout for Ffs {
     }
 
     fn gains(&self) -> u64 {
-        // Blocks that were given up are free after a checkpoint.
+        // Space that was given up is free after a checkpoint.
         self.counts.checkpoints.load(Relaxed)
     }
 
@@ -212,7 +213,7 @@ impl Layout for Ffs {
 }
 
 impl Ffs {
-    /// Forgets what can be read again. For measurements.
+    /// Drops the caches of data that can be read again, for measurements.
     pub fn drop_caches(&self) {
         self.store.drop_caches();
     }
@@ -225,7 +226,8 @@ impl Ffs {
         let mut taken = self.numbers.lock().allocate(near, directory);
         let is_leaving = || self.numbers.lock().is_leaving();
         if taken.is_none() && !self.rehearsing && is_leaving() {
-            // Those that were freed are given away again after a commit, whoever is at it.
+            // Numbers that were freed can be reused after a commit; the checkpoint
+            // waits for it.
             self.write_checkpoint()?;
             taken = self.numbers.lock().allocate(near, directory);
         }
@@ -254,8 +256,8 @@ impl Ffs {
         }
     }
 
-    /// Looks at a file while no group is appended: what one moment's inode leads to
-    /// is not mixed with another's indirect blocks.
+    /// Calls `look` with the image of a file while no group is appended, so that the
+    /// inode and its indirect blocks are of one moment.
     fn with_image<T>(
         &self,
         ino: InodeNo,
@@ -279,8 +281,8 @@ impl Ffs {
         self.numbers.lock().has_file(ino.0)
     }
 
-    /// Blocks behind each other in one request. What is journalled may be newer in
-    /// memory.
+    /// Reads blocks; adjacent ones are read by one request. Journalled blocks may be
+    /// newer in memory.
     fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> InnerResult<Vec<Arc<Block>>> {
         let mut found = Vec::with_capacity(blocks.len());
         let follows = |one: &Mapping<Place>, next: &Mapping<Place>| {
@@ -337,7 +339,7 @@ impl Ffs {
         }
     }
 
-    /// Whether the changes that wait fit, or would behind a checkpoint.
+    /// Returns whether the pending changes fit now, or would fit after a checkpoint.
     fn fits(&self, request: &Request) -> Answer {
         if request.purpose == Purpose::Shrink {
             return Answer::Granted;
@@ -355,7 +357,8 @@ impl Ffs {
         }
     }
 
-    /// Whether what waits should be appended, as it may take much of what is left.
+    /// Returns true if the pending changes should be appended, because they may take
+    /// much of the remaining space.
     fn is_short_of(&self, unwritten: &Unwritten) -> bool {
         if unwritten.bytes == 0 {
             return false;
@@ -369,8 +372,8 @@ impl Ffs {
             || self.prices.sectors(unwritten) > self.prices.largest_sectors / 2
     }
 
-    /// Free blocks that are not in reserve. That may be in fragments, but for what
-    /// rewrites need, whose blocks are whole.
+    /// Returns the number of free blocks beyond the reserve. Most of the reserve may
+    /// consist of fragments; the part that rewrites need must be whole blocks.
     fn blocks_to_grow(&self, room: &Room) -> u64 {
         let geometry = &self.store.geometry;
         let reserve = geometry.reserve_blocks;

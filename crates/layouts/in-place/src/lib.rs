@@ -1,21 +1,21 @@
 //! FFS: a layout that updates in place.
 //!
-//! Cylinder groups with bitmaps, inodes in fixed places, blocks and fragments, and
-//! a journal that makes the file system's groups atomic; or none, and metadata that
-//! is written in place in order (`ordered`), or in any, and repaired after a crash
-//! (`repair`). `docs/spec/in-place.md` has format, rules and limits.
+//! It has cylinder groups with bitmaps, inodes in fixed places, blocks and fragments,
+//! and a journal that makes the file system's groups atomic. Without the journal,
+//! metadata is written in place in order (`ordered`) or in any order, and repaired
+//! after a crash (`repair`). `docs/spec/in-place.md` has format, rules and limits.
 //!
 //! Invariants:
-//! - With a journal, metadata goes to its place when the record that has it is
-//!   durable, and not before. Without, what is led to is durable before what leads
-//!   to it, and blocks of metadata that the device leads to are not changed.
-//! - Room that a group gives up is given out again when that is durable; room that
-//!   held journalled sectors, when a checkpoint has passed their records.
-//! - After a failed write or flush nothing is written any more.
+//! - With a journal, metadata is written in place only after its record is durable.
+//!   Without one, a structure is durable before references to it, and blocks of
+//!   metadata to which the device refers are not changed.
+//! - Space that a group gives up is reused when the group is durable; space of
+//!   journalled sectors, when a checkpoint has passed their records.
+//! - After a failed write or flush nothing more is written.
 //!
-//! Locks, in this order: `committing` (one record or checkpoint at a time),
-//! `writer` (room, and who changes the tables), `tables` (what readers see; nothing
-//! is written under it), `numbers`.
+//! Locks, in this order: `committing` (one record or checkpoint at a time), `writer`
+//! (free space, and changes of the tables), `tables` (the state that readers see;
+//! nothing is written under it), `numbers`.
 
 #![forbid(unsafe_code)]
 

@@ -1,24 +1,24 @@
-//! The maps of all cylinder groups as they stand on the device, and in what is newer.
+//! The maps of all cylinder groups, from the device and from newer sectors in memory.
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES};
 use crate::store::Over;
 
-/// What they say.
+/// The content of the maps.
 pub(crate) struct Maps {
-    /// Fragments in use.
+    /// The fragments in use.
     pub used: Bits,
-    /// The maps of inodes, as `GroupMap` counts them.
+    /// The maps of inodes, indexed by `GroupMap`.
     pub inodes: [Bits; 4],
 }
 
-/// Reads them, each group's by one request. `bad` is told of a sector that is damaged or
-/// cannot be read: its group, and which of the group's it is. Its bits are zeros if that
-/// is no error.
+/// Reads the maps, those of each group by one request. `bad` is called for each sector
+/// that is damaged or cannot be read, with its group and its index among the group's
+/// maps. If `bad` returns `Ok`, the sector's bits are zeros.
 ///
 /// # Errors
-/// What `bad` answers.
+/// The errors that `bad` returns.
 pub(crate) fn read(
     source: &Over<'_>,
     bad: &mut dyn FnMut((u64, u64), Error) -> Result<()>,

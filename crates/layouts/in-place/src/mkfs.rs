@@ -1,4 +1,4 @@
-//! Making a volume.
+//! Creation of a volume.
 
 use crate::allocate::{Policy, PolicyError};
 use crate::bits::Bits;
@@ -13,33 +13,36 @@ use varve_format::identity::{Identity, identity};
 use varve_fs::Usage;
 use zerocopy::IntoBytes;
 
-/// What a new volume is to be like.
+/// The options of a new volume.
 #[derive(Clone, Debug)]
 pub struct FfsFormatOptions {
-    /// Bytes in a block: 4096 to 65536.
+    /// Size of a block, in bytes: 4096 to 65536.
     pub block_bytes: u32,
-    /// Bytes in a fragment, an eighth of a block at least, and no less than the
-    /// device's physical block; 0: as few as that and the policy allow.
+    /// Size of a fragment, in bytes: at least an eighth of a block, and at least the
+    /// device's physical block. With 0 it is the smallest size that these and the
+    /// policy allow.
     pub fragment_bytes: u32,
-    /// Blocks of a cylinder group; 0: chosen by the volume's size.
+    /// Size of a cylinder group, in blocks; 0: chosen by the volume's size.
     pub group_blocks: u64,
-    /// Blocks of a cylinder group that are for data; 0: what `group_blocks` leaves.
+    /// Number of blocks of a cylinder group that are for data; 0: as `group_blocks`
+    /// implies.
     pub group_data_blocks: u64,
-    /// Bytes of the volume for each inode; 0: 8192.
+    /// Number of bytes of the volume for each inode; 0: 8192.
     pub inode_ratio: u64,
-    /// Bytes of the journal; 0: chosen by what a group may change.
+    /// Size of the journal, in bytes; 0: chosen by the changes that a group may
+    /// contain.
     pub journal_bytes: u64,
-    /// How metadata gets to its place.
+    /// The discipline of metadata writes.
     pub metadata: Metadata,
-    /// Share of the room that users do not get, in percent.
+    /// The part of the space that is reserved, in percent.
     pub minfree_percent: u32,
-    /// How room is found.
+    /// The allocation policy.
     pub policy: Policy,
     /// Name for people, at most 64 bytes of UTF-8.
     pub label: String,
-    /// Directory names compare without regard to case.
+    /// True if directory names are compared without regard to case.
     pub case_fold: bool,
-    /// Fixes identity and hash seed, for reproducible runs.
+    /// Determines the UUID and the hash seed, for reproducible runs.
     pub seed: Option<u64>,
 }
 
@@ -63,9 +66,9 @@ impl Default for FfsFormatOptions {
 }
 
 impl FfsFormatOptions {
-    /// With a policy that has a name ([`Policy::named`]). The configurations of the papers,
-    /// which place block by block, have synchronous metadata, as they had there; others
-    /// have the default.
+    /// Returns options with the policy of this name ([`Policy::named`]). The
+    /// configurations of the papers, which place block by block, have synchronous
+    /// metadata, as in the papers; other policies have the default.
     pub fn named(name: &str) -> Option<Self> {
         let policy = Policy::named(name)?;
         let metadata = match policy {
@@ -82,8 +85,8 @@ impl FfsFormatOptions {
     }
 }
 
-/// Blocks of a cylinder group if nobody says: a sector of its fragment map, more on
-/// a large volume, a quarter of a small one.
+/// Returns the default size of a cylinder group, in blocks: one sector of its fragment
+/// map, more on a large volume, a quarter of a small one.
 fn group_blocks(blocks: u64) -> u64 {
     match blocks < 4 * BITS_PER_SECTOR {
         true => (blocks / 4).max(96).min(blocks),
@@ -91,15 +94,15 @@ fn group_blocks(blocks: u64) -> u64 {
     }
 }
 
-/// Bytes of the journal if nobody says: six times what a group may change that
-/// touches every map, and a share of the volume for inodes and directories.
+/// Returns the default size of the journal, in bytes: six times the size of all maps,
+/// which one group may change, and a part of the volume for inodes and directories.
 fn journal_bytes(geometry: &Geometry) -> u64 {
     let unit = u64::from(geometry.unit_bytes);
     let volume = geometry.blocks * u64::from(geometry.block_bytes);
     (6 * geometry.map_units() * unit + (512 << 10)).max((volume / 32).min(64 << 20))
 }
 
-/// Inodes of a group of so many blocks.
+/// Returns the number of inodes of a group with so many blocks.
 fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
     let ratio = match options.inode_ratio {
         0 => 8192,
@@ -107,23 +110,24 @@ fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
     };
     let each = u64::from(options.block_bytes / 512);
     let inodes = group_blocks.saturating_mul(options.block_bytes.into()) / ratio;
-    // Absurd numbers are refused with the others.
+    // Absurd numbers are limited here and refused with the others.
     let inodes = inodes.min(1 << 40);
     let rounded = match inodes.next_multiple_of(each) {
-        // No group has more than eight for each block.
+        // A group has at most eight inodes for each block.
         above if above > group_blocks.saturating_mul(8) => inodes / each * each,
         above => above,
     };
     rounded.max(each)
 }
 
-/// Blocks and inodes of the least group that has so many blocks for data.
+/// Returns the numbers of blocks and inodes of the smallest group with `data` data
+/// blocks.
 fn group_with(options: &FfsFormatOptions, fragment_bytes: u32, data: u64) -> (u64, u64) {
     let mut blocks = data;
     loop {
         let inodes = group_inodes(options, blocks);
         let meta = group_meta_blocks(options.block_bytes, fragment_bytes, blocks, inodes);
-        // Where inodes take more than that, there is no such group.
+        // Where inodes need more than that, there is no such group.
         if data.saturating_add(meta) <= blocks || meta > data.saturating_add(1024) {
             return (blocks, inodes);
         }
@@ -131,7 +135,8 @@ fn group_with(options: &FfsFormatOptions, fragment_bytes: u32, data: u64) -> (u6
     }
 }
 
-/// Bytes of the least volume, about, on which a map's groups find room.
+/// Returns the size of the smallest volume, in bytes and approximately, with as many
+/// groups as a map has.
 pub fn bytes_for(map: &crate::FreeMap) -> u64 {
     let options = FfsFormatOptions {
         block_bytes: map.block_bytes(),
@@ -140,16 +145,16 @@ pub fn bytes_for(map: &crate::FreeMap) -> u64 {
     let block = u64::from(map.block_bytes());
     let (blocks, _) = group_with(&options, map.block_bytes() / 8, map.group_bytes() / block);
     let groups = map.groups() * blocks * block;
-    // The journal, by its two reckonings, and what is outside groups.
+    // The journal by both of its rules, and the structures outside of groups.
     let maps = 6 * map.groups() * (blocks / BITS_PER_SECTOR + 2) * 4096 * 2;
     let bytes = groups + maps + (groups / 31).min(64 << 20) + (1 << 20);
     bytes.next_multiple_of(block)
 }
 
-/// The superblock that a volume on this device would have.
+/// Returns the superblock that a new volume on this device would have.
 ///
 /// # Errors
-/// `Format` says what is impossible.
+/// `Format`, with the value that is impossible.
 pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Result<Superblock> {
     let disk = device.geometry();
     let block_bytes = options.block_bytes;
@@ -226,10 +231,10 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         Superblock::parse(superblock.sealed().as_bytes())
             .map_err(|problem| Error::Format(problem.problem))
     };
-    // Before the rest is derived from them.
+    // The values are checked before others are derived from them.
     let geometry = Geometry::of(&parsed(&superblock)?);
     let journal = match options.journal_bytes {
-        // The least that a geometry may have: nothing is written there.
+        // The minimum of a geometry: this journal is never written.
         _ if options.metadata.is_in_place() => 16 * u64::from(block_bytes),
         0 => journal_bytes(&geometry),
         given => given,
@@ -241,11 +246,11 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
     parsed(&superblock)
 }
 
-/// Makes an empty volume: superblocks, maps, an empty journal. The root directory is
-/// the file system's to make.
+/// Creates an empty volume: superblocks, maps, an empty journal. The file system
+/// creates the root directory.
 ///
 /// # Errors
-/// `Format` says what is impossible; device errors.
+/// `Format`, with the value that is impossible, or errors of the device.
 pub fn format(
     device: &dyn Device,
     clock: &dyn Clock,
@@ -257,7 +262,7 @@ pub fn format(
     let zeros = vec![0; geometry.block_bytes as usize];
     let put =
         |block: u64, bytes: &[u8]| device.write(geometry.block_byte(block), &[IoSlice::new(bytes)]);
-    // The old volume is gone before the new one is there.
+    // The old volume is invalid before the new one is valid.
     for block in [0, Geometry::OWNER_BLOCK, geometry.last_block()] {
         put(block, &zeros)?;
     }
@@ -282,7 +287,7 @@ pub fn format(
     Ok(superblock)
 }
 
-/// The maps of an empty group, whole blocks.
+/// Returns the maps of an empty group, in whole blocks.
 fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
     let blocks = geometry.map_sectors().div_ceil(geometry.block_sectors());
     let mut bytes = vec![0; (blocks * u64::from(geometry.block_bytes)) as usize];
@@ -304,7 +309,7 @@ fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
                 &mut sector[..CONTENT_BYTES],
             );
         } else if group == 0 && nth == geometry.map_sector(0, GroupMap::Used, 0) - first {
-            // 0 and 1 are nobody's.
+            // Inodes 0 and 1 are not used.
             sector[0] = 3;
         }
         geometry.seal(first + nth, group as u32).close(&mut sector);

@@ -31,10 +31,10 @@ use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
 
 impl Ffs {
-    /// The superblock in the first block, or a copy of it.
+    /// Returns the superblock in the first block, or a copy of it.
     ///
     /// # Errors
-    /// `NoVolume` says what is wrong with the first.
+    /// `NoVolume`, with the problem of the first one.
     pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
         find_superblock(device)
     }
@@ -42,7 +42,7 @@ impl Ffs {
     /// Replays the journal and mounts a volume.
     ///
     /// # Errors
-    /// If there is no superblock, both journal heads or a map are damaged, or the
+    /// If there is no superblock, if both journal heads or a map are damaged, or if the
     /// device fails.
     pub fn mount(
         device: Arc<dyn Device>,
@@ -105,8 +105,8 @@ impl Ffs {
         Ok(ffs)
     }
 
-    /// Mends what a scan has found: in memory, and, if nothing speaks against it, on
-    /// the device. Answers what does: also that there is no room to mend it.
+    /// Repairs the findings of a scan: in memory, and on the device if nothing prevents
+    /// it. Returns the reason if something does, for example too little free space.
     fn examine(
         &mut self,
         scan: Scan,
@@ -198,7 +198,7 @@ impl Ffs {
             checkpoint_ns: clock.monotonic_ns(),
         };
         Ffs {
-            // Never the last mount's, whatever the seed.
+            // It differs from the last mount's, whatever the seed.
             mount_id: mount_id(options.seed) ^ serial.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             prices: Prices::new(
                 geometry,
@@ -223,13 +223,13 @@ impl Ffs {
         }
     }
 
-    /// Puts what was replayed in place, and begins an empty journal (rule J7).
+    /// Writes the replayed sectors in place, and begins an empty journal (rule J7).
     fn begin_life(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         let sectors = std::mem::take(&mut writer.committed);
         self.store.write_sectors(&sectors)?;
-        // What the last mount wrote may be in the device's cache, if only the server
-        // died.
+        // The writes of the last mount may be in the device's cache, if only the server
+        // process died.
         if !planted::is(Planted::NoFlushAtMount) {
             self.store.device.flush()?;
         }
@@ -252,8 +252,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Takes the last checkpoint and marks the volume as released. It answers reads
-    /// afterwards, and takes no more writes.
+    /// Takes the last checkpoint and marks the volume as released. Afterwards the
+    /// volume serves reads, and takes no more writes.
     ///
     /// # Errors
     /// If the device fails.
@@ -276,14 +276,14 @@ impl Ffs {
         Ok(self.store.device.write(at, &[IoSlice::new(&bytes)])?)
     }
 
-    /// The owner record as it stands on the device, if it is whole.
+    /// Returns the owner record on the device, if it is valid.
     ///
     /// # Errors
-    /// Device errors.
+    /// Errors of the device.
     pub fn read_owner(device: &dyn Device, superblock: &Superblock) -> Result<Option<OwnerRecord>> {
         let geometry = Geometry::of(superblock);
         let mut bytes = vec![0; geometry.block_bytes as usize];
-        // One that cannot be read was torn.
+        // A record that cannot be read was torn.
         let read = device.read(geometry.block_byte(Geometry::OWNER_BLOCK), &mut bytes);
         Ok(read
             .ok()
@@ -304,14 +304,14 @@ fn read_only_reason(
         return Some("mounted read-only".into());
     }
     not_to_be_written(superblock.read_only_compat.get()).or_else(|| {
-        // A write would touch what is beside it.
+        // A write would affect neighbouring units.
         (unit < physical).then(|| {
             format!("it is written by {unit} bytes, the device's physical blocks have {physical}")
         })
     })
 }
 
-/// What is used, and numbers, as the maps say.
+/// Returns the fragments in use and the inode numbers according to the maps.
 fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
     let source = Over { store, newer };

@@ -1,27 +1,28 @@
-//! Inode numbers: which have files, and where new ones go. A directory goes to
-//! the cylinder group with the fewest directories among those with more free inodes
-//! than the average, a file to its directory's (McKusick et al. 1984, §3.3).
+//! Inode numbers: which have files, and where new ones are allocated. A directory is
+//! placed in the cylinder group with the fewest directories among those with more free
+//! inodes than the average, a file in its directory's group (McKusick et al. 1984,
+//! §3.3).
 
 use crate::bits::Bits;
 use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use varve_fs::{InodeNo, Version};
 
-/// Inode numbers of a volume.
+/// The inode numbers of a volume.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     geometry: Geometry,
     maps: [Bits; 4],
-    /// Given away, and not yet appended.
+    /// Numbers that were allocated and whose file is not yet appended.
     taken: HashMap<u64, Version>,
-    /// Freed by a group that readers do not see yet.
+    /// Numbers that were freed by a group that readers do not see yet.
     leaving: HashSet<u64>,
-    /// The first file by such a group.
+    /// Numbers that got their first file by such a group.
     entering: HashSet<u64>,
-    /// Versions that the device does not know: of numbers that were given back.
+    /// Versions that the device does not have: of numbers that were returned unused.
     versions: HashMap<u64, Version>,
-    /// Of each group: inodes that can be given away, directories, and below which
-    /// slot none is free.
+    /// For each group: the number of inodes that can be allocated, the number of
+    /// directories, and the slot below which none is free.
     groups: Vec<Group>,
     /// Sectors of the inode maps that have changed: group, map, first bit.
     touched: BTreeSet<(u64, GroupMap, u64)>,
@@ -65,22 +66,22 @@ impl Numbers {
         &self.maps[map as usize]
     }
 
-    /// Some will be free after a commit.
+    /// Returns true if a commit will free some numbers.
     pub fn is_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Numbers that can be given away.
+    /// Returns the number of inode numbers that can be allocated.
     pub fn free(&self) -> u64 {
         self.groups.iter().map(|group| group.free).sum()
     }
 
-    /// Free inodes and directories of each group.
+    /// Returns the numbers of free inodes and of directories of each group.
     pub fn by_group(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.groups.iter().map(|g| (g.free, g.directories))
     }
 
-    /// The group for a new directory.
+    /// Returns the group for a new directory.
     fn group_for_directory(&self) -> u64 {
         let groups = self.groups.len() as u64;
         let average = self.free() / groups;
@@ -93,8 +94,8 @@ impl Numbers {
             .unwrap_or(0)
     }
 
-    /// Takes a free number for a file of `near`, a directory. If the version is
-    /// not known, the inode's place has it.
+    /// Allocates a number for a file in the directory `near`. If the version is `None`,
+    /// the inode's sector has it.
     pub fn allocate(&mut self, near: InodeNo, directory: bool) -> Option<(u64, Option<Version>)> {
         let each = self.geometry.group_inodes;
         let home = match directory {
@@ -123,7 +124,7 @@ impl Numbers {
             && !self.leaving.contains(&ino)
     }
 
-    /// The version that was read from the inode's place.
+    /// Records the version that was read from the inode's sector.
     pub fn learn(&mut self, ino: u64, version: Version) {
         self.taken.insert(ino, version);
     }
@@ -134,8 +135,8 @@ impl Numbers {
         group.lowest = group.lowest.min(ino % self.geometry.group_inodes);
     }
 
-    /// A number that was given away and never used. Somebody may still have a
-    /// handle to it.
+    /// Returns a number that was allocated and never used. Its next file gets another
+    /// version, because a handle to it may exist.
     pub fn give_back(&mut self, ino: u64) {
         if let Some(version) = self.taken.remove(&ino) {
             self.versions.insert(ino, version.wrapping_add(1));
@@ -160,9 +161,9 @@ impl Numbers {
         self.touched.insert((group, map, first));
     }
 
-    /// A group has the number's file.
+    /// Records that a group contains the file of a number.
     pub fn used(&mut self, ino: u64, directory: bool, unfinished: bool) {
-        // The root's number is nobody's to give away.
+        // The root's number is never allocated, and so never counted as free.
         let is_counted = self.taken.remove(&ino).is_none() && !self.leaving.remove(&ino);
         self.versions.remove(&ino);
         if !self.map(GroupMap::Used).get(ino) {
@@ -176,7 +177,8 @@ impl Numbers {
         self.set(GroupMap::Unfinished, ino, unfinished);
     }
 
-    /// A group frees the number. It is given away again after [`Self::left`].
+    /// Records that a group frees the number. It can be allocated again after
+    /// [`Self::left`].
     pub fn freed(&mut self, ino: u64) {
         self.leaving.insert(ino);
         for map in [GroupMap::Used, GroupMap::Directories, GroupMap::Unfinished] {
@@ -184,17 +186,17 @@ impl Numbers {
         }
     }
 
-    /// Readers see a file of this number.
+    /// Returns true if readers see a file of this number.
     pub fn has_file(&self, ino: u64) -> bool {
         self.map(GroupMap::Used).get(ino) && !self.entering.contains(&ino)
     }
 
-    /// Readers see the group.
+    /// Records that readers see the group.
     pub fn seen(&mut self) {
         self.entering.clear();
     }
 
-    /// Numbers that a group has freed may be given away.
+    /// Makes the numbers that a group has freed available.
     pub fn left(&mut self, freed: &[u64]) {
         for &ino in freed {
             if self.leaving.remove(&ino) {
@@ -203,12 +205,12 @@ impl Numbers {
         }
     }
 
-    /// A sector of a map is not what the device has.
+    /// Marks a sector of a map as different from the device's.
     pub fn touch(&mut self, group: u64, map: GroupMap, first: u64) {
         self.touched.insert((group, map, first));
     }
 
-    /// The changed sectors of the maps, since this was last asked.
+    /// Returns the map sectors that have changed since the last call.
     pub fn take_touched(&mut self) -> BTreeSet<(u64, GroupMap, u64)> {
         std::mem::take(&mut self.touched)
     }

@@ -1,32 +1,33 @@
-//! How a volume is mounted.
+//! The options of a mount.
 
 use varve_format::OwnerIdentity;
 
-/// When a mount looks at everything ([`crate::repair`]).
+/// When a mount examines the whole volume ([`crate::repair`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Examine {
-    /// If metadata is written in place and the volume was not unmounted. What a crash
-    /// explains is mended; what it does not leaves the volume read-only.
+    /// If metadata is written in place and the volume was not unmounted. Findings that
+    /// a crash explains are repaired; others leave the volume read-only.
     #[default]
     IfUnclean,
-    /// In any case, and whatever is found is mended.
+    /// At every mount, and all findings are repaired.
     Always,
 }
 
-/// How a volume is mounted.
+/// The options with which a volume is mounted.
 #[derive(Clone, Debug)]
 pub struct FfsMountOptions {
     /// Nothing is written; the journal is replayed in memory.
     pub read_only: bool,
-    /// When everything is looked at.
+    /// When the whole volume is examined.
     pub examine: Examine,
-    /// Bytes for metadata, half for what is not in place.
+    /// Memory for metadata, in bytes. Half of it is for sectors that are not yet in
+    /// place.
     pub cache_bytes: u64,
-    /// Fixes the mount's random identity, for reproducible runs.
+    /// Determines the random identifier of the mount, for reproducible runs.
     pub seed: Option<u64>,
-    /// A checkpoint is due after this many seconds with changes.
+    /// Number of seconds with changes after which a checkpoint is due.
     pub checkpoint_seconds: u64,
-    /// Recorded in the owner record.
+    /// The process that is named in the owner record.
     pub owner: OwnerIdentity,
 }
 

@@ -1,25 +1,25 @@
-//! What changes take at worst, of room and of the journal.
+//! Upper bounds of the free space and of the journal space that changes need.
 
 use crate::format::{DIRECT, Geometry};
 use varve_fs::{Group, IMAGES_AT_MOST, Item, Unwritten, Waiting};
 
-/// What a sector in memory takes, about, with what finds it.
+/// Memory of a cached sector and its index entry, in bytes, approximately.
 const SECTOR_COST: u64 = 700;
-/// Blocks that an operation changes beyond the bytes it asks for: leaves of
-/// directories.
+/// Number of blocks that an operation changes in addition to the bytes it announces:
+/// leaves of directories.
 const OPERATION_BLOCKS: u64 = 4;
 
 /// Limits and prices of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prices {
     geometry: Geometry,
-    /// There is no journal; metadata that is changed is copied.
+    /// True without a journal: changed metadata is then copied.
     in_place: bool,
-    /// Sectors that a transaction may have.
+    /// Maximum number of sectors of a transaction.
     pub largest_sectors: u64,
-    /// Sectors after which a record is written before more is appended.
+    /// Number of sectors at which a record is written before more groups are appended.
     pub running_sectors: u64,
-    /// Sectors that are not in place after which a checkpoint is taken.
+    /// Number of sectors not yet in place at which a checkpoint is taken.
     pub sectors_in_memory: u64,
 }
 
@@ -35,7 +35,7 @@ impl Prices {
                 sectors_in_memory: in_memory,
             };
         }
-        // Runs of one sector: 520 bytes for each.
+        // Runs of one sector are the worst case: 520 bytes for each.
         let largest = geometry.journal_bytes() / 528;
         Prices {
             geometry,
@@ -46,7 +46,7 @@ impl Prices {
         }
     }
 
-    /// Indirect blocks on the way to a block.
+    /// Returns the number of indirect blocks on the path to a block.
     fn levels(&self, highest_block: u64) -> u64 {
         let places = self.geometry.places();
         match highest_block.checked_sub(DIRECT as u64) {
@@ -57,12 +57,12 @@ impl Prices {
         }
     }
 
-    /// Blocks that new versions of what waits take at most: each a whole one, and
-    /// the indirect blocks on its way.
+    /// Returns an upper bound of the free blocks that the pending changes need: a whole
+    /// one for each block, and the indirect blocks on its path.
     pub fn blocks(&self, waiting: &Waiting, rewrites: bool) -> u64 {
         let block = u64::from(self.geometry.block_bytes);
         let asked = match rewrites && !self.in_place {
-            // What is there is overwritten where it is; attributes are not.
+            // Existing blocks are overwritten in place; attributes are not.
             true => waiting.asked_attributes,
             false => waiting.asked,
         };
@@ -73,8 +73,8 @@ impl Prices {
             .saturating_add(bytes.div_ceil(block))
             .saturating_add(waiting.operations.saturating_mul(OPERATION_BLOCKS));
         let ways = 1 + self.levels(waiting.highest_block);
-        // What is reserved lies together: an indirect block for as many blocks as one
-        // leads to, and for those at the ends of each range.
+        // Reserved blocks are adjacent: they need an indirect block for as many of them
+        // as one indexes, and those at both ends of each range.
         let reserved = waiting.unwritten.reserved.saturating_add(waiting.reserving);
         let leading = reserved / (self.geometry.places() - 1);
         let ends = waiting.unwritten.ranges;
@@ -85,9 +85,10 @@ impl Prices {
             .saturating_add(leading)
     }
 
-    /// Sectors of the journal that the next group takes at most: an image is a unit,
-    /// an end of a range the indirect blocks on its way; any map may change. Of data
-    /// it has what a group has, however much waits, and what has joined the epoch.
+    /// Returns an upper bound of the journal sectors that the next group needs: a unit
+    /// for an image, the indirect blocks on the path for an end of a range, and all
+    /// maps. Its data is limited by the size of a group, however much is pending, and
+    /// by the blocks that joined the epoch.
     pub fn sectors(&self, unwritten: &Unwritten) -> u64 {
         let unit = self.geometry.unit_sectors();
         let data = self.group_bytes() / u64::from(self.geometry.block_bytes);
@@ -100,7 +101,8 @@ impl Prices {
             .saturating_add(self.geometry.map_units() * unit)
     }
 
-    /// The same if all that have been let in come, too.
+    /// Returns the bound of [`Self::sectors`] with the changes of all admitted
+    /// operations.
     pub fn all_sectors(&self, waiting: &Waiting) -> u64 {
         let images = IMAGES_AT_MOST * self.geometry.unit_sectors();
         let each = images + OPERATION_BLOCKS * self.geometry.block_sectors();
@@ -108,13 +110,14 @@ impl Prices {
         self.sectors(&waiting.unwritten).saturating_add(operations)
     }
 
-    /// What a block takes that may be a directory's, and all new indirect blocks on its
-    /// way.
+    /// Returns an upper bound of the sectors for a block that may belong to a
+    /// directory, and for all new indirect blocks on its path.
     fn block_sectors(&self) -> u64 {
         4 * self.geometry.block_sectors()
     }
 
-    /// Sectors of the journal, and free blocks, that a group takes at most.
+    /// Returns upper bounds of the journal sectors and of the free blocks that a group
+    /// needs.
     pub fn of_group(&self, group: &Group) -> (u64, u64) {
         let unit = self.geometry.unit_sectors();
         let mut sectors = self.geometry.map_units() * unit;
@@ -144,7 +147,7 @@ impl Prices {
         (sectors, blocks)
     }
 
-    /// Bytes of data that are appended at once, about.
+    /// Returns the number of bytes of data that are appended at once, approximately.
     pub fn group_bytes(&self) -> u64 {
         if self.in_place {
             return 1 << 20;

@@ -1,4 +1,4 @@
-//! What a mount finds in the journal.
+//! Replay of the journal at a mount, and the search for a superblock.
 
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Identity, JournalHead, RecordHeader, SECTOR_BYTES, Sector};
@@ -9,18 +9,18 @@ use varve_device::Device;
 use varve_format::Malformed;
 use varve_fs::Usage;
 
-/// The journal as it was found.
+/// The content of the journal.
 pub(crate) struct Replayed {
     pub head: JournalHead,
-    /// Sectors that are not in place, or may not be.
+    /// Sectors of valid records, which may not be in place.
     pub sectors: BTreeMap<u64, Arc<Sector>>,
-    /// Behind the last record.
+    /// Position behind the last valid record.
     pub end: u64,
     pub usage: Usage,
     pub records: u64,
 }
 
-/// Both heads of the journal, or why there is none.
+/// Returns both heads of the journal, or for each the reason why it is invalid.
 pub(crate) fn heads(
     device: &dyn Device,
     geometry: &Geometry,
@@ -28,7 +28,7 @@ pub(crate) fn heads(
     [0, 1].map(|copy| {
         let block = Geometry::HEAD_BLOCK + copy;
         let mut bytes = vec![0; geometry.unit_bytes as usize];
-        // One that cannot be read is one that was torn.
+        // A head that cannot be read was torn.
         match device.read(geometry.block_byte(block), &mut bytes) {
             Ok(()) => JournalHead::parse(&bytes, geometry.tag),
             Err(error) => Err(Malformed::new("journal head", error.to_string())),
@@ -36,7 +36,7 @@ pub(crate) fn heads(
     })
 }
 
-/// Reads both heads; the newer one counts. The journal must have one.
+/// Returns the newer of the two heads, of which at least one must be valid.
 pub(crate) fn newest_head(device: &dyn Device, geometry: &Geometry) -> Result<JournalHead> {
     let [one, other] = heads(device, geometry);
     match (one, other) {
@@ -46,7 +46,7 @@ pub(crate) fn newest_head(device: &dyn Device, geometry: &Geometry) -> Result<Jo
     }
 }
 
-/// The newest head, where metadata is written in place.
+/// Returns the newest head of a volume whose metadata is written in place.
 pub(crate) fn head_only(store: &Store) -> Result<Replayed> {
     Ok(Replayed::nothing(newest_head(
         &*store.device,
@@ -55,7 +55,7 @@ pub(crate) fn head_only(store: &Store) -> Result<Replayed> {
 }
 
 impl Replayed {
-    /// No record behind this head.
+    /// Returns a journal without a record behind this head.
     pub fn nothing(head: JournalHead) -> Self {
         Replayed {
             head,
@@ -67,7 +67,7 @@ impl Replayed {
     }
 }
 
-/// Reads the records that count.
+/// Reads the valid records.
 pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     let geometry = &store.geometry;
     let head = newest_head(&*store.device, geometry)?;
@@ -102,8 +102,8 @@ pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     }
 }
 
-/// The bytes of the record at a position, if one is there that follows on what ends
-/// at `end`, and its checksum is right.
+/// Returns the bytes of the record at position `at`, if there is one that follows the
+/// record that ends at `end`, and its checksum is right.
 fn record_at(
     store: &Store,
     head: &JournalHead,
@@ -124,7 +124,8 @@ fn record_at(
     if most < u64::from(geometry.unit_bytes) {
         return Ok(None);
     }
-    // What cannot be read was torn: records are whole units, so no other is hurt.
+    // Units that cannot be read were torn. A record consists of whole units, so no
+    // other record is affected.
     let Ok(front) = store.read(first, geometry.unit_sectors()) else {
         return Ok(None);
     };
@@ -138,7 +139,7 @@ fn record_at(
     Ok(is_whole.then_some(record))
 }
 
-/// What stands at a byte of the device, as a superblock that fits it.
+/// Reads a superblock at a byte address and checks that it fits the device.
 pub(crate) fn superblock_at(
     device: &dyn Device,
     at: u64,
@@ -162,7 +163,7 @@ pub(crate) fn superblock_at(
     Ok(crate::format::Superblock::parse(&bytes).and_then(fits))
 }
 
-/// The superblock in the first block, or a copy.
+/// Returns the superblock in the first block, or a copy.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Superblock> {
     let disk = device.geometry();
     let step = u64::from(disk.logical_block.max(512));
@@ -179,7 +180,7 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Supe
         Ok(Err(reason)) => reason,
         Err(error) => Malformed::new("superblock", error.to_string()),
     };
-    // The copy is in the last whole block, whatever a block is.
+    // The copy is in the last whole block, whatever the block size.
     for power in 12..=16 {
         let block = 1u64 << power;
         let at = (disk.size / block).saturating_sub(1) * block;

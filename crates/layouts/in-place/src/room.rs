@@ -1,12 +1,12 @@
-//! Room: which fragments are in use, and whom a policy gives others to.
+//! Free space: the fragments in use, and the allocation of others by a policy.
 //!
-//! Two maps: `used` is what the device's maps say; the policy's own has what may be
-//! given out. Room that has been given up is free there once its group is durable
-//! (rules J4 and J5 of `docs/spec/in-place.md`).
+//! There are two maps. `used` has the bits of the device's maps; the policy's own map
+//! has the space that may be allocated. Space that was given up is free in the policy's
+//! map once its group is durable (rules J4 and J5 of `docs/spec/in-place.md`).
 //!
-//! What a policy hands out beyond what was asked for is a *window*: kept for the
-//! file's next blocks, in memory only, and given back when the file is cut, when
-//! other files want windows, or when room is short. So it counts as free.
+//! Space that a policy allocates beyond a request is a *window*. It is kept for the
+//! file's next blocks, in memory only, and released when the file is truncated, when
+//! other files need windows, or when little space is free. It therefore counts as free.
 
 mod windows;
 
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use varve_fs::planted::{self, Planted};
 use windows::Windows;
 
-/// The room of a volume.
+/// The free and used space of a volume.
 #[derive(Debug)]
 pub(crate) struct Room {
     geometry: Geometry,
@@ -25,16 +25,16 @@ pub(crate) struct Room {
     policy: Box<dyn Allocator>,
     windows: Windows,
     given_up: u64,
-    /// Sectors of the fragment maps that have changed: group, and index of the
-    /// first bit.
+    /// Sectors of the fragment maps that have changed: group, and index of the first
+    /// bit.
     touched: BTreeSet<(u64, u64)>,
 }
 
 impl Room {
-    /// Of a volume whose maps say this.
+    /// Creates the state of a volume whose maps have the bits `used`.
     ///
     /// # Errors
-    /// The policy cannot be.
+    /// The policy's parameters are invalid.
     pub fn new(geometry: Geometry, policy: &Policy, used: Bits) -> Result<Self, PolicyError> {
         let mut policy = policy.build(shape(&geometry), geometry.reserve_blocks)?;
         for group in 0..geometry.groups() {
@@ -54,22 +54,23 @@ impl Room {
         })
     }
 
-    /// Blocks that are free as a whole, or will be as soon as they are wanted.
+    /// Returns the number of whole blocks that are free, or become free when they are
+    /// wanted.
     pub fn free_blocks(&self) -> u64 {
         (self.policy.free_in_blocks() + self.windows.units()) / self.geometry.block_fragments()
     }
 
-    /// Fragments that are free, those of free blocks included.
+    /// Returns the number of free fragments, including those of free blocks.
     pub fn free_fragments(&self) -> u64 {
         self.policy.free_units() + self.windows.units()
     }
 
-    /// Fragments that are kept for the next blocks of files.
+    /// Returns the number of fragments that are kept for the next blocks of files.
     pub fn window_fragments(&self) -> u64 {
         self.windows.units()
     }
 
-    /// Fragments that are given out again later, whoever has them on his list.
+    /// Returns the number of fragments that were given up and can be reused later.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -86,36 +87,37 @@ impl Room {
             let (group, within) = (at / each, at % each);
             let first = within / BITS_PER_SECTOR * BITS_PER_SECTOR;
             self.touched.insert((group, first));
-            // Where the next sector of a map begins.
+            // The next sector of the map begins here.
             at = group * each + (first + BITS_PER_SECTOR).min(each);
         }
     }
 
-    /// It is nobody's any more; it is given out again after [`Self::release`].
+    /// Gives up space. It can be reused after [`Self::release`].
     pub fn give_up(&mut self, extent: Extent) {
         self.mark_used(extent, false);
         self.given_up += extent.units;
     }
 
-    /// What was given up can be given out.
+    /// Makes space that was given up available.
     pub fn release(&mut self, extent: Extent) {
         self.given_up -= extent.units;
         self.free(extent);
     }
 
-    /// What a window keeps, or was withheld, can be given out.
+    /// Makes space available that a window kept, or that was withheld.
     pub fn free(&mut self, extent: Extent) {
         if self.policy.release(extent).is_ok() {
             return;
         }
-        // On a damaged volume two files may have had it: some is free already.
+        // On a damaged volume two files may have shared it, so that a part is free
+        // already.
         for start in extent.start..extent.end() {
             let _ = self.policy.release(Extent { start, units: 1 });
         }
     }
 
-    /// So many fragments for a file: whole blocks, or as many of them as there are; or
-    /// fewer fragments than a block's.
+    /// Takes `units` fragments for a file: whole blocks, or as many of them as are
+    /// free; or fewer fragments than a block has.
     pub fn take(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
         let each = self.geometry.block_fragments();
         let units = units.min(self.free_blocks() * each).max(units.min(each));
@@ -135,7 +137,8 @@ impl Room {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// So many fragments from the policy, and what it gives beyond them.
+    /// Takes `units` fragments from the policy. Returns them, and the space beyond the
+    /// request.
     fn find(&mut self, file: &FileView, units: u64) -> Option<(Vec<Extent>, Vec<Extent>)> {
         let mut found = Vec::new();
         if self.policy.extend(file, units, &mut found).is_err() {
@@ -148,7 +151,7 @@ impl Room {
         Some((found, beyond))
     }
 
-    /// Where no free piece has a size that the policy wants: any.
+    /// Takes any free pieces, if none has a size that the policy wants.
     fn pieces(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
         if self.geometry.block_fragments() > 1 || self.policy.free_units() < units {
             return None;
@@ -161,7 +164,7 @@ impl Room {
         Some(found)
     }
 
-    /// Room for something that does not grow, near others of the file.
+    /// Takes space for a block that does not grow, near `near`.
     pub fn take_alone(&mut self, near: u64, units: u64) -> Option<Extent> {
         let file = FileView {
             home: near,
@@ -175,13 +178,13 @@ impl Room {
         Some(extent)
     }
 
-    /// Whether nobody has any of it, or is promised it, or can come to have it again
-    /// by a crash.
+    /// Returns true if the space is free in every state that a crash can leave, and not
+    /// promised to any file.
     pub fn is_free(&self, extent: Extent) -> bool {
         self.policy.is_free(extent)
     }
 
-    /// Makes an extent longer where it is, if what is behind it in the block is free.
+    /// Extends an extent in place, if the fragments behind it in its block are free.
     pub fn lengthen(&mut self, extent: Extent, units: u64) -> bool {
         let Some(more) = extent.lacks(units, self.geometry.block_fragments()) else {
             return false;
@@ -193,38 +196,38 @@ impl Room {
         free
     }
 
-    /// A file does not go on where it was: its window is free.
+    /// Releases the window of a file that does not continue at its former end.
     pub fn close_window(&mut self, file: u64) {
         for extent in self.windows.drop(file) {
             self.free(extent);
         }
     }
 
-    /// Takes exactly these fragments out of what is given out, until they are
-    /// released, if all are free.
+    /// Withholds exactly these fragments from allocation until they are released.
+    /// Returns false if not all of them are free.
     pub fn withhold(&mut self, extent: Extent) -> bool {
         self.policy.occupy(extent).is_ok()
     }
 
-    /// All windows are free.
+    /// Releases all windows.
     pub fn close_windows(&mut self) {
         for extent in self.windows.drop_all() {
             self.free(extent);
         }
     }
 
-    /// A sector of the maps is not what the device has.
+    /// Marks a sector of the maps as different from the device's.
     pub fn touch(&mut self, group: u64, first: u64) {
         self.touched.insert((group, first));
     }
 
-    /// The changed sectors of the maps, since this was last asked.
+    /// Returns the map sectors that have changed since the last call.
     pub fn take_touched(&mut self) -> BTreeSet<(u64, u64)> {
         std::mem::take(&mut self.touched)
     }
 
-    /// Free blocks and fragments of a cylinder group by the device's maps: what has
-    /// been given up counts.
+    /// Returns the numbers of free blocks and fragments of a cylinder group according
+    /// to the device's maps, in which space that was given up is free.
     pub fn free_in_group(&self, group: u64) -> (u64, u64) {
         let each = self.geometry.block_fragments();
         let data = self.geometry.data_fragments(group);
@@ -235,14 +238,14 @@ impl Room {
         })
     }
 
-    /// Free runs in the order of the volume, as long as the policy could use them;
-    /// windows are not among them.
+    /// Returns the free runs in the order of the volume, each as long as the policy
+    /// could use it. Windows are not among them.
     pub fn free_runs(&self) -> Vec<Extent> {
         self.policy.free_runs()
     }
 }
 
-/// The cylinder groups for a policy.
+/// Returns the division of a volume for a policy.
 pub(crate) fn shape(geometry: &Geometry) -> Shape {
     let groups = geometry.groups();
     let last = geometry.data_fragments(groups - 1).end;
@@ -258,7 +261,7 @@ fn sum(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.units).sum()
 }
 
-/// Leaves the first `units` of the extents, and answers what is behind.
+/// Truncates the extents to the first `units` units, and returns the rest.
 fn split_off(extents: &mut Vec<Extent>, units: u64) -> Vec<Extent> {
     let mut left = units;
     let mut at = 0;

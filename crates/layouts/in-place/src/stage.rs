@@ -1,4 +1,4 @@
-//! What a group is about to change: sectors over those that readers see.
+//! The sectors that a group is about to change, over those that readers see.
 
 use crate::error::Result;
 use crate::format::{Geometry, Sector};
@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use varve_device::sync::RwLock;
 
-/// Sectors that a group changes.
+/// The sectors that a group changes.
 pub(crate) struct Stage<'a> {
     store: &'a Store,
     tables: &'a RwLock<Tables>,
-    /// With the owner of those that still need their seal.
+    /// Each changed sector, with its owner if it still needs its seal.
     changed: HashMap<u64, (Arc<Sector>, Option<u32>)>,
 }
 
@@ -24,22 +24,22 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A sector that is as it will be stored.
+    /// Adds a sector in its stored form.
     pub fn put(&mut self, sector: u64, bytes: Sector) {
         self.changed.insert(sector, (Arc::new(bytes), None));
     }
 
-    /// A sector that gets its seal later.
+    /// Adds a sector that is sealed at the end.
     pub fn put_open(&mut self, sector: u64, bytes: Sector, owner: u32) {
         self.changed.insert(sector, (Arc::new(bytes), Some(owner)));
     }
 
-    /// Nobody wants it any more.
+    /// Removes a sector that is no longer needed.
     pub fn forget(&mut self, sector: u64) {
         self.changed.remove(&sector);
     }
 
-    /// A sealed sector, to be changed.
+    /// Returns a sealed sector to be changed.
     pub fn change(
         &mut self,
         sector: u64,
@@ -58,7 +58,7 @@ impl<'a> Stage<'a> {
         Ok(Arc::make_mut(bytes))
     }
 
-    /// All of them, sealed.
+    /// Seals the sectors that need it, and returns all of them.
     pub fn finish(self) -> BTreeMap<u64, Arc<Sector>> {
         let geometry = &self.store.geometry;
         let seal = |(sector, (mut bytes, open)): (u64, (Arc<Sector>, Option<u32>))| {

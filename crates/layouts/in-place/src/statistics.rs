@@ -1,67 +1,67 @@
-//! What a mounted volume has done, and how its room is used.
+//! Statistics of a mounted volume, and the distribution of its free space.
 
 use crate::Ffs;
 use serde::Serialize;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 
-/// What has been counted since the mount, and how room is used.
+/// Counts since the mount, and the present use of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FfsStatistics {
-    /// Groups appended.
+    /// Number of groups appended.
     pub groups: u64,
-    /// Bytes of data written in place.
+    /// Number of bytes of data written in place.
     pub data_bytes: u64,
-    /// Records of the journal.
+    /// Number of records written to the journal.
     pub records: u64,
-    /// Bytes in them.
+    /// Number of bytes of these records.
     pub record_bytes: u64,
-    /// Commits of metadata in place.
+    /// Number of commits of metadata in place.
     pub ordered_commits: u64,
-    /// Flushes of the device.
+    /// Number of flushes of the device.
     pub flushes: u64,
-    /// Checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// Sectors of metadata written in place by them.
+    /// Number of sectors of metadata that checkpoints wrote in place.
     pub sectors_placed: u64,
-    /// Bytes of the journal in use.
+    /// Number of bytes of the journal in use.
     pub journal_used_bytes: u64,
-    /// Bytes of the journal.
+    /// Size of the journal, in bytes.
     pub journal_bytes: u64,
-    /// Sectors of metadata in memory that are not in place.
+    /// Number of sectors of metadata in memory that are not in place.
     pub sectors_newer: u64,
-    /// Whole blocks that are free.
+    /// Number of whole blocks that are free.
     pub blocks_free: u64,
-    /// Fragments that are free, those in whole blocks included.
+    /// Number of fragments that are free, including those in whole blocks.
     pub fragments_free: u64,
-    /// Fragments that the next record or checkpoint frees.
+    /// Number of fragments that the next record or checkpoint frees.
     pub fragments_waiting: u64,
-    /// Fragments that are free and kept for files that are being written, where the
-    /// policy gave more than was asked for.
+    /// Number of free fragments that are kept for files being written, because the
+    /// policy allocated more than was requested.
     pub fragments_kept: u64,
-    /// Inodes that are free.
+    /// Number of free inodes.
     pub inodes_free: u64,
-    /// Cylinder groups.
+    /// Number of cylinder groups.
     pub groups_of_cylinders: u64,
 }
 
-/// The pieces that free room is in, as the policy sees it: what lies behind each
-/// other is several pieces of a buddy system.
+/// The pieces of the free space from the policy's point of view: adjacent free blocks
+/// are several pieces of a buddy system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FreeSpace {
-    /// How many there are.
+    /// Number of pieces.
     pub runs: u64,
-    /// Fragments in all of them.
+    /// Number of fragments in all pieces.
     pub fragments: u64,
-    /// Fragments in the longest.
+    /// Number of fragments in the longest piece.
     pub longest: u64,
-    /// Fragments in the run that has the middle one of all free fragments: half of
-    /// what is free lies in runs of so many or more.
+    /// Number of fragments in the piece that contains the median free fragment: half of
+    /// the free space is in pieces of at least this length.
     pub median: u64,
 }
 
 impl FreeSpace {
-    /// Of runs of these lengths.
+    /// Computes the values from the lengths of the pieces.
     pub fn of(mut runs: Vec<u64>) -> Self {
         runs.sort_unstable();
         let fragments = runs.iter().sum();
@@ -79,26 +79,26 @@ impl FreeSpace {
     }
 }
 
-/// The room of one cylinder group.
+/// The free space of one cylinder group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GroupRoom {
-    /// Whole blocks that are free.
+    /// Number of whole blocks that are free.
     pub blocks_free: u64,
-    /// Fragments that are free, those in whole blocks included.
+    /// Number of fragments that are free, including those in whole blocks.
     pub fragments_free: u64,
-    /// Inodes that are free.
+    /// Number of free inodes.
     pub inodes_free: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
 }
 
 impl Ffs {
-    /// What lives on the volume.
+    /// Returns the present usage of the volume.
     pub fn usage_now(&self) -> Usage {
         self.writer.lock().usage
     }
 
-    /// What the volume has done since it was mounted.
+    /// Returns the counts since the mount, and the present use of space.
     pub fn statistics(&self) -> FfsStatistics {
         let writer = self.writer.lock();
         let counts = &self.counts;
@@ -123,14 +123,15 @@ impl Ffs {
         }
     }
 
-    /// How free room lies. What is kept for files is not among it. Lists every run, and
-    /// nobody writes meanwhile: for whoever asks once.
+    /// Returns the distribution of free space, without the space kept for files. The
+    /// call lists every piece while no group can be appended, so it is not for frequent
+    /// use.
     pub fn free_space(&self) -> FreeSpace {
         let runs = self.writer.lock().room.free_runs();
         FreeSpace::of(runs.iter().map(|run| run.units).collect())
     }
 
-    /// The room of each cylinder group.
+    /// Returns the free space of each cylinder group.
     pub fn group_rooms(&self) -> Vec<GroupRoom> {
         let writer = self.writer.lock();
         let numbers = self.numbers.lock();

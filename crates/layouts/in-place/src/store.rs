@@ -1,4 +1,4 @@
-//! Sectors of metadata: those on the device, and those that are newer in memory.
+//! Sectors of metadata: on the device, and newer ones in memory.
 
 use crate::error::{Error, Result};
 use crate::format::{Geometry, SECTOR_BYTES, Sector, Slot};
@@ -10,44 +10,46 @@ use varve_device::{Block, BufferPool, Device, PooledBuffer};
 use varve_fs::InodeNo;
 use varve_fs::caches::{Cache, cache_of};
 
-/// What one cached sector takes, about.
+/// Memory of one cached sector and its index entry, in bytes, approximately.
 const SECTOR_COST: u64 = 640;
-/// Inodes that are read together: those of files that are made together stand side by
-/// side, and between two of their tables' reads the arm goes to what they hold.
+/// Number of inodes that are read together. Inodes of files that are created together
+/// are adjacent, and between two reads of their table the disk arm moves to the files'
+/// content.
 const INODES_AT_ONCE: u64 = 32;
-/// Bytes written by one request.
+/// Number of bytes written by one request.
 const WRITE_BYTES: usize = 1 << 20;
-/// Such requests whose bytes are gathered before they are written, side by side.
+/// Number of such requests whose bytes are gathered before they are written in
+/// parallel.
 const GATHERED: usize = 8;
 
-/// The device, and what has been read of it.
+/// The device, and a cache of its sectors.
 pub(crate) struct Store {
     pub device: Arc<dyn Device>,
     pub geometry: Geometry,
     clean: Cache<u64, Arc<Sector>>,
-    /// Sectors that are written together.
+    /// Number of sectors in a unit.
     step: u64,
-    /// For what is gathered.
+    /// Buffers for gathered bytes.
     pool: Arc<BufferPool>,
 }
 
-/// A block of content, and the sector where it goes.
+/// The first sector of a block of content, and the content.
 pub(crate) type Piece = (u64, Arc<Block>);
 
-/// Sectors that differ from the device's: as of the last group appended.
+/// Sectors that differ from the device's, as of the last group appended.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub newer: HashMap<u64, Arc<Sector>>,
 }
 
-/// Where sectors are looked up.
+/// A source of sectors.
 pub(crate) trait Sectors {
     fn geometry(&self) -> &Geometry;
 
-    /// A sector, and whether it is as it will be stored, with its seal.
+    /// Returns a sector, and whether it has its stored form with a seal.
     fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)>;
 
-    /// A sealed sector of `owner`.
+    /// Returns a sealed sector of `owner`.
     fn sealed(&self, sector: u64, owner: u32, structure: &'static str) -> Result<Arc<Sector>> {
         let (bytes, is_sealed) = self.sector(sector)?;
         if is_sealed {
@@ -57,7 +59,7 @@ pub(crate) trait Sectors {
         Ok(bytes)
     }
 
-    /// What an inode's place holds.
+    /// Returns the content of an inode's sector.
     fn slot(&self, ino: InodeNo) -> Result<Slot> {
         let (sector, _) = self.sector(self.geometry().inode_sector(ino.0))?;
         let decoded = Slot::decode(&sector, self.geometry(), ino);
@@ -65,7 +67,7 @@ pub(crate) trait Sectors {
     }
 }
 
-/// What readers see.
+/// The sectors that readers see.
 pub(crate) struct Newest<'a> {
     pub store: &'a Store,
     pub tables: &'a Tables,
@@ -84,21 +86,22 @@ impl Sectors for Newest<'_> {
     }
 }
 
-/// The device, and what is to be written over it.
+/// The sectors of the device, with newer ones over them.
 pub(crate) struct Over<'a> {
     pub store: &'a Store,
     pub newer: &'a BTreeMap<u64, Arc<Sector>>,
 }
 
 impl Over<'_> {
-    /// Sectors behind each other, by one request if all can be read, else one by one.
+    /// Returns adjacent sectors, by one request if all can be read, otherwise one by
+    /// one.
     pub fn sectors(&self, first: u64, count: u64) -> impl Iterator<Item = Result<Sector>> {
         let read = self.store.read(first, count);
         (first..first + count).zip(0..).map(move |(at, nth)| {
             match (self.newer.get(&at), &read) {
                 (Some(newer), _) => Ok(**newer),
                 (None, Ok(bytes)) => Ok(bytes.as_chunks::<SECTOR_BYTES>().0[nth]),
-                // Perhaps it is another one that cannot be read.
+                // The sector that cannot be read may be another one.
                 (None, Err(_)) => {
                     let bytes = self.store.read(at, 1)?;
                     Ok(bytes.as_chunks::<SECTOR_BYTES>().0[0])
@@ -125,7 +128,7 @@ fn run_bytes(run: &[Piece]) -> usize {
     run.iter().map(|(_, bytes)| bytes.len()).sum()
 }
 
-/// Pieces that follow each other, up to `most` bytes of them at a time.
+/// Divides pieces into runs that are adjacent, with up to `most` bytes each.
 fn runs(pieces: &[Piece], most: usize) -> Vec<&[Piece]> {
     let mut bytes = 0;
     let follows = |one: &Piece, next: &Piece| {
@@ -163,7 +166,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Reads blocks of so many bytes each that follow each other.
+    /// Reads adjacent blocks with the given lengths, in bytes.
     pub fn read_blocks(
         &self,
         first: u64,
@@ -188,8 +191,8 @@ impl Store {
         Ok(bytes.map(next).collect())
     }
 
-    /// Sectors that are read with this one: its block, or neighbours in a table of
-    /// inodes.
+    /// Returns the sectors that are read together with this one: its block, or its
+    /// neighbours in a table of inodes.
     fn beside(&self, sector: u64) -> Range<u64> {
         let each = self.geometry.block_sectors();
         let block = sector / each * each;
@@ -202,7 +205,7 @@ impl Store {
         table + first..table + end
     }
 
-    /// A sector as it is on the device. Its neighbours are kept as well.
+    /// Returns a sector of the device, and caches its neighbours, too.
     pub fn fetch(&self, sector: u64) -> Result<Arc<Sector>> {
         if let Some(found) = self.clean.get(&sector) {
             return Ok(found);
@@ -210,7 +213,7 @@ impl Store {
         let beside = self.beside(sector);
         let (first, bytes) = match self.read(beside.start, beside.end - beside.start) {
             Ok(bytes) => (beside.start, bytes),
-            // Its neighbours may be what cannot be read.
+            // The neighbours may be the sectors that cannot be read.
             Err(_) => (sector, self.read(sector, 1)?),
         };
         let mut wanted = None;
@@ -224,18 +227,18 @@ impl Store {
         wanted.ok_or(Error::Full)
     }
 
-    /// The device has this now.
+    /// Records that the device now has this sector.
     pub fn is_in_place(&self, sector: u64, bytes: Arc<Sector>) {
         self.clean.insert(sector, bytes);
     }
 
-    /// Forgets what can be read again.
+    /// Drops the cache, whose sectors can be read again.
     pub fn drop_caches(&self) {
         self.clean.clear();
     }
 
-    /// Writes pieces to their places, neighbours together, up to `most` bytes by a
-    /// request. Pieces begin and end where the device's blocks do.
+    /// Writes pieces to their places. Adjacent pieces are written together, up to
+    /// `most` bytes by one request. Pieces consist of whole blocks of the device.
     pub fn write(&self, pieces: &mut [Piece], most: usize) -> Result<()> {
         pieces.sort_by_key(|(sector, _)| *sector);
         let mut runs = &runs(pieces, most)[..];
@@ -247,7 +250,7 @@ impl Store {
             };
             let (now, later) = runs.split_at(runs.iter().take_while(fits).count().max(1));
             runs = later;
-            // What is alone is written from where it is.
+            // A single piece is written without a copy.
             let gathered = now
                 .iter()
                 .map(|run| (run.len() > 1).then(|| self.gather(run)));
@@ -262,7 +265,7 @@ impl Store {
         Ok(())
     }
 
-    /// The bytes of pieces that follow each other.
+    /// Returns the bytes of adjacent pieces.
     fn gather(&self, run: &[Piece]) -> PooledBuffer {
         let mut buffer = self.pool.take(run_bytes(run));
         let mut rest = &mut buffer[..];
@@ -274,7 +277,7 @@ impl Store {
         buffer
     }
 
-    /// Writes sectors, whole units, to their places.
+    /// Writes sectors, which form whole units, to their places.
     pub fn write_sectors(&self, sectors: &BTreeMap<u64, Arc<Sector>>) -> Result<()> {
         let mut buffers: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut next = 0;
@@ -291,7 +294,7 @@ impl Store {
         Ok(self.device.write_many(&writes)?)
     }
 
-    /// The other sectors of the unit that has this one.
+    /// Returns the sectors of the unit that contains this one.
     pub fn unit(&self, sector: u64) -> Range<u64> {
         let first = sector / self.step * self.step;
         first..first + self.step

@@ -1,4 +1,4 @@
-//! What is committed together, and the head that says how far commits have come.
+//! Transactions, which are committed as a whole, and the writing of journal heads.
 
 use crate::error::Result;
 use crate::format::{Geometry, JournalHead, Sector};
@@ -22,7 +22,7 @@ pub(crate) struct Transaction {
     pub groups: u64,
 }
 
-/// Writes a head to the block that its serial says.
+/// Writes a head to the block that its serial determines.
 pub(crate) fn write_head(
     device: &dyn Device,
     geometry: &Geometry,
@@ -30,7 +30,7 @@ pub(crate) fn write_head(
 ) -> Result<()> {
     let mut block = vec![0; geometry.block_bytes as usize];
     block[..512].copy_from_slice(head.as_bytes());
-    // mkfs begins with 1 and 2 in this order.
+    // mkfs writes serials 1 and 2 in this order.
     let at = Geometry::HEAD_BLOCK + (head.serial.get() + 1) % 2;
     Ok(device.write(geometry.block_byte(at), &[IoSlice::new(&block)])?)
 }

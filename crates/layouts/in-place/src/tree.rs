@@ -1,5 +1,5 @@
-//! The blocks of a file: twelve that the inode leads to, the others through
-//! indirect blocks of one, two and three levels.
+//! The blocks of a file: twelve places in the inode, the others in indirect blocks of
+//! one, two and three levels.
 
 use crate::error::{Error, Result};
 use crate::format::{DIRECT, Geometry, Image, PLACES_PER_SECTOR, Place, Sector};
@@ -7,21 +7,23 @@ use crate::store::Sectors;
 
 const PLACE_BYTES: usize = 12;
 
-/// Where a block's place is found.
+/// The position of a block's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// In the inode.
+    /// In the inode, at this index.
     Direct(usize),
-    /// Below the inode's indirect block of so many levels, the nth.
+    /// Below the inode's indirect block with this number of levels; `nth` is the
+    /// block's index there.
     Indirect { levels: u32, nth: u64 },
 }
 
-/// Blocks below one place in an indirect block of so many levels.
+/// Returns the number of blocks below one place in an indirect block with so many
+/// levels.
 pub(crate) fn span(geometry: &Geometry, levels: u32) -> u64 {
     geometry.places().pow(levels - 1)
 }
 
-/// Where the place of `block` is; `None` beyond what an inode reaches.
+/// Returns the position of the place of `block`; `None` beyond the largest file.
 pub(crate) fn spot(geometry: &Geometry, block: u64) -> Option<Spot> {
     let Some(mut nth) = block.checked_sub(DIRECT as u64) else {
         return Some(Spot::Direct(block as usize));
@@ -36,24 +38,24 @@ pub(crate) fn spot(geometry: &Geometry, block: u64) -> Option<Spot> {
     None
 }
 
-/// The first block below the inode's indirect block of so many levels.
+/// Returns the first block below the inode's indirect block with so many levels.
 pub(crate) fn base(geometry: &Geometry, levels: u32) -> u64 {
     let below = (1..levels).map(|l| geometry.places().pow(l));
     DIRECT as u64 + below.sum::<u64>()
 }
 
-/// The sector of an indirect block that has a place, and where in it.
+/// Returns the sector of an indirect block that contains a place, and the offset in it.
 pub(crate) fn cell(place: &Place, slot: u64) -> (u64, usize) {
     let within = (slot % PLACES_PER_SECTOR) as usize * PLACE_BYTES;
     (place.sector + slot / PLACES_PER_SECTOR, within)
 }
 
-/// A place in a sector of an indirect block.
+/// Returns a place in a sector of an indirect block.
 pub(crate) fn place_in(sector: &Sector, at: usize) -> Place {
     Place::decode(&sector[at..at + PLACE_BYTES])
 }
 
-/// The place of one block.
+/// Returns the place of one block.
 pub(crate) fn place_of(source: &impl Sectors, image: &Image, block: u64) -> Result<Place> {
     let mut found = Place::NONE;
     visit(source, image, block, block + 1, &mut |_, place| {
@@ -63,8 +65,8 @@ pub(crate) fn place_of(source: &impl Sectors, image: &Image, block: u64) -> Resu
     Ok(found)
 }
 
-/// The blocks in `from..to` that exist, in order, until `look` says that it has
-/// seen enough.
+/// Calls `look` with each existing block in `from..to`, in order, until it returns
+/// false.
 pub(crate) fn visit(
     source: &impl Sectors,
     image: &Image,
@@ -110,7 +112,7 @@ impl<S: Sectors> Walk<'_, S> {
         }
     }
 
-    /// False once `look` has seen enough.
+    /// Visits the blocks below an indirect block. Returns false once `look` has.
     fn below(
         &self,
         levels: u32,
@@ -161,8 +163,8 @@ impl<S: Sectors> Walk<'_, S> {
     }
 }
 
-/// Every indirect block of a file, with how many levels it has, until `look` says that
-/// it has seen enough.
+/// Calls `look` with each indirect block of a file and its number of levels, until it
+/// returns false.
 pub(crate) fn indirects(
     source: &impl Sectors,
     image: &Image,

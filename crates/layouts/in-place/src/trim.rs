@@ -1,8 +1,8 @@
-//! Telling the device, when asked, which room is free.
+//! Discards of free space, on request.
 //!
-//! What the policy has as free is nobody's in any state that a crash can leave
-//! (rules J4 and J5). Appends wait while the device is told of a run, as room that
-//! was withheld meanwhile might have been promised; a long run is told in parts.
+//! Space that is free in the policy's map is unused in every state that a crash can
+//! leave (rules J4 and J5). Appends wait while a run is discarded, because space
+//! withheld meanwhile might have been promised; a long run is discarded in parts.
 
 use crate::Ffs;
 use crate::allocate::{Extent, push};
@@ -11,11 +11,11 @@ use std::ops::Range;
 use varve_format::SECTOR;
 use varve_format::range::part_in;
 
-/// Bytes told at once.
+/// Number of bytes discarded at once.
 const PART_BYTES: u64 = 64 << 20;
 
 impl Ffs {
-    /// See [`varve_fs::Layout::trim`].
+    /// Discards free space as [`varve_fs::Layout::trim`] says.
     pub(crate) fn trim_free(&self, range: &Range<u64>, bytes_min: u64) -> Result<u64> {
         let geometry = &self.store.geometry;
         let fragment_bytes = u64::from(geometry.fragment_bytes);
@@ -26,7 +26,8 @@ impl Ffs {
             writer.room.free_runs()
         };
         let mut joined = Vec::with_capacity(runs.len());
-        // A policy sees some apart, as buddies are.
+        // Some runs are separate for the policy although they are adjacent, such as
+        // buddies.
         runs.into_iter().for_each(|run| push(&mut joined, 0, run));
         let mut told = 0;
         for run in joined {
@@ -47,7 +48,7 @@ impl Ffs {
         Ok(told)
     }
 
-    /// Tells the device that it need not keep these fragments, if they are free still.
+    /// Discards these fragments, if they are still free. Returns true if they were.
     fn tell(&self, extent: Extent) -> Result<bool> {
         self.writable()?;
         let geometry = &self.store.geometry;

@@ -1,4 +1,4 @@
-//! Room beside a map of who has what, under random operations.
+//! The free space compared with a model in random operations.
 
 use super::*;
 use crate::allocate::Fit;
@@ -132,7 +132,7 @@ fn no_fragment_is_given_twice_and_a_block_that_is_counted_is_had() {
     }
 }
 
-/// Two files of a damaged volume have the same room, and both are deleted.
+/// Two files of a damaged volume have the same space, and both are deleted.
 #[test]
 fn what_is_given_back_twice_is_free_once() {
     for (name, fragment_bytes) in POLICIES {
@@ -165,13 +165,13 @@ fn a_window_is_the_files_until_others_need_it() {
     let kept = room.window_fragments();
     assert!(kept > 10, "the rest of two extents of 16: {kept}");
     assert_eq!(room.free_fragments(), all - 2);
-    // It goes on behind itself, though another file came between.
+    // The file continues behind itself, although another file was written in between.
     let more = room.take(&first.with(&a), 1).unwrap();
     assert_eq!(more[0].start, a[0].end());
     assert!(b[0].start > more[0].start);
     room.close_window(8);
     assert!(room.window_fragments() < kept);
-    // Whoever wants all there is gets it.
+    // A caller that wants all the space gets it.
     let mut taken = 3;
     while let Some(found) = room.take(&file(9), 64) {
         taken += sum(&found);
@@ -179,7 +179,7 @@ fn a_window_is_the_files_until_others_need_it() {
     assert_eq!((taken, room.free_fragments()), (all, 0));
 }
 
-/// Where no free piece is as large as a buddy must be, the file goes on behind its end.
+/// If no free piece has a buddy's size, the file continues behind its end.
 #[test]
 fn pieces_are_sought_behind_the_files_end() {
     let (_, mut room) = room("buddy", 0);
@@ -202,7 +202,7 @@ fn pieces_are_sought_behind_the_files_end() {
     assert_eq!(starts, holes[1..]);
 }
 
-/// Nor does it close another's.
+/// Nor does it close a window of another file.
 #[test]
 fn what_does_not_grow_opens_no_window() {
     let (fit, sizes) = (Fit::First, vec![3]);

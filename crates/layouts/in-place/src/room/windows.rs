@@ -1,23 +1,24 @@
-//! Room that policies gave to files beyond what they asked for, in memory only.
+//! Windows: space that policies allocated to files beyond their requests, in memory
+//! only.
 
 use super::{Extent, split_off, sum};
 use std::collections::{HashMap, VecDeque};
 
-/// Files that have windows at most: those that got theirs last.
+/// Maximum number of files with windows; the most recent ones are kept.
 pub(super) const FILES_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Window {
     extents: Vec<Extent>,
-    /// Which of all windows this was.
+    /// Number of this window among all that were ever opened.
     nth: u64,
 }
 
-/// See the module's head.
+/// The windows of all files.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     of: HashMap<u64, Window>,
-    /// File and window, from the first; some are closed.
+    /// File and number of each window in the order of opening; some are closed.
     order: VecDeque<(u64, u64)>,
     opened: u64,
     units: u64,
@@ -28,7 +29,7 @@ impl Windows {
         self.units
     }
 
-    /// Up to `units` of a file's window, from its beginning.
+    /// Takes up to `units` units from the beginning of a file's window.
     pub(super) fn take(&mut self, file: u64, units: u64) -> Vec<Extent> {
         let Some(window) = self.of.get_mut(&file) else {
             return Vec::new();
@@ -42,7 +43,8 @@ impl Windows {
         taken
     }
 
-    /// Adds to a file's window; answers those of other files that are closed for it.
+    /// Adds to a file's window. Returns the windows of other files that were closed in
+    /// exchange.
     pub(super) fn put(&mut self, file: u64, extents: Vec<Extent>) -> Vec<Extent> {
         if extents.is_empty() {
             return Vec::new();
@@ -75,7 +77,7 @@ impl Windows {
         self.of.get(&file).is_some_and(|window| window.nth == nth)
     }
 
-    /// Closes a file's window.
+    /// Closes a file's window and returns its space.
     pub(super) fn drop(&mut self, file: u64) -> Vec<Extent> {
         let window = self.of.remove(&file);
         let extents = window.map(|window| window.extents).unwrap_or_default();
@@ -83,7 +85,7 @@ impl Windows {
         extents
     }
 
-    /// Closes all.
+    /// Closes all windows and returns their space.
     pub(super) fn drop_all(&mut self) -> Vec<Extent> {
         self.order.clear();
         self.units = 0;
@@ -110,7 +112,7 @@ mod tests {
                 assert_eq!(windows.units(), 10 * (file + 1));
             }
             for file in 0..most {
-                // Files in another order each time.
+                // The files come in another order each time.
                 let file = (file + round * 300) % most;
                 assert_eq!(windows.take(file, 4).len(), 1);
                 assert_eq!(windows.take(file, 40)[0].units, 6);
