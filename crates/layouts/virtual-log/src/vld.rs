@@ -1,17 +1,17 @@
-//! The virtual log disk: a device whose every write goes where it is near.
+//! The virtual log disk: a device that places every write near the head.
 //!
 //! Invariants (`docs/spec/virtual-log.md` has each rule and what breaks without it):
-//! - The map in memory is what reads see; on the medium it changes only by
-//!   transactions: data first, then one map record for each piece changed, then
-//!   one flush. A transaction counts when all its records and all data it wrote
-//!   are there, by checksum.
-//! - Nothing that the durable map or a kept record uses is written over: the
-//!   room of what a transaction replaces is free when its flush has returned.
-//! - After a failed flush, or a map record that could not be written anywhere,
-//!   nothing is written any more; what is durable can be read.
+//! - Reads use the map in memory. On the medium the map changes only by transactions:
+//!   data first, then one map record for each piece changed, then one flush. A
+//!   transaction counts when all its records and all data that it wrote are present, by
+//!   checksum.
+//! - Blocks that the durable map or a kept record uses are not overwritten: the space
+//!   of replaced blocks is free when the transaction's flush has returned.
+//! - After a failed flush, or a map record that could not be written anywhere, nothing
+//!   more is written; durable data can be read.
 //!
-//! Locks: one, over map, free space and log. Reads share it while they read, so
-//! that no block is reused under them; everything else has it alone.
+//! Locks: one, over map, free space and log. Reads share it while they read, so that no
+//! block is reused meanwhile; all other operations take it exclusively.
 
 mod checkpoint;
 mod compact;
@@ -43,33 +43,34 @@ pub use statistics::VldStatistics;
 
 use state::State;
 
-/// How to make a volume.
+/// The options of a new volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// Bytes in a block; default 4096, a multiple of the medium's physical
+    /// Size of a block, in bytes; default 4096. A multiple of the medium's physical
     /// block, at most eight of them.
     pub block_bytes: u32,
-    /// Bytes to offer, rounded down to blocks; default all that fit.
+    /// Number of bytes to offer, rounded down to blocks; default all that fit.
     pub logical_bytes: Option<u64>,
-    /// Tells the volume from others: draw it at random.
+    /// Identifier of the volume, which should be random.
     pub volume: u64,
-    /// Blocks that are overwritten, each committed before the next, may begin at any
-    /// unit, not only where a block of the medium does, as far as room is left; see
-    /// `docs/spec/virtual-log.md`. Units must be smaller than blocks. Default off.
+    /// True if a block that is overwritten, and committed before the next one, may
+    /// begin at any unit, not only at the beginning of a block of the medium, as long
+    /// as there is space; see `docs/spec/virtual-log.md`. Units must be smaller than
+    /// blocks. Default false.
     pub anywhere: bool,
 }
 
-/// How to run one.
+/// The options with which a volume is opened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Track-switch threshold and what else guides eager writing.
+    /// Track-switch threshold and other parameters of eager writing.
     pub policy: Policy,
-    /// Every write and discard is durable when it returns, as in a drive
-    /// without a write cache. Default off: a flush makes durable.
+    /// True if every write and discard is durable when it returns, as in a drive
+    /// without a write cache. Default false: a flush makes them durable.
     pub synchronous: bool,
-    /// Nothing on the medium is changed, not even by recovery. Default off.
+    /// True if nothing on the medium is changed, not even by recovery. Default false.
     pub read_only: bool,
-    /// Decides which tracks the compactor takes; default 1.
+    /// Seed of the compactor's choice of tracks; default 1.
     pub seed: u64,
 }
 
@@ -84,7 +85,7 @@ impl Default for Options {
     }
 }
 
-/// A virtual log disk.
+/// An open virtual log disk.
 #[derive(Debug)]
 pub struct Vld<M: Medium> {
     medium: M,
@@ -94,10 +95,10 @@ pub struct Vld<M: Medium> {
 }
 
 impl<M: Medium> Vld<M> {
-    /// Makes a volume on `medium`: whatever was there is gone.
+    /// Makes a volume on `medium`, which loses its former content.
     ///
     /// # Errors
-    /// When the measures are impossible, the medium is too small, or it fails.
+    /// If the sizes are impossible, the medium is too small, or it fails.
     pub fn format(medium: &M, options: FormatOptions) -> std::result::Result<Layout, VldError> {
         let geometry = medium.geometry();
         let unit_bytes = geometry.physical_block.max(geometry.logical_block);
@@ -122,7 +123,7 @@ impl<M: Medium> Vld<M> {
             block[..bytes.len()].copy_from_slice(bytes);
             medium.write(layout.block_byte(at), &[IoSlice::new(&block)])
         };
-        // The old volume is gone before the new one is there.
+        // The old volume is invalid before the new one is valid.
         put(0, &[])?;
         put(layout.last_block(), &[])?;
         put(layout.tail_block(), &[])?;
@@ -147,18 +148,19 @@ impl<M: Medium> Vld<M> {
         Ok(layout)
     }
 
-    /// Opens the volume on `medium`, recovering its map; also says how.
+    /// Opens the volume on `medium`, and recovers its map. Returns a report of the
+    /// recovery.
     ///
     /// # Errors
-    /// When there is no volume, its map cannot be recovered whole, the medium
-    /// fails, or has larger physical blocks than the one it was made on: such a
-    /// copy can be opened read-only.
+    /// If there is no volume, if its map cannot be recovered completely, if the medium
+    /// fails, or if it has larger physical blocks than the one on which the volume was
+    /// made: such a copy can be opened read-only.
     pub fn open(medium: M, options: Options) -> std::result::Result<(Self, Recovery), VldError> {
         let (layout, recovered) = recovery::recover(&medium)?;
         let report = recovered.report;
         let (unit, physical) = (layout.unit_bytes, medium.geometry().physical_block);
         if unit < physical && !options.read_only {
-            // A write would touch the units beside its own.
+            // A write would affect neighbouring units.
             let source = FormatError::Field(format!(
                 "units of {unit} bytes on physical blocks of {physical}: open it read-only"
             ));
@@ -175,58 +177,60 @@ impl<M: Medium> Vld<M> {
         Ok((vld, report))
     }
 
-    /// What it stands on.
+    /// Returns the medium.
     pub fn medium(&self) -> &M {
         &self.medium
     }
 
-    /// Its measures.
+    /// Returns the sizes of the volume.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Counts since it was opened, and its present state.
+    /// Returns the counts since the volume was opened, and its present state.
     pub fn statistics(&self) -> VldStatistics {
         self.state.read().statistics()
     }
 
-    /// Map records written since it was opened: one of [`Vld::statistics`].
+    /// Returns the number of map records written, one of the counts of
+    /// [`Vld::statistics`].
     pub fn records_written(&self) -> u64 {
         self.state.read().counts.records_written
     }
 
-    /// A copy of the map.
+    /// Returns a copy of the map.
     pub fn map(&self) -> Map {
         self.state.read().map.clone()
     }
 
-    /// The power goes down: commits, and records where the log's tail is, so
-    /// that the next opening need not search. The volume takes no writes after,
-    /// not even if that record fails.
+    /// Parks the volume: commits, and records the place of the log's tail, so that the
+    /// next opening need not search for it. The volume takes no writes afterwards, not
+    /// even if that record fails.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// If the medium fails.
     pub fn park(&self) -> Result<()> {
         let mut state = self.state.write();
         self.writable(&state, Operation::Flush, 0, 0)?;
         state.commit(self)?;
-        // Even a tail record that failed may be on the medium, or get there.
+        // A tail record whose write failed may nevertheless be on the medium, now or
+        // later.
         state.stopped = Some("it was parked; open it again".to_owned());
         state.write_tail(self)
     }
 
-    /// Writes the whole map in one place and cuts the log short: opening reads
-    /// that and what was written since.
+    /// Writes the whole map to one place and truncates the log: an opening reads the
+    /// map and the records since.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// If the medium fails.
     pub fn checkpoint(&self) -> Result<()> {
         let mut state = self.state.write();
         self.writable(&state, Operation::Flush, 0, 0)?;
         state.checkpoint(self)
     }
 
-    /// Refuses changes when the volume takes none.
+    /// Refuses changes if the volume takes none.
     fn writable(
         &self,
         state: &State,
@@ -296,7 +300,7 @@ impl<M: Medium> Device for Vld<M> {
         }
     }
 
-    /// Whole blocks are forgotten, and read as zeros.
+    /// Discards whole blocks, which then read as zeros.
     fn zero(&self, offset: u64, length: u64) -> Result<bool> {
         check_request(self, Operation::Write, offset, length)?;
         let block = u64::from(self.layout.block_bytes);
@@ -306,7 +310,7 @@ impl<M: Medium> Device for Vld<M> {
         self.discard(offset, length).map(|()| true)
     }
 
-    /// A hole is what was never written, or forgotten since.
+    /// Reports as holes the blocks that were never written, or were discarded since.
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         check_request(self, Operation::Read, offset, length)?;
         Ok(self.state.read().extent(offset, length))

@@ -1,4 +1,4 @@
-//! Checkpoints: the whole map in one place, so that the log can be cut short.
+//! Checkpoints: the whole map in one place, so that the log can be truncated.
 
 use std::io::IoSlice;
 
@@ -12,13 +12,13 @@ use crate::format::{CheckpointHeader, Entry, Layout, crc32c};
 use crate::map::Map;
 use crate::medium::Medium;
 
-/// Bytes of the map written or read at once.
+/// Number of bytes of the map that are written or read at once.
 const PART: usize = 1 << 20;
 
 impl State {
-    /// Writes the map over the older checkpoint, then cuts the log at what is
-    /// now the older one: were the newest to decay, that and the log still have
-    /// all.
+    /// Writes the map over the older checkpoint, then truncates the log at the other
+    /// one, which is now the older. If the newest checkpoint decays, the older one and
+    /// the log still contain everything.
     pub fn checkpoint<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         self.commit(vld)?;
         let layout = self.layout;
@@ -56,13 +56,13 @@ impl State {
         block[..size_of::<CheckpointHeader>()].copy_from_slice(header.seal().as_bytes());
         let at = layout.block_byte(layout.checkpoint_block(region));
         vld.medium.write(at, &[IoSlice::new(&block)])?;
-        // Map and head are checked together, so one flush is enough for both.
+        // Map and header are checked together, so one flush is enough for both.
         vld.medium.flush().inspect_err(|error| {
             self.stopped = Some(format!("a flush failed: {error}"));
         })?;
         self.checkpoints[region] = Some((serial, seq));
         self.counts.checkpoints += 1;
-        // With the other one damaged the log stays as long as it is.
+        // If the other one is damaged, the log keeps its length.
         let floor = match self.checkpoints {
             [Some((_, one)), Some((_, other))] => one.min(other),
             _ => self.log.floor(),
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// A checkpoint read back.
+/// A checkpoint that was read.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pub serial: u64,
@@ -82,7 +82,7 @@ pub(super) struct Checkpoint {
     pub map: Map,
 }
 
-/// The checkpoint in a region; `None` if it is damaged or cannot be read.
+/// Reads the checkpoint in a region; `None` if it is damaged or cannot be read.
 pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Option<Checkpoint> {
     let mut block = vec![0; layout.block_bytes as usize];
     let head = layout.checkpoint_block(region);

@@ -1,15 +1,15 @@
-//! The compactor: empties tracks while nobody waits.
+//! The compactor, which empties tracks in idle time.
 //!
-//! It takes a track at random, copies what lives on it into holes elsewhere,
-//! by eager writing, and commits; the track is empty then. Empty tracks are
-//! what eager writing is fastest on (Wang et al. 1999, §2.3 and §4.2). It never
-//! copies to an empty track: that would gain nothing. A track that is emptied in one go
-//! is read in one request first, as in the paper.
+//! It chooses a track at random, copies its live blocks into holes elsewhere by eager
+//! writing, and commits; the track is then empty. Eager writing is fastest on empty
+//! tracks (Wang et al. 1999, §2.3 and §4.2). The compactor never copies to an empty
+//! track, because that would gain nothing. A track that is emptied at once is read in
+//! one request first, as in the paper.
 //!
-//! What it copies begins where a block does, on volumes whose data may begin
-//! anywhere as well. When no track is worth emptying, what still lies astride is
-//! moved by itself (`realign.rs`), to an empty track if there is no hole: a block
-//! astride has broken two, so that this gains something all the same.
+//! Its copies begin at the beginning of a block, also on volumes whose data may begin
+//! anywhere. When no track is worth emptying, blocks that are still astride are moved
+//! by themselves (`realign.rs`), to an empty track if there is no hole: a block astride
+//! has broken two blocks of the medium, so that the move is nevertheless a gain.
 
 use std::ops::Range;
 use varve_device::{Operation, Result};
@@ -20,60 +20,60 @@ use crate::eager::{Avoid, Want};
 use crate::format::{Entry, crc32c};
 use crate::medium::Medium;
 
-/// How much the compactor moves before it looks at the time again.
+/// How much the compactor moves between two looks at the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     /// A track, as in the paper.
     Track,
-    /// So many blocks: it stops sooner when somebody comes.
+    /// A number of blocks: the compactor stops sooner when a request arrives.
     Blocks(u32),
 }
 
-/// What idle time was used for.
+/// The result of compaction in idle time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Blocks copied.
+    /// Number of blocks copied.
     pub blocks_moved: u64,
-    /// Tracks emptied.
+    /// Number of tracks emptied.
     pub tracks_emptied: u64,
-    /// True if there was nothing (more) to gain.
+    /// True if there is nothing more to gain.
     pub finished: bool,
 }
 
-/// The track being emptied.
+/// The track that is being emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub region: u32,
-    /// The next place to look at.
+    /// The next place to examine.
     next: u32,
 }
 
 /// The live part of a track, read at once.
 #[derive(Debug)]
 struct Track {
-    /// Number of its first place on the disk.
+    /// The first place that was read.
     first: u32,
     /// The bytes stored from that place on.
     bytes: Vec<u8>,
 }
 
-/// What became of a block that was to move.
+/// The result of moving a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moved {
     Done,
-    /// It stays where it is.
+    /// The block cannot be read and stays at its place.
     Unreadable,
-    /// None outside the target and the empty tracks.
+    /// There is no hole outside of the target and the empty tracks.
     NoHole,
 }
 
 impl<M: Medium> Vld<M> {
-    /// Compacts until the medium's clock has passed `until_ns` or nothing is to
-    /// be gained; looks at the clock after each `granularity`. A medium without
-    /// a clock compacts once.
+    /// Compacts until the medium's clock has passed `until_ns` or there is nothing to
+    /// gain. It looks at the clock after each `granularity`. A medium without a clock
+    /// compacts once.
     ///
     /// # Errors
-    /// When the medium fails, or the volume takes no writes.
+    /// If the medium fails, or the volume takes no writes.
     pub fn compact(&self, until_ns: u64, granularity: Granularity) -> Result<Compaction> {
         let mut done = Compaction::default();
         let before = |medium: &M| medium.now_ns().is_some_and(|now| now < until_ns);
@@ -87,7 +87,7 @@ impl<M: Medium> Vld<M> {
                 Granularity::Track => u32::MAX,
                 Granularity::Blocks(blocks) => blocks.max(1),
             };
-            // After an error another track is tried: this one may fail again.
+            // After an error another track is chosen, because this one may fail again.
             let more = state
                 .compact(self, blocks)
                 .inspect_err(|_| state.compacting = None);
@@ -103,10 +103,11 @@ impl<M: Medium> Vld<M> {
 }
 
 impl State {
-    /// Moves at most `blocks` blocks off the present target; false if there is
-    /// none worth it.
+    /// Moves at most `blocks` blocks off the present target; returns false if no track
+    /// is worth it.
     fn compact<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
-        // What the host wrote is settled first: only then is room known.
+        // The host's writes are committed first, because only then the free space is
+        // known.
         self.commit(vld)?;
         let Some(mut target) = self.compacting.or_else(|| self.choose_target()) else {
             return self.realign(vld, blocks as usize);
@@ -125,7 +126,8 @@ impl State {
                 let bytes = self.live_block(vld, track.as_ref(), target.next);
                 let moved = match bytes {
                     Some(bytes) => self.move_block(vld, owner - 1, target.region, &bytes)?,
-                    // A reader of this block gets the error; the others move on.
+                    // A reader of this block gets the error; the other blocks are
+                    // moved.
                     None => Moved::Unreadable,
                 };
                 if moved == Moved::NoHole {
@@ -141,7 +143,7 @@ impl State {
             self.commit(vld)?;
             return Ok(true);
         }
-        // Its map records go elsewhere as well.
+        // The track's map records are moved as well.
         let each = u64::from(self.free.units_per_block());
         let units = u64::from(range.start) * each..u64::from(range.end) * each;
         self.dirty.extend(self.log.pieces_in(units));
@@ -152,8 +154,8 @@ impl State {
         Ok(true)
     }
 
-    /// Reads a track from its first live block to its last. `None` if nothing lives there or
-    /// it cannot be read as a whole: blocks are read one by one then.
+    /// Reads a track from its first live block to its last. Returns `None` if it has
+    /// none or cannot be read as a whole; blocks are then read one by one.
     fn read_track<M: Medium>(&self, vld: &Vld<M>, places: Range<u32>) -> Option<Track> {
         let live = |place: &u32| self.owners[*place as usize] > 0;
         let first = places.clone().find(live)?;
@@ -166,8 +168,8 @@ impl State {
         Some(Track { first, bytes })
     }
 
-    /// The live block at `place`, from `track` if that has it whole. `None` if it cannot be
-    /// read, or is damaged.
+    /// Returns the live block at `place`, from `track` if that contains it. Returns
+    /// `None` if the block cannot be read, or is damaged.
     fn live_block<M: Medium>(
         &self,
         vld: &Vld<M>,
@@ -189,7 +191,7 @@ impl State {
         Some(bytes)
     }
 
-    /// Copies one block, which holds `bytes`, into a hole.
+    /// Copies one block with the content `bytes` into a hole.
     fn move_block<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -222,8 +224,9 @@ impl State {
         Ok(Moved::Done)
     }
 
-    /// A track at random, neither empty nor full of what cannot be moved nor
-    /// being filled; `None` if holes elsewhere cannot take one.
+    /// Chooses a track at random that is not empty, not being filled, and has blocks
+    /// that can be moved. Returns `None` if the holes elsewhere cannot take the blocks
+    /// of a track.
     fn choose_target(&mut self) -> Option<Target> {
         let regions = self.free.regions().len() as u32;
         let empty_blocks: u64 = {

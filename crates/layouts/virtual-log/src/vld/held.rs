@@ -1,30 +1,30 @@
-//! The end of what was written, kept back for the map record that will lie
-//! beside it.
+//! The write buffer: the end of the data written, which waits for the map record that
+//! is to be stored next to it.
 //!
-//! On a device without a head a request costs much more than its bytes, so an
-//! update of one block and its record ought to be one request, or two side by
-//! side. Short runs of blocks are therefore taken into memory, run behind run,
-//! and written when the next one does not follow, when there are enough, or
-//! with the first record of a commit.
+//! On a device without a head a request costs much more than its bytes, so an update of
+//! one block and its record ought to be one request, or two in parallel. Short runs of
+//! blocks are therefore buffered while each follows the last, and written when the next
+//! run does not follow, when there are enough, or with the first record of a commit.
 //!
-//! The record lies beside them, on the side of another record if there is one:
-//! records die soon, what lies beside them does not, and two that die beside
-//! each other leave room for the next data and its record.
+//! The record is stored next to the data, and next to another record if possible.
+//! Records die soon and data does not; two adjacent records that are dead leave space
+//! for the next data and its record.
 //!
 //! Invariants:
-//! - Bytes reach the medium in the order in which their places were chosen:
-//!   whoever writes to the medium has what is held written before, or with it,
-//!   but for a record at a place that is none of theirs. So a place that was
-//!   given back and taken again holds what came last.
-//! - Nothing is held when a commit flushes.
-//! - Reads see what is held.
+//! - Bytes reach the medium in the order in which their places were chosen. A function
+//!   that writes to the medium has the buffer written before, or together with its own
+//!   bytes, except for a record at a place outside of the buffer. A place that was
+//!   released and taken again therefore has the newest bytes.
+//! - The buffer is empty when a commit flushes.
+//! - Reads see the buffered blocks.
 //!
-//! The price: a write that fails is noticed after it was acknowledged. It is
-//! tried elsewhere, as always; if that is in vain the volume stops, and no later
-//! flush succeeds.
+//! The price is that a failure of a write is noticed after the write was acknowledged.
+//! It is repeated elsewhere, as always. If that fails too, the volume stops, and no
+//! later flush succeeds.
 //!
-//! Not on a simulated drive: its places are chosen for the moment of writing.
-//! Nor where records are shorter than blocks: they go to a block of records.
+//! The buffer is not used on a simulated drive, whose places are chosen for the moment
+//! of writing, nor where records are shorter than blocks and are stored in a block of
+//! records.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -37,10 +37,10 @@ use crate::eager::{Avoid, Want};
 use crate::format::{Entry, Layout, crc32c};
 use crate::medium::Medium;
 
-/// Runs of at most so many bytes are held, and as many in all.
+/// Maximum size, in bytes, of a buffered run and of the whole buffer.
 pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// Blocks behind each other that have their places, but are not there yet.
+/// Adjacent blocks that have their places and are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     first: u32,
@@ -52,12 +52,12 @@ impl Held {
         self.bytes.is_empty()
     }
 
-    /// True if the unit at this byte follows what is held.
+    /// Returns true if the unit at this byte follows the buffered blocks.
     fn is_followed_by(&self, layout: &Layout, at: u64) -> bool {
         !self.is_empty() && self.start(layout) + self.bytes.len() as u64 == at
     }
 
-    /// True if what is held follows the unit at this byte.
+    /// Returns true if the buffered blocks follow the unit at this byte.
     fn follows(&self, layout: &Layout, at: u64) -> bool {
         !self.is_empty() && at + u64::from(layout.unit_bytes) == self.start(layout)
     }
@@ -66,8 +66,8 @@ impl Held {
         layout.place_byte(self.first)
     }
 
-    /// True if the unit at this byte is a place that is held, for a block that is
-    /// not needed any more.
+    /// Returns true if the unit at this byte is the place of a buffered block, which
+    /// must be one that is not needed any more.
     pub fn covers(&self, layout: &Layout, at: u64) -> bool {
         let start = self.start(layout);
         (start..start + self.bytes.len() as u64).contains(&at)
@@ -78,7 +78,7 @@ impl Held {
         vld.medium.write(self.start(&vld.layout), &slices)
     }
 
-    /// Writes what is held, and a record at byte `at`.
+    /// Writes the buffer, and a record at byte `at`.
     fn write_with<M: Medium>(&self, vld: &Vld<M>, at: u64, record: &[u8]) -> Result<()> {
         let start = self.start(&vld.layout);
         if self.is_followed_by(&vld.layout, at) {
@@ -92,8 +92,9 @@ impl Held {
         vld.medium.write_many(&[(start, &self.bytes), (at, record)])
     }
 
-    /// Block `place` has what is held in `bytes`. If what was held for it is not
-    /// needed any more, it may be free, and is not to come back.
+    /// Copies `bytes` of the buffer to the buffered block `place`, if there is one.
+    /// That block is not needed any more: its place may be free, and its old bytes must
+    /// not be written.
     fn replaced(&mut self, place: u32, bytes: Range<usize>, block_bytes: usize) {
         let nth = place.checked_sub(self.first).map(|nth| nth as usize);
         let start = nth.map(|nth| nth * block_bytes);
@@ -102,8 +103,8 @@ impl Held {
         }
     }
 
-    /// What is held of `length` bytes from block `first` on, and where among
-    /// them it begins.
+    /// Returns the buffered part of `length` bytes from block `first` on, and the
+    /// offset at which it begins.
     fn part_of(&self, layout: &Layout, first: u32, length: usize) -> Option<(usize, &[u8])> {
         let (mine, theirs) = (self.start(layout), layout.place_byte(first));
         let start = mine.max(theirs);
@@ -114,9 +115,9 @@ impl Held {
 }
 
 impl State {
-    /// Where one block is to be held, `first` having been taken for it: the next
-    /// one, if that is free, so that the record of its commit can lie between it
-    /// and a place where no data is.
+    /// Returns the place at which one block is to be buffered, after `first` was taken
+    /// for it: the next one if that is free, so that the record of its commit can be
+    /// stored between it and a place without data.
     pub fn place_beside_record(&mut self, first: u32) -> u32 {
         let next = first + 1;
         let at = self.layout.place_byte(first);
@@ -132,7 +133,7 @@ impl State {
         next
     }
 
-    /// Takes the place before what is held, or the one behind it.
+    /// Takes the place before the buffered blocks, or the one behind them.
     pub fn take_beside_held(&mut self, avoid: Avoid) -> Option<u64> {
         if self.held.is_empty() {
             return None;
@@ -147,8 +148,8 @@ impl State {
         Some(u64::from(block))
     }
 
-    /// Holds a run of blocks at a place that was taken for it. An error is of
-    /// what was held before, and stops the volume.
+    /// Buffers a run of blocks at a place that was taken for it. An error is one of
+    /// earlier buffered blocks, and stops the volume.
     pub fn hold<M: Medium>(&mut self, vld: &Vld<M>, first: u32, run: &[u8]) -> Result<()> {
         debug_assert_eq!(self.layout.units_per_block(), 1, "a place is a block");
         let at = self.layout.place_byte(first);
@@ -163,7 +164,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes what is held.
+    /// Writes the buffer.
     pub fn release<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         if !self.held.is_empty() && self.held.write(vld).is_err() {
             self.rehome(vld)?;
@@ -172,8 +173,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes what is held and the record of `unit`, in whatever order. If that
-    /// fails, the data is written without it, and the record is not there.
+    /// Writes the buffer and the record of `unit`, in any order. If that fails, the
+    /// data is written without the record, and the record is not on the medium.
     pub fn release_with<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -187,11 +188,13 @@ impl State {
         };
         if self.held.write(vld).is_ok() {
             self.held.bytes.clear();
-            // It may be there already. A second one elsewhere with its number
-            // would leave recovery in doubt which of them the next one names.
+            // The record may be on the medium already. A second copy elsewhere with its
+            // number would leave recovery in doubt about which of them the next record
+            // names.
             return vld.medium.write(at, &[IoSlice::new(record)]);
         }
-        // It may be there all the same, and leads to places that are left now.
+        // The record may be on the medium nevertheless, and it names places that are
+        // given up now.
         let zeros = vec![0; record.len()];
         if let Err(error) = vld.medium.write(at, &[IoSlice::new(&zeros)]) {
             self.stopped = Some(format!("a record in doubt cannot be removed: {error}"));
@@ -202,8 +205,8 @@ impl State {
         Err(failed)
     }
 
-    /// Writes the blocks held that are still needed one by one, those that fail
-    /// elsewhere; their old places stay taken until the next opening.
+    /// Writes the buffered blocks that are still needed one by one, and elsewhere if a
+    /// write fails; their old places stay taken until the next opening.
     fn rehome<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         let mut held = std::mem::take(&mut self.held);
         let block_bytes = self.layout.block_bytes as usize;
@@ -226,7 +229,7 @@ impl State {
                 }
                 Err(error) => {
                     self.stopped = Some(format!("what was written cannot be stored: {error}"));
-                    // What can be read of it from memory is.
+                    // The blocks can still be read from memory.
                     self.held = held;
                     return Err(error);
                 }
@@ -241,9 +244,8 @@ impl State {
         placed.map(|(block, _)| block).ok_or_else(full)
     }
 
-    /// Reads whole blocks that lie behind each other from block `first` on. What
-    /// is held is not asked of the medium, which may not have been able to read
-    /// it for a long time.
+    /// Reads whole adjacent blocks from block `first` on. Buffered blocks are not read
+    /// from the medium, where they may not be readable.
     pub fn read_blocks<M: Medium>(&self, vld: &Vld<M>, first: u32, into: &mut [u8]) -> Result<()> {
         let at = self.layout.place_byte(first);
         let Some((from, held)) = self.held.part_of(&self.layout, first, into.len()) else {

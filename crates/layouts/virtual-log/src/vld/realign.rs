@@ -1,10 +1,10 @@
-//! Room that data astride takes: given back before new blocks need it, and in
+//! Moving data that is astride two blocks, before new blocks need the space, and in
 //! idle time.
 //!
-//! Invariant: of all places that are taken no more lie across the border of two
-//! blocks than [`Layout::astride_max`](crate::format::Layout::astride_max) says for
-//! what is mapped. Each may have broken one block more than data does that begins
-//! where a block does, so within that bound an overwrite always finds room.
+//! Invariant: the number of places in use that extend over two blocks is at most
+//! [`Layout::astride_max`](crate::format::Layout::astride_max) of the number of mapped
+//! blocks. Each of them may have broken one block more than aligned data, so within
+//! that bound an overwrite always finds space.
 
 use std::ops::Range;
 
@@ -16,16 +16,16 @@ use crate::eager::{Avoid, Want};
 use crate::format::Entry;
 use crate::medium::Medium;
 
-/// Blocks that are moved at once at most.
+/// Maximum number of blocks that are moved at once.
 const BATCH: usize = 32;
 
 impl State {
-    /// Where a block that is written alone may go. Anywhere, if it is the first
-    /// since a commit, which as a rule is one whose writer waits: among blocks that
-    /// follow each other without a record, gaps would be left that serve nobody. A
-    /// logical block that is nowhere yet goes where a block begins, and half of
-    /// what may lie astride is left to such blocks, so that they seldom need others
-    /// to be moved.
+    /// Returns the kind of place for a block that is written alone. It may begin
+    /// anywhere if it is the first since a commit, because its writer then usually
+    /// waits for it; among blocks that follow each other without a record, unusable
+    /// gaps would be left. A logical block without a place is aligned, and half of the
+    /// bound is reserved for such blocks, so that they seldom need other blocks to be
+    /// moved.
     pub fn want_of(&self, logical: u32) -> Want {
         let waited_for = self.uncommitted() == 0;
         let spare = self.layout.astride_max(self.mapped) / 2;
@@ -36,12 +36,12 @@ impl State {
         }
     }
 
-    /// Room for logical blocks that are to be written: for those among them that
-    /// are nowhere yet, data astride may have to be moved, which commits what was
-    /// written before.
+    /// Makes space for logical blocks that are to be written. Those without a place may
+    /// need data astride to be moved, which commits the earlier writes.
     ///
     /// # Errors
-    /// There is none, as data astride cannot be read; or a write fails.
+    /// If the space does not suffice because data astride cannot be read, or if a write
+    /// fails.
     pub fn make_room<M: Medium>(&mut self, vld: &Vld<M>, logical: Range<u32>) -> Result<()> {
         if self.astride.is_empty() {
             return Ok(());
@@ -61,16 +61,16 @@ impl State {
         Ok(())
     }
 
-    /// Commits, moves at most `blocks` blocks that lie astride to where a block
-    /// begins, and commits; false if none moved. Together: read in the order of
-    /// their places, written in runs where there is room for some.
+    /// Commits, moves at most `blocks` blocks that are astride to aligned places, and
+    /// commits; returns false if none was moved. The blocks are read in the order of
+    /// their places, and written in runs where there is space for several.
     ///
     /// # Errors
-    /// When a write fails. What cannot be read stays where it is.
+    /// If a write fails. A block that cannot be read stays at its place.
     pub fn realign<M: Medium>(&mut self, vld: &Vld<M>, blocks: usize) -> Result<bool> {
         self.commit(vld)?;
         let block_bytes = self.layout.block_bytes as usize;
-        // Each counts twice as uncommitted: where it was, and where it is.
+        // Each counts twice as uncommitted: its old place, and its new one.
         let most = BATCH.min(self.layout.uncommitted_max() as usize / 2);
         let (mut moving, mut bytes) = (Vec::new(), Vec::new());
         let astride: Vec<u32> = (self.astride.iter().copied())
@@ -82,7 +82,7 @@ impl State {
             let from = bytes.len();
             bytes.resize(from + block_bytes, 0);
             if self.read_run(vld, logical, &mut bytes[from..]).is_err() {
-                // Whoever reads it is told.
+                // A reader of this block gets the error.
                 bytes.truncate(from);
                 self.unreadable.insert(place);
                 continue;

@@ -12,47 +12,47 @@ use super::checkpoint;
 
 pub use crate::recovery::Source;
 
-/// Times that recovery reads what fails.
+/// Number of attempts to read.
 const READS: usize = 3;
 
-/// What recovery did.
+/// A report of the recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recovery {
     /// How the tail was found.
     pub source: Source,
-    /// Map records read by following branches.
+    /// Number of map records read by following branches.
     pub records_read: u64,
-    /// Records younger than the newest whole transaction: never acknowledged,
-    /// now gone.
+    /// Number of records younger than the newest complete transaction, which were never
+    /// acknowledged and are destroyed.
     pub records_discarded: u64,
     /// The last record that the checkpoint used reflects; 0 for none.
     pub checkpoint_seq: u64,
     /// The last record recovered; 0 if there is none above the checkpoints.
     pub tail_seq: u64,
-    /// Checkpoints that could not be read.
+    /// Number of checkpoints that could not be read.
     pub checkpoints_damaged: u32,
 }
 
-/// Everything that recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub map: Map,
     pub log: VirtualLog,
     pub checkpoints: [Option<(u64, u64)>; 2],
-    /// Units of records to be destroyed.
+    /// Units of the records to be destroyed.
     pub discarded: Vec<u64>,
-    /// Units that could not be read and may hold records.
+    /// Units that could not be read and may contain records.
     pub unreadable: Vec<u64>,
     pub report: Recovery,
 }
 
-/// A medium with a known layout, and its checkpoints' numbers.
+/// A medium with a known layout.
 pub(super) struct Finder<'a, M: Medium> {
     pub medium: &'a M,
     pub layout: &'a Layout,
 }
 
-/// Finds the layout and recovers map and log.
+/// Finds the layout, and recovers map and log.
 pub(super) fn recover<M: Medium>(medium: &M) -> Result<(Layout, Recovered), VldError> {
     let layout = find_layout(medium)?;
     let finder = Finder {
@@ -93,14 +93,14 @@ pub(super) fn recover<M: Medium>(medium: &M) -> Result<(Layout, Recovered), VldE
     Ok((layout, recovered))
 }
 
-/// Reads, three times if need be: what fails once is not taken for lost.
+/// Reads up to three times, because a read that fails once may succeed later.
 pub(super) fn read<M: Medium>(medium: &M, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
     let mut tries = (0..READS).map(|_| medium.read(at, into));
     let first = tries.next().expect("one");
     first.or_else(|error| tries.find_map(Result::ok).ok_or(error))
 }
 
-/// The superblock at the beginning, or its copy at the end.
+/// Returns the layout in the superblock at the beginning, or in its copy at the end.
 fn find_layout<M: Medium>(medium: &M) -> Result<Layout, VldError> {
     let geometry = medium.geometry();
     let step = u64::from(geometry.logical_block.max(512));
@@ -128,7 +128,7 @@ fn find_layout<M: Medium>(medium: &M) -> Result<Layout, VldError> {
         )),
         Err(source) => source,
     };
-    // The copy is in the last whole block, whatever a block is.
+    // The copy is in the last whole block, whatever the block size.
     for power in 9..20 {
         let block_bytes = 1u64 << power;
         let blocks = geometry.size / block_bytes;
@@ -183,7 +183,7 @@ impl<M: Medium> Threaded for Finder<'_, M> {
         &record.header
     }
 
-    /// True if every block that the transaction wrote holds what it says.
+    /// Returns true if every block that the transaction wrote matches its checksum.
     fn data_is_there(&self, record: &MapRecord) -> bool {
         let mut bytes = vec![0; self.layout.block_bytes as usize];
         let fresh = record

@@ -12,9 +12,9 @@ use crate::eager::{Avoid, Want};
 use crate::format::{Entry, crc32c};
 use crate::medium::Medium;
 
-/// Blocks moved by one request of the medium at most.
+/// Maximum number of blocks that one request of the medium transfers.
 const RUN_BLOCKS: usize = 256;
-/// Blocks that one question about an extent looks at.
+/// Maximum number of blocks that one call of [`State::extent`] examines.
 const EXTENT_BLOCKS_MAX: u32 = 1 << 18;
 
 impl State {
@@ -41,8 +41,8 @@ impl State {
         Ok(())
     }
 
-    /// What the map says of the beginning of a range; looks at a bounded number
-    /// of blocks, so that the answer may be short.
+    /// Returns what the map has for the beginning of a range. It examines a bounded
+    /// number of blocks, so that the extent may be shorter than possible.
     pub fn extent(&self, offset: u64, length: u64) -> Extent {
         let block_bytes = self.layout.block_bytes as usize;
         let (first, skip) = split(offset, block_bytes);
@@ -58,8 +58,8 @@ impl State {
         }
     }
 
-    /// Logical blocks from `logical` on, at most `most`, that lie behind each
-    /// other, or all nowhere.
+    /// Returns the number of logical blocks from `logical` on, at most `most`, that
+    /// have adjacent places, or all have none.
     fn run_of(&self, logical: u32, most: usize) -> usize {
         let (first, step) = (self.map.get(logical).place, self.layout.places_per_block());
         let follows = |&nth: &u32| {
@@ -70,7 +70,7 @@ impl State {
         1 + (1..most).take_while(follows).count()
     }
 
-    /// Reads whole blocks that lie behind each other, and checks them.
+    /// Reads whole blocks with adjacent places, and verifies their checksums.
     pub fn read_run<M: Medium>(&self, vld: &Vld<M>, logical: u32, into: &mut [u8]) -> Result<()> {
         let block_bytes = self.layout.block_bytes as usize;
         let (first, step) = (self.map.get(logical).place, self.layout.places_per_block());
@@ -94,8 +94,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes bytes to new places. Not durable before a commit, which happens
-    /// here only if too much waits for one, or room is to be made.
+    /// Writes bytes to new places. They are durable after a commit, which happens here
+    /// only if too many blocks are uncommitted, or space must be made.
     pub fn write<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -137,8 +137,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes whole blocks, as many as fit from the nearest place on without a
-    /// gap; returns the bytes written, at least one block's.
+    /// Writes whole blocks, as many as fit from the nearest place on without a gap;
+    /// returns the number of bytes written, at least one block.
     fn write_run<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, bytes: &[u8]) -> Result<usize> {
         let block_bytes = self.layout.block_bytes as usize;
         let (offset, length) = (u64::from(logical) * block_bytes as u64, bytes.len() as u64);
@@ -162,8 +162,8 @@ impl State {
         Ok(written.len())
     }
 
-    /// Writes whole blocks to the nearest place, or holds them there, as many as
-    /// are free; the first one, and how many. `None` if no block is free.
+    /// Writes whole blocks to the nearest place, or buffers them, as many as are free
+    /// there. Returns the first place, and their number; `None` if no block is free.
     pub fn place_run<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -177,7 +177,7 @@ impl State {
         }
         let block_bytes = self.layout.block_bytes as usize;
         let wanted = bytes.len() / block_bytes;
-        // The record is to lie beside it.
+        // The record is to be stored next to the block.
         let single = Avoid {
             single: true,
             ..avoid
@@ -192,9 +192,9 @@ impl State {
         Ok(Some((first, count)))
     }
 
-    /// As [`State::place_run`], to a place that takes them. A block that cannot
-    /// be written stays taken until the next opening, lest it is the nearest
-    /// again.
+    /// Writes whole blocks as [`State::place_run`] does, to a place that takes them. A
+    /// block that cannot be written stays taken until the next opening, because it
+    /// would be the nearest again.
     pub fn place_run_now<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -212,7 +212,7 @@ impl State {
                 return Ok(Some((first, count)));
             };
             if count > 1 {
-                // Which of them it is, the next ones alone will tell.
+                // Writing them one by one shows which of them fails.
                 let step = self.layout.places_per_block();
                 (0..count as u32).for_each(|nth| self.give_place(first + nth * step));
                 wanted = 1;
@@ -223,14 +223,15 @@ impl State {
                 return Err(error);
             }
             self.counts.writes_retried += 1;
-            // It stays taken: what lies astride is counted, the next would not be.
+            // The place stays taken. It is counted as astride, which the next one would
+            // not be.
             want = Want::Block;
         }
         Ok(None)
     }
 
-    /// Takes the nearest place for a block, and those behind it that are free in
-    /// the same region; at most `wanted`. The first one, and how many.
+    /// Takes the nearest place for a block, and those behind it that are free in the
+    /// same region, at most `wanted`. Returns the first one, and their number.
     pub fn take_run<M: Medium>(
         &mut self,
         medium: &M,
@@ -252,7 +253,7 @@ impl State {
         Some((first, ((next - first) / step) as usize))
     }
 
-    /// Forgets the logical blocks that lie wholly within the range.
+    /// Discards the logical blocks that are entirely within the range.
     pub fn discard<M: Medium>(&mut self, vld: &Vld<M>, offset: u64, length: u64) -> Result<()> {
         let block_bytes = u64::from(self.layout.block_bytes);
         let blocks = offset.div_ceil(block_bytes)..(offset + length) / block_bytes;
@@ -268,7 +269,7 @@ impl State {
     }
 }
 
-/// The logical block of a byte, and where in it that is.
+/// Returns the logical block of a byte, and the offset of the byte in it.
 fn split(at: u64, block_bytes: usize) -> (u32, usize) {
     let block = at / block_bytes as u64;
     (block as u32, (at % block_bytes as u64) as usize)

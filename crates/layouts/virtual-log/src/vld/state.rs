@@ -1,4 +1,4 @@
-//! Map, free space and log of an open volume, and the transaction.
+//! The map, free space and log of an open volume, and its transactions.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -18,48 +18,48 @@ use crate::map::Map;
 use crate::medium::Medium;
 use crate::virtual_log::{Transaction, VirtualLog};
 
-/// Places tried for one map record, or one block.
+/// Number of places tried for one map record, or one block.
 pub(super) const TRIES: usize = 3;
 
-/// What the lock protects.
+/// The state that the lock protects.
 #[derive(Debug)]
 pub(super) struct State {
     pub map: Map,
     pub free: FreeSpace,
     pub log: VirtualLog,
     pub eager: Eager,
-    /// The volume's measures.
+    /// The sizes of the volume.
     pub layout: Layout,
-    /// Logical block of each place, plus 1; 0 for none.
+    /// For each place the logical block there, plus 1; 0 for none.
     pub owners: Vec<u32>,
-    /// Logical blocks that are somewhere.
+    /// Number of logical blocks that have a place.
     pub mapped: u64,
-    /// Places taken that lie across the border of two blocks.
+    /// Places in use that extend over two blocks.
     pub astride: BTreeSet<u32>,
-    /// Those among them that could not be read when they were to be moved.
+    /// Places astride that could not be read when they were to be moved.
     pub unreadable: BTreeSet<u32>,
     /// Pieces changed since the last commit.
     pub dirty: BTreeSet<u32>,
-    /// Logical blocks written since.
+    /// Logical blocks written since the last commit.
     pub fresh: BTreeSet<u32>,
     /// Places that the durable map uses and the present one does not.
     pub replaced: Vec<u32>,
     /// Serial and last record of the two checkpoints; `None` if damaged.
     pub checkpoints: [Option<(u64, u64)>; 2],
-    /// Why nothing is written any more.
+    /// The reason why nothing is written any more, if there is one.
     pub stopped: Option<String>,
     pub counts: VldStatistics,
     pub compacting: Option<super::compact::Target>,
     pub random: u64,
-    /// Whether short runs are held.
+    /// True if short runs are buffered.
     pub holds: bool,
     pub held: Held,
 }
 
 impl State {
-    /// The state of a recovered volume. Unless it is read-only, what recovery
-    /// discarded is destroyed and the tail record cleared, durably, before
-    /// anything else can be written.
+    /// Creates the state of a recovered volume. Unless it is read-only, the records
+    /// that recovery discarded are destroyed and the tail record is cleared, durably,
+    /// before anything else can be written.
     pub fn from_recovered<M: Medium>(
         medium: &M,
         layout: Layout,
@@ -120,8 +120,8 @@ impl State {
             held: Held::default(),
         };
         if !options.read_only {
-            // A record may be hidden where nothing is that is needed. If it
-            // cannot be destroyed, no number is given twice all the same.
+            // An unreadable unit that is not needed may hide a record. If it cannot be
+            // destroyed, its number is nevertheless not assigned again.
             let zeros = vec![0; layout.unit_bytes as usize];
             for &unit in &recovered.unreadable {
                 let (block, bit) = state.free.place(unit);
@@ -147,13 +147,13 @@ impl State {
         }
     }
 
-    /// The nearest room, not taken; its first unit.
+    /// Returns the first unit of the nearest space, without taking it.
     pub fn choose<M: Medium>(&mut self, medium: &M, want: Want, avoid: Avoid) -> Option<u64> {
         let head = medium.head();
         self.eager.choose(&self.free, head.as_ref(), want, avoid)
     }
 
-    /// Notes that a logical block is at `entry` now, whose room is taken.
+    /// Records that a logical block has the new entry `entry`, whose space is taken.
     pub fn remap(&mut self, logical: u32, entry: Entry) {
         let old = self.map.set(logical, entry);
         if old == entry {
@@ -170,19 +170,19 @@ impl State {
             self.owners[old.place as usize] = 0;
             self.mapped -= 1;
             match committed {
-                // The durable map still needs it.
+                // The durable map still needs the old place.
                 true => self.replaced.push(old.place),
                 false => self.give_place(old.place),
             }
         }
     }
 
-    /// True if data that is needed lies at a place.
+    /// Returns true if a place has data that is needed.
     pub fn is_owned(&self, place: u32) -> bool {
         self.owners[place as usize] > 0
     }
 
-    /// Takes a block's room at a place.
+    /// Takes the space of a block at a place.
     pub fn take_place(&mut self, place: u32) {
         let unit = self.layout.place_unit(place);
         self.free.take_units(unit, self.layout.units_per_block());
@@ -191,7 +191,7 @@ impl State {
         }
     }
 
-    /// Gives it back.
+    /// Releases the space of a block at a place.
     pub fn give_place(&mut self, place: u32) {
         let unit = self.layout.place_unit(place);
         self.free.give_units(unit, self.layout.units_per_block());
@@ -199,19 +199,19 @@ impl State {
         self.unreadable.remove(&place);
     }
 
-    /// True if nobody uses any of a block's room at a place.
+    /// Returns true if the space of a block at a place is free.
     pub fn is_free(&self, place: u32) -> bool {
         let unit = self.layout.place_unit(place);
         self.free.are_free(unit, self.layout.units_per_block())
     }
 
-    /// Blocks that a commit would settle.
+    /// Returns the number of blocks that a commit would settle.
     pub fn uncommitted(&self) -> u64 {
         (self.fresh.len() + self.replaced.len()) as u64
     }
 
-    /// Makes the present map durable: one record for each piece changed, one
-    /// flush. What was replaced is free afterwards.
+    /// Makes the present map durable: one record for each piece changed, and one flush.
+    /// The replaced places are free afterwards.
     pub fn commit<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         if self.dirty.is_empty() {
             return Ok(());
@@ -230,7 +230,8 @@ impl State {
                 return Err(error);
             }
         }
-        // A record that moved data has that in it: none was written before.
+        // A record written after data was moved includes that move, because none was
+        // written before.
         self.dirty.clear();
         assert!(
             self.held.is_empty(),
@@ -255,7 +256,7 @@ impl State {
         }
     }
 
-    /// Writes one record of a transaction near the head; elsewhere if that fails.
+    /// Writes one record of a transaction near the head, or elsewhere if that fails.
     fn write_record<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -268,12 +269,13 @@ impl State {
             Some(unit) => unit,
             None => self.take_unit(vld, avoid)?,
         };
-        // The number is the record's, wherever it ends up.
+        // The number stays the same at whichever place the record is written.
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
             let at = layout.unit_byte(unit);
             if self.held.covers(&layout, at) {
-                // Before the record is made: this may change the map.
+                // The buffer is written before the record is encoded, because this may
+                // change the map.
                 self.release(vld)?;
             }
             let stored = (piece, &appended);
@@ -305,7 +307,7 @@ impl State {
         Ok(unit)
     }
 
-    /// Records where the tail is.
+    /// Writes the tail record with the place of the root.
     pub fn write_tail<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         let layout = self.layout;
         let record = self.log.tail_record(layout.volume);
@@ -317,7 +319,7 @@ impl State {
     }
 }
 
-/// There is no room, which the layout's reserve is to prevent.
+/// Creates the error of a full medium, which the layout's reserve should prevent.
 pub(super) fn full<M: Medium>(
     vld: &Vld<M>,
     operation: Operation,
@@ -328,11 +330,12 @@ pub(super) fn full<M: Medium>(
     DeviceError::new(vld, operation, offset, length, source)
 }
 
-/// Makes recovery's decisions durable. Records it discarded are destroyed, lest
-/// another recovery takes them up, and so is the head of a checkpoint whose map
-/// is not whole, which a torn write could make so again; the tail record will
-/// not be true much longer. What recovery relied on may still be in the
-/// medium's cache, if only the server died: the flush is for that as well.
+/// Makes recovery's decisions durable. The records that it discarded are destroyed,
+/// because another recovery could accept them. So is the header of a checkpoint whose
+/// map is incomplete, because a torn write could complete it. The tail record is
+/// cleared, because it will soon be out of date. The records on which recovery relied
+/// may still be in the medium's cache, if only the server process died: the flush is
+/// for them as well.
 fn settle<M: Medium>(
     medium: &M,
     layout: &Layout,
@@ -346,8 +349,8 @@ fn settle<M: Medium>(
     }
     for region in (0..2).filter(|&region| checkpoints[region].is_none()) {
         let head = layout.block_byte(layout.checkpoint_block(region));
-        // If it never succeeds, the other checkpoint serves all the same, and
-        // this region takes none before its head can be written.
+        // If no attempt succeeds, the other checkpoint suffices, and this region takes
+        // no checkpoint before its header can be written.
         let write = |_| medium.write(head, &[IoSlice::new(&zeros)]);
         (0..TRIES).map(write).find(Result::is_ok);
     }

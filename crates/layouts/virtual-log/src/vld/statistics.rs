@@ -1,37 +1,38 @@
-//! What a virtual log disk did.
+//! Statistics of a virtual log disk.
 
 /// Counts since the volume was opened, and its present state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VldStatistics {
-    /// Blocks written for the host.
+    /// Number of blocks written for the host.
     pub blocks_written: u64,
-    /// Blocks read back because the host wrote a part of one.
+    /// Number of blocks read because the host wrote a part of one.
     pub blocks_merged: u64,
-    /// Map records written.
+    /// Number of map records written.
     pub records_written: u64,
-    /// Transactions.
+    /// Number of transactions committed.
     pub commits: u64,
-    /// Checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// Blocks that the compactor moved.
+    /// Number of blocks that the compactor moved.
     pub blocks_moved: u64,
-    /// Blocks that lay astride and were moved to where a block begins, in idle time
-    /// or because new blocks needed the room.
+    /// Number of blocks astride that were moved to aligned places, in idle time or
+    /// because new blocks needed the space.
     pub blocks_realigned: u64,
-    /// Tracks that it emptied.
+    /// Number of tracks that the compactor emptied.
     pub tracks_emptied: u64,
-    /// Map records that had to be written to another place after a failure.
+    /// Number of map records that were written to another place after a failure.
     pub records_retried: u64,
-    /// Blocks that had to be written to another place after a failure.
+    /// Number of blocks that were written to another place after a failure.
     pub writes_retried: u64,
-    /// Logical blocks that hold something.
+    /// Number of logical blocks that have a place.
     pub blocks_mapped: u64,
-    /// Data blocks that lie across the border of two blocks of the medium.
+    /// Number of data blocks that extend over two blocks of the medium.
     pub blocks_astride: u64,
-    /// Blocks with no used unit.
+    /// Number of blocks without a used unit.
     pub blocks_free: u64,
-    /// Tracks with no used unit.
+    /// Number of tracks without a used unit.
     pub tracks_empty: u64,
-    /// Records that are overwritten but kept, because others hang on them.
+    /// Number of records that are overwritten but kept, because other records depend on
+    /// them.
     pub records_waiting: u64,
 }

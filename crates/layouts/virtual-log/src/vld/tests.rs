@@ -1,4 +1,4 @@
-//! The virtual log disk against plain memory, reopened, damaged and crashed.
+//! The virtual log disk compared with plain memory, reopened, damaged and crashed.
 
 mod anywhere;
 mod bench;
@@ -17,7 +17,7 @@ use super::*;
 use crate::medium::{InDrive, InOrder};
 use bench::{Draw, anywhere, check, memory, options, reopened};
 
-/// Random requests, compactions, checkpoints and reopenings; after each, the
+/// Makes random requests, compactions, checkpoints and reopenings. After each, the
 /// bytes are those of plain memory.
 fn same_as_memory<M: Medium + Clone>(
     medium: M,
@@ -61,7 +61,7 @@ fn same_as_memory<M: Medium + Clone>(
                 );
             }
             15 => {
-                // Only whole blocks are forgotten.
+                // Only whole blocks are discarded.
                 let block = u64::from(format.block_bytes);
                 let (start, end) = (offset / block * block, (offset + 8 * block) / block * block);
                 let end = end.min(size);
@@ -156,10 +156,9 @@ fn a_full_volume_is_overwritten_for_ever() {
     }
 }
 
-/// The paper's benchmark on its own drive (Wang et al. 1999, §5.3 and §5.4):
-/// random synchronous updates of 4 KiB at 80 % utilisation, in bursts after
-/// idle time. The factor of the paper's figure 9 is "almost an order of
-/// magnitude".
+/// The paper's benchmark on its own drive (Wang et al. 1999, §5.3 and §5.4): random
+/// synchronous updates of 4 KiB at 80 % utilisation, in bursts after idle time. The
+/// factor in the paper's figure 9 is "almost an order of magnitude".
 #[test]
 fn random_updates_are_seven_times_faster_than_in_place() {
     let drive = || drives::st19101().with_cylinders(11);
@@ -254,7 +253,7 @@ fn the_same_seed_gives_the_same_nanosecond() {
     assert_ne!(run(1), run(2));
 }
 
-/// Extents are the map's, and what is zeroed is forgotten, whole blocks only.
+/// Extents follow the map, and zeroing discards whole blocks only.
 #[test]
 fn extents_and_zeroing_follow_the_map() {
     let medium = Arc::new(InOrder(memory(1 << 20, 512)));

@@ -12,7 +12,7 @@ use crate::medium::{InDrive, InOrder};
 
 const BLOCK: u64 = 4096;
 
-/// A drive of so many cylinders, and its clock.
+/// Returns a drive with `cylinders` cylinders, and its clock.
 fn in_drive(cylinders: u32) -> (Arc<InDrive<MemoryDevice>>, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let drive = drives::st19101().with_cylinders(cylinders);
@@ -50,9 +50,9 @@ fn blocks_alone_lie_anywhere_and_runs_where_blocks_begin() {
     );
 }
 
-/// Fills the volume block by block, most of it overwritten before the rest is
-/// new, and forgets and writes at random when it is full. Returns how much of the
-/// room for data astride was used at most, in `[0, 1]`.
+/// Fills the volume block by block. Most blocks are overwritten before the rest is
+/// written for the first time; once it is full, blocks are discarded and written at
+/// random. Returns the largest used share of the bound on data astride, in `[0, 1]`.
 fn filled_and_overwritten<M: Medium + Clone>(medium: M, seed: u64) -> f64 {
     eprintln!("seed {seed}, {}", medium.name());
     Vld::format(&medium, anywhere(4096, None)).unwrap();
@@ -96,10 +96,10 @@ fn a_full_volume_with_data_anywhere_is_overwritten_for_ever() {
         let medium = Arc::new(InOrder(memory(1 << 20, unit)));
         filled_and_overwritten(medium, seed);
     }
-    // Units as large as blocks: nothing can lie astride.
+    // Units are as large as blocks, so no data can be astride.
     Vld::format(&InOrder(memory(1 << 20, 4096)), anywhere(4096, None)).unwrap_err();
     for (cylinders, seed) in [(1, 6), (2, 7)] {
-        // Half of the room is left to new blocks.
+        // Half of the bound is reserved for new blocks.
         assert!(filled_and_overwritten(in_drive(cylinders).0, seed) > 0.45);
     }
 }
@@ -128,8 +128,8 @@ fn idle_time_leaves_nothing_astride() {
     }
 }
 
-/// A volume in a drive half of which was written, and overwritten so often that
-/// as much lies astride as may.
+/// Returns a volume in a drive of which half was written, and overwritten until as much
+/// data is astride as allowed.
 fn half_astride(synchronous: bool) -> (Vld<Arc<InDrive<MemoryDevice>>>, Arc<VirtualClock>, u64) {
     let (medium, clock) = in_drive(4);
     Vld::format(&medium, anywhere(4096, None)).unwrap();
@@ -153,7 +153,7 @@ fn half_astride(synchronous: bool) -> (Vld<Arc<InDrive<MemoryDevice>>>, Arc<Virt
     (vld, clock, half)
 }
 
-/// Moving what lies astride for new blocks takes a few transactions, each of many.
+/// Moving data astride for new blocks takes few transactions, each of many blocks.
 #[test]
 fn new_blocks_pay_little_for_what_lies_astride() {
     let (vld, _, half) = half_astride(false);
@@ -172,8 +172,8 @@ fn new_blocks_pay_little_for_what_lies_astride() {
     );
 }
 
-/// What cannot be read cannot be moved: the last new blocks are refused, and those
-/// that are there can be overwritten for ever. Whoever reads it is told.
+/// A block that cannot be read cannot be moved: the last new blocks are refused, and
+/// existing ones can be overwritten without end. A reader of the block gets an error.
 #[test]
 fn what_lies_astride_and_cannot_be_read_is_not_written_past() {
     let (vld, _, half) = half_astride(false);
@@ -209,7 +209,7 @@ fn what_lies_astride_and_cannot_be_read_is_not_written_past() {
         let mut bytes = [0; BLOCK as usize];
         vld.read(u64::from(logical) * BLOCK, &mut bytes)
             .unwrap_err();
-        // Writing it anew mends it, and gives its room back.
+        // Writing the block again repairs it, and releases its old space.
         put(&vld, u64::from(logical), 5);
     }
     vld.flush().unwrap();
@@ -217,7 +217,7 @@ fn what_lies_astride_and_cannot_be_read_is_not_written_past() {
     check(&vld);
 }
 
-/// Blocks that follow each other without a record between leave no gaps.
+/// Blocks that follow each other without a record in between leave no gaps.
 #[test]
 fn only_what_is_waited_for_goes_anywhere() {
     let (medium, _) = in_drive(4);

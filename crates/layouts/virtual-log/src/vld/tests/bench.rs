@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Functions that the tests share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use varve_device::{Device, Geometry, MemoryDevice};
 
 use super::super::*;
 
-/// A seeded stream of numbers.
+/// A stream of random numbers, determined by its seed.
 pub struct Draw(pub u64);
 
 impl Draw {
@@ -19,7 +19,7 @@ impl Draw {
     }
 }
 
-/// Memory whose physical block, and so the unit, is `unit` bytes.
+/// Returns a memory device whose physical block, and so the unit, has `unit` bytes.
 pub fn memory(size: u64, unit: u32) -> MemoryDevice {
     MemoryDevice::with_geometry(Geometry {
         size,
@@ -37,7 +37,7 @@ pub fn options(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
     }
 }
 
-/// The same, with data that may begin at any unit.
+/// Returns options for a volume whose data may begin at any unit.
 pub fn anywhere(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
     FormatOptions {
         anywhere: true,
@@ -45,8 +45,8 @@ pub fn anywhere(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
     }
 }
 
-/// Log and free space are what map and records make them, and no more lies
-/// astride than there is room for. For volumes on which no write has failed.
+/// Checks that log and free space agree with map and records, and that the data astride
+/// is within its bound. This is for volumes on which no write has failed.
 pub fn check<M: Medium>(vld: &Vld<M>) {
     let (state, layout) = (vld.state.read(), vld.layout());
     state.log.check();
@@ -78,7 +78,7 @@ pub fn check<M: Medium>(vld: &Vld<M>) {
     assert!(astride <= layout.astride_max(state.mapped));
 }
 
-/// The volume as another opening finds it, while this one is still there.
+/// Opens the volume a second time, read-only, while this one is still open.
 pub fn reopened<M: Medium + Clone>(vld: &Vld<M>) -> (Vld<M>, Recovery) {
     let look = Options {
         read_only: true,
@@ -87,8 +87,8 @@ pub fn reopened<M: Medium + Clone>(vld: &Vld<M>) -> (Vld<M>, Recovery) {
     Vld::open(vld.medium().clone(), look).unwrap()
 }
 
-/// The number in the first bytes of every logical block; every block is read
-/// whole, so its checksum holds.
+/// Returns the number in the first bytes of every logical block. Each block is read
+/// whole, so its checksum is verified.
 pub fn versions(device: &impl Device, blocks: u64, block_bytes: u32) -> Vec<u64> {
     let mut bytes = vec![0; block_bytes as usize];
     let version = |block: u64| {
@@ -100,12 +100,12 @@ pub fn versions(device: &impl Device, blocks: u64, block_bytes: u32) -> Vec<u64>
     (0..blocks).map(version).collect()
 }
 
-/// A block that says which version it is.
+/// Returns a block that begins with its version.
 pub fn block(version: u64, block_bytes: u32) -> Vec<u8> {
     let mut bytes = vec![version as u8; block_bytes as usize];
     bytes[..8].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
-/// A medium that tests hold as well.
+/// A medium to which the test also has access.
 pub type Shared<D> = Arc<crate::medium::InOrder<D>>;

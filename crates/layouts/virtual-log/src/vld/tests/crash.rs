@@ -1,5 +1,5 @@
-//! Every crash point of a volume in use: subsets and torn pieces of what was
-//! not flushed, and crashes after the recovery from a crash.
+//! Every crash point of a volume in use: subsets and torn pieces of the writes that
+//! were not flushed, and crashes after the recovery from a crash.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::vld::{FormatOptions, Granularity, Options, Vld};
 use std::io::IoSlice;
 
 const LOGICAL: u64 = 100;
-/// Marks: an operation has returned; what preceded it is durable.
+/// Flag in a mark: the operation has returned, and all before it is durable.
 const DURABLE: u64 = 1 << 32;
 
 type Recorded = Arc<RecordingDevice<MemoryDevice>>;
@@ -25,14 +25,14 @@ fn recorded(image: &MemoryImage) -> Recorded {
     Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)))
 }
 
-/// What a volume is made of, and on.
+/// The parameters of a volume and its medium.
 #[derive(Clone, Copy)]
 struct Shape {
     unit: u32,
     block: u32,
     anywhere: bool,
     in_drive: bool,
-    /// The smallest medium that holds it, nearly all of it mapped.
+    /// True for the smallest medium that suffices, with nearly all blocks mapped.
     full: bool,
 }
 
@@ -46,8 +46,9 @@ const fn shape(unit: u32, block: u32, anywhere: bool, in_drive: bool) -> Shape {
     }
 }
 
-/// Records that share a block, and such that have one each; data where blocks
-/// begin, and anywhere, with room to spare or where new blocks need what lies astride.
+/// Records that share a block, and records with a block of their own; data at aligned
+/// places, and anywhere, with ample space or where new blocks need data astride to be
+/// moved.
 const SHAPES: [Shape; 5] = [
     shape(512, 1024, false, false),
     shape(1024, 1024, false, false),
@@ -60,7 +61,7 @@ const SHAPES: [Shape; 5] = [
 ];
 
 impl Shape {
-    /// A volume and what its blocks hold.
+    /// Returns a formatted volume and the content of its blocks.
     fn formatted(&self) -> (MemoryImage, Vec<u64>) {
         let each = u64::from(self.block);
         let format = |blocks: u64| {
@@ -77,7 +78,7 @@ impl Shape {
         let (device, medium) = (LOGICAL..).find_map(format).expect("one is large enough");
         let (vld, _) = Vld::open(medium, Options::default()).unwrap();
         assert!(vld.layout().astride_max(LOGICAL) < 3);
-        // All but the blocks that the story writes.
+        // All blocks have content, except those that the story writes.
         let held = |at: u64| if at.is_multiple_of(9) { 0 } else { 777 };
         for at in (0..LOGICAL).filter(|&at| held(at) > 0) {
             let bytes = block(held(at), self.block);
@@ -118,20 +119,20 @@ impl Shape {
     }
 }
 
-/// A volume in use: what each operation left, and the trace.
+/// A volume in use: the state after each operation, and the trace.
 struct Story {
     shape: Shape,
     base: MemoryImage,
     trace: Vec<Event>,
-    /// The versions after each operation, the first one's before all.
+    /// The versions after each operation; the first element is before all operations.
     states: Vec<Vec<u64>>,
-    /// Blocks that were moved because they lay astride.
+    /// Number of blocks that were moved because they were astride.
     realigned: u64,
 }
 
-/// What to do on a volume that is nearly full, and to which block: all is forgotten,
-/// half of it written and overwritten, each durable, until as much lies astride as
-/// may; then the other half is new.
+/// Returns the operation and the block for step `nth` on a volume that is nearly full.
+/// All blocks are discarded; half of them are written and overwritten, each durably,
+/// until as much data is astride as allowed; then the other half is written.
 fn nth_of_cycle(nth: u64) -> (u64, u64) {
     const FLUSH: (u64, u64) = (14, 0);
     match nth % 40 {
@@ -143,7 +144,7 @@ fn nth_of_cycle(nth: u64) -> (u64, u64) {
     }
 }
 
-/// Runs `operations` random operations on `base`, which holds `versions`.
+/// Runs `operations` random operations on `base`, which contains `versions`.
 fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story {
     let recorder = recorded(&base);
     let clock = Arc::new(VirtualClock::new(0, 0));
@@ -167,7 +168,7 @@ fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed:
             true => nth_of_cycle(nth),
             false => (draw.below(15), draw.below(12)),
         };
-        // Few blocks, of every piece of the map.
+        // The blocks are few, and belong to every piece of the map.
         let at = which * 9;
         match choice {
             0..=6 => {
@@ -189,8 +190,8 @@ fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed:
                 durable = true;
             }
             10 => {
-                // The server dies, the medium does not: what was not committed
-                // is forgotten, and what is found stays.
+                // The server process dies and the medium does not: uncommitted writes
+                // are lost, and recovered ones stay.
                 drop(vld);
                 vld = Vld::open(medium.clone(), run).unwrap().0;
                 now = versions(&vld, LOGICAL, block_bytes);
@@ -222,7 +223,8 @@ fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed:
     }
 }
 
-/// The operations that had returned, and the last that was durable.
+/// Returns the number of operations that had returned, and the last one that was
+/// durable.
 fn owed(marks: impl Iterator<Item = u64>) -> (usize, usize) {
     marks.fold((0, 0), |(returned, durable), mark| {
         let nth = (mark % DURABLE) as usize;
@@ -237,14 +239,14 @@ fn owed(marks: impl Iterator<Item = u64>) -> (usize, usize) {
     })
 }
 
-/// Visits every crash state; gives some of them to `deeper`.
+/// Visits every crash state, and passes some of them to `deeper`.
 fn explore(
     story: &Story,
     limits: Limits,
     seed: u64,
     mut deeper: impl FnMut(MemoryImage, Vec<u64>),
 ) -> u64 {
-    // Bytes that are written whole or not at all.
+    // Number of bytes that are written whole or not at all.
     let unit = story.base.geometry().physical_block;
     let mut explorer = CrashExplorer::new(&story.base, &story.trace, unit, limits);
     let mut count = 0u64;
@@ -284,7 +286,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Nothing acknowledged is lost, and what is found is a state that was.
+/// Acknowledged writes are present, and the state found is one that existed.
 #[test]
 fn every_crash_leaves_a_state_that_was() {
     let (mut images, mut realigned) = (0, 0);
@@ -299,7 +301,7 @@ fn every_crash_leaves_a_state_that_was() {
         images += explore(&story, limits(), seed, |image, found| {
             crashed.push((image, found))
         });
-        // What was recovered goes on, and crashes again.
+        // A recovered volume continues, and crashes again.
         let fewer = Limits {
             exhaustive_writes: 3,
             random_subsets: 4,
@@ -322,7 +324,8 @@ fn every_crash_leaves_a_state_that_was() {
     );
 }
 
-/// Formatting over an old volume leaves the old one, none, or the new one.
+/// A crash while a volume is made over an old one leaves the old one, none, or the new
+/// one.
 #[test]
 fn a_crash_while_formatting_leaves_no_mixture() {
     let shape = SHAPES[0];

@@ -14,7 +14,7 @@ pub const BLOCK: u32 = 4096;
 
 pub type Memory = Shared<MemoryDevice>;
 
-/// A volume with some writes, checkpoints after some of them.
+/// Returns a volume with some writes, and with checkpoints after some of them.
 fn used(checkpoints: &[u64]) -> Vld<Memory> {
     let medium = Arc::new(InOrder(memory(4 << 20, 512)));
     Vld::format(&medium, options(BLOCK, None)).unwrap();
@@ -39,13 +39,14 @@ pub fn wipe(vld: &Vld<Memory>, block: u64) {
         .unwrap();
 }
 
-/// V10: the tail, a checkpoint and the tail, and a search find the same map.
+/// V10: recovery by the tail, by a checkpoint and the tail, and by a search give the
+/// same map.
 #[test]
 fn all_ways_of_recovery_give_one_map() {
     for checkpoints in [&[][..], &[120], &[60, 150], &[60, 150, 199]] {
         let vld = used(checkpoints);
         let map = vld.map();
-        // Two checkpoints cut the log at the older one.
+        // Two checkpoints truncate the log at the older one.
         let cut = vld.state.read().log.floor() > 0;
         assert_eq!(cut, checkpoints.len() >= 2);
         let (by_scan, recovery) = reopened(&vld);
@@ -56,14 +57,15 @@ fn all_ways_of_recovery_give_one_map() {
         assert_eq!(recovery.source, Source::Tail);
         assert_eq!(by_tail.map(), map);
         assert_eq!(recovery.checkpoint_seq > 0, !checkpoints.is_empty());
-        // The newest checkpoint decays: the older one and the log still do.
+        // The newest checkpoint decays: the older one and the log still give the same
+        // map.
         let newest = usize::from(checkpoints.len() % 2 == 0);
         wipe(&vld, vld.layout().checkpoint_block(newest) + 1);
         wipe(&vld, vld.layout().checkpoint_block(newest));
         let (without, recovery) = reopened(&vld);
         assert_eq!(recovery.checkpoints_damaged, 1);
         assert_eq!(without.map(), map, "{checkpoints:?}");
-        // And the tail with it.
+        // The tail decays, too.
         wipe(&vld, vld.layout().tail_block());
         let (without, recovery) = reopened(&vld);
         assert_eq!((recovery.source, without.map()), (Source::Scan, map));
@@ -94,7 +96,8 @@ fn a_tail_that_is_not_true_is_not_believed() {
     let vld = used(&[]);
     let map = vld.map();
     vld.park().unwrap();
-    // The record it names is gone; another volume's tail; a tail beyond the end.
+    // The record that the tail names is gone; the tail of another volume; a tail beyond
+    // the end.
     let root = vld.state.read().log.root().unwrap();
     let at = vld.layout().unit_byte(root.unit.get());
     let mut kept = [0; 512];
@@ -134,7 +137,7 @@ fn a_lost_map_record_is_reported_and_not_passed_over() {
                 reported += 1;
             }
             Err(error) => panic!("{error}"),
-            // It was dead, and nothing that lives hung on it any more.
+            // The record was dead, and no live record depended on it any more.
             Ok((other, _)) => assert_eq!(other.map(), vld.map()),
         }
         vld.medium().0.apply_write(at, &kept).unwrap();
@@ -152,7 +155,7 @@ fn decayed_data_is_an_error_and_never_data() {
     let error = vld.read(at, &mut bytes).unwrap_err();
     assert!(error.to_string().contains("checksum"), "{error}");
     vld.write(at + 512, &[IoSlice::new(&[1; 512])]).unwrap_err();
-    // Written whole, it is well again.
+    // After a whole write the block is intact again.
     vld.write(at, &[IoSlice::new(&block(5, BLOCK))]).unwrap();
     vld.read(at, &mut bytes).unwrap();
 }
@@ -246,8 +249,8 @@ fn a_medium_that_takes_no_records_stops_the_volume() {
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
 }
 
-/// The tail record may be in the medium's cache, and durable with whatever is
-/// flushed next: were writes taken after that, it would hide them.
+/// The tail record may be in the medium's cache, and become durable with the next
+/// flush. If the volume took writes after that, the tail would hide them.
 #[test]
 fn a_park_that_fails_stops_the_volume() {
     for kind in [FaultKind::FlushFails, FaultKind::WriteError] {
@@ -267,7 +270,7 @@ fn data_goes_elsewhere_if_a_place_fails() {
     vld.medium().0.inject(Fault::once(FaultKind::WriteError));
     vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
     assert_eq!(vld.statistics().writes_retried, 1);
-    // Of a run, only the block that fails alone loses its place.
+    // Of a run, only the block whose own write fails loses its place.
     let free = vld.statistics().blocks_free;
     vld.medium().0.inject(Fault::once(FaultKind::WriteError));
     let run: Vec<u8> = (3..7).flat_map(|version| block(version, BLOCK)).collect();
@@ -292,7 +295,7 @@ fn the_compactor_leaves_what_it_cannot_read() {
         vld.discard(byte(at), u64::from(BLOCK)).unwrap();
     }
     vld.flush().unwrap();
-    // One decays in every track or so.
+    // About one block in every track decays.
     let map = vld.map();
     for (_, entry) in map.mapped().step_by(10) {
         wipe(&vld, u64::from(entry.place));
@@ -308,7 +311,7 @@ fn the_compactor_leaves_what_it_cannot_read() {
     }
 }
 
-/// Wherever reads fail twice, recovery finds the same.
+/// Recovery has the same result wherever two reads fail.
 #[test]
 fn a_read_that_fails_twice_loses_nothing() {
     for after in 0..12 {
@@ -408,7 +411,7 @@ fn checkpoints_of_impossible_numbers_are_damaged() {
             let at = layout.block_byte(layout.checkpoint_block(region));
             vld.medium().0.apply_write(at, &bytes).unwrap();
         }
-        // The log reaches down to the beginning and has everything.
+        // The log reaches down to the beginning and contains everything.
         let (again, recovery) = reopened(&vld);
         assert_eq!(recovery.checkpoints_damaged, 2);
         assert_eq!(again.map(), vld.map());

@@ -1,4 +1,4 @@
-//! Which transaction is the newest that counts, where some decayed.
+//! The newest transaction that counts, where some have decayed.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::damage::{BLOCK, Memory, wipe};
 use crate::medium::InOrder;
 use crate::vld::{Options, Vld};
 
-/// A volume to whose blocks `commits` wrote, (logical block, version) each.
+/// Returns a volume with the given commits, each a list of (logical block, version).
 fn written(commits: &[&[(u64, u64)]]) -> Vld<Memory> {
     let medium = Arc::new(InOrder(memory(2 << 20, 512)));
     Vld::format(&medium, options(BLOCK, None)).unwrap();
@@ -26,7 +26,7 @@ fn written(commits: &[&[(u64, u64)]]) -> Vld<Memory> {
     vld
 }
 
-/// The unit of a record that lives no more, but is still there.
+/// Returns the unit of a record that is dead and still on the medium.
 fn dead_record(vld: &Vld<Memory>, seq: u64) -> u64 {
     let layout = vld.layout();
     let each = u64::from(layout.units_per_block());
@@ -48,8 +48,8 @@ fn reuse(vld: &Vld<Memory>, unit: u64) {
     vld.medium().0.apply_write(at, &[9; 512]).unwrap();
 }
 
-/// Transactions 1, 2 and 3 were durable. The room of 2 is reused, a block of 3
-/// decays: 1 is visible still, and is not what came before.
+/// Transactions 1, 2 and 3 were durable. The space of 2 is reused, and a block of 3
+/// decays: 1 is still visible, but is not the one before 3.
 #[test]
 fn an_older_transaction_is_not_taken_for_the_one_before() {
     let vld = written(&[&[(100, 1)], &[(0, 2)], &[(1, 3)]]);
@@ -70,7 +70,7 @@ fn the_newest_transaction_counts_if_the_one_before_is_partly_reused() {
     let (again, recovery) = reopened(&vld);
     assert_eq!(recovery.tail_seq, 4);
     assert_eq!(versions(&again, 1, BLOCK), [1]);
-    // With the newest's own records gone, nothing is left to go by.
+    // The records of the newest are gone too, so there is no evidence left.
     let vld = written(&[&[(200, 9)], &[(0, 1), (100, 2)], &[(1, 3), (101, 4)]]);
     reuse(&vld, dead_record(&vld, 2));
     reuse(&vld, vld.state.read().log.unit_of(0).unwrap());
@@ -78,8 +78,8 @@ fn the_newest_transaction_counts_if_the_one_before_is_partly_reused() {
     assert!(error.to_string().contains("incomplete"), "{error}");
 }
 
-/// The one before is whole, but what it leads to is not: room it needed was
-/// reused, as its successor was durable.
+/// The transaction before is complete, but leads to missing records: space that it
+/// needed was reused, because its successor was durable.
 #[test]
 fn the_newest_transaction_counts_if_the_one_before_leads_to_holes() {
     let vld = written(&[&[(0, 1)], &[(100, 2)], &[(1, 3)]]);

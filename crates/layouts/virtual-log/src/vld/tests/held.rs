@@ -13,12 +13,12 @@ const BLOCK: u32 = 4096;
 
 type Failing = Vld<Shared<FaultDevice<MemoryDevice>>>;
 
-/// The next update's record will lie behind its data.
+/// Returns a volume on which the next update's record will be stored behind its data.
 fn failing() -> Failing {
     after_updates(2)
 }
 
-/// Version 1 of block 0, written so many times.
+/// Returns a volume on which block 0 was written with version 1, `updates` times.
 fn after_updates(updates: u64) -> Failing {
     let medium = Arc::new(InOrder(FaultDevice::new(memory(2 << 20, BLOCK), 1)));
     Vld::format(&medium, options(BLOCK, None)).unwrap();
@@ -30,8 +30,8 @@ fn after_updates(updates: u64) -> Failing {
     vld
 }
 
-/// A volume, and the places of the next block and its record: one behind the
-/// other, and the other way round.
+/// Returns two volumes, each with the places of the next block and its record: the
+/// record behind the block on one, before it on the other.
 fn both_orders() -> [(Failing, u32, u32); 2] {
     let behind = failing();
     let place = next_place(&behind);
@@ -46,7 +46,7 @@ fn put(vld: &Failing, at: u64, version: u64) {
     vld.write(at, &[IoSlice::new(&bytes)]).unwrap();
 }
 
-/// Every request to these blocks fails.
+/// Returns a fault by which every request to these blocks fails.
 fn broken(blocks: std::ops::Range<u32>) -> Fault {
     let byte = |block: u32| u64::from(block) * u64::from(BLOCK);
     Fault {
@@ -55,7 +55,7 @@ fn broken(blocks: std::ops::Range<u32>) -> Fault {
     }
 }
 
-/// The place that the next write is given.
+/// Returns the place of the next write.
 fn next_place<D: Device>(vld: &Vld<Shared<D>>) -> u32 {
     let (mut state, avoid) = (vld.state.read().eager.clone(), Default::default());
     let want = crate::eager::Want::Block;
@@ -63,7 +63,7 @@ fn next_place<D: Device>(vld: &Vld<Shared<D>>) -> u32 {
     unit.unwrap() as u32
 }
 
-/// Takes all free blocks but these.
+/// Takes all free blocks except these.
 fn leave_free<D: Device>(vld: &Vld<Shared<D>>, which: impl Fn(u32) -> bool) {
     let mut state = vld.state.write();
     for block in (0..vld.layout.physical_blocks as u32).filter(|block| !which(*block)) {
@@ -83,7 +83,8 @@ fn an_update_and_its_record_are_one_request() {
         vld.flush().unwrap();
     }
     assert_eq!(writes(&vld) - before, 10);
-    // So are several updates before one flush, and what is read meanwhile is there.
+    // Several updates before one flush are one request, too, and reads see them
+    // meanwhile.
     let before = writes(&vld);
     for nth in 0..4 {
         put(&vld, nth * 7, 100 + nth);
@@ -96,8 +97,8 @@ fn an_update_and_its_record_are_one_request() {
     assert_eq!(versions(&reopened(&vld).0, 64, BLOCK)[21], 103);
 }
 
-/// Data, record, record, data: when both records are dead their room takes the
-/// next two.
+/// The order on the medium is data, record, record, data: when both records are dead,
+/// their space is used for the next two.
 #[test]
 fn records_lie_beside_records() {
     let vld = failing();
@@ -118,8 +119,8 @@ fn records_lie_beside_records() {
     assert_eq!(versions(&reopened(&vld).0, 20, BLOCK), [5; 20]);
 }
 
-/// What is not flushed may be lost with the server; what is held must not be
-/// found half.
+/// Unflushed data may be lost with the server process, but a part of the buffer must
+/// not be found.
 #[test]
 fn what_is_held_is_forgotten_with_the_volume() {
     let vld = failing();
@@ -140,7 +141,7 @@ fn held_data_goes_elsewhere_if_its_place_fails() {
         assert_eq!(versions(&vld, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
         assert_eq!(versions(&reopened(&vld).0, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
         assert_ne!(vld.map().get(0).place, place);
-        // The record had it all, and the place stays taken.
+        // The record contains everything, and the place stays taken.
         vld.flush().unwrap();
         assert_eq!(vld.records_written(), counts.records_written);
         (0..2000).for_each(|nth| put(&vld, nth % 50, nth));
@@ -161,7 +162,7 @@ fn a_place_that_fails_does_not_matter_if_nobody_wants_its_block() {
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [3]);
 }
 
-/// Requests of which the order is left to it, it carries out backwards.
+/// A device that carries out requests backwards where it may choose the order.
 #[derive(Debug)]
 struct Backwards<D>(D);
 
@@ -192,8 +193,8 @@ impl<D: Device> Device for Backwards<D> {
     }
 }
 
-/// On a volume so full that places come back at once, and a record takes one
-/// for which a block is held that nobody wants any more.
+/// The volume is so full that places are reused at once, and a record is placed where a
+/// block is buffered that is not needed any more.
 #[test]
 fn short_and_long_runs_keep_their_order() {
     for seed in 0..10 {
@@ -230,8 +231,8 @@ fn short_and_long_runs_keep_their_order() {
     }
 }
 
-/// A place that fails, on a volume so full that what was held for it goes to
-/// one that a later block is held for, and is not needed for any more.
+/// A place fails on a volume so full that its buffered block is written to a place for
+/// which a later block is buffered that is not needed any more.
 #[test]
 fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
     let vld = failing();
@@ -248,7 +249,7 @@ fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
     assert!((first + 1..first + 3).contains(&place), "{place}");
 }
 
-/// Side by side, and if one of them fails each goes its own way.
+/// Data and record are written in parallel; if one fails, each is written by itself.
 #[test]
 fn a_record_that_does_not_follow_its_data_is_written_with_it() {
     for broken_at in [None, Some(0), Some(4)] {
@@ -275,9 +276,9 @@ fn a_record_that_does_not_follow_its_data_is_written_with_it() {
     }
 }
 
-/// Its data fails once, when it is there already. Were it written elsewhere as
-/// well, the next record of the transaction would name that one, and recovery
-/// might find only the first.
+/// The record's data fails once, when the record is already on the medium. If the
+/// record were written elsewhere as well, the next record of the transaction would name
+/// that copy, and recovery might find only the first one.
 #[test]
 fn a_record_that_came_before_its_data_stays_where_it_is() {
     let medium = FaultDevice::new(memory(4 << 20, BLOCK), 1);
@@ -315,15 +316,16 @@ fn a_record_goes_elsewhere_without_its_data() {
     }
 }
 
-/// A request that fails may have done a part. Here the record is there and its
-/// data is not: were it left, it would be taken for the one that counts.
+/// A request that fails may have been carried out in part. Here the record is on the
+/// medium and its data is not; if it stayed there, it would be taken for the one that
+/// counts.
 #[test]
 fn a_record_that_came_without_its_data_is_removed() {
     for (vld, place, record) in both_orders() {
         let eager = vld.state.read().eager.clone();
         put(&vld, 0, 2);
-        // The device is given what the failing request leaves behind: the record
-        // as it would be there.
+        // The device gets what the failing request leaves behind: the record as it
+        // would be written.
         let medium = vld.medium();
         let byte = |block: u32| u64::from(block) * u64::from(BLOCK);
         let zeros = [0; BLOCK as usize];
@@ -348,8 +350,8 @@ fn a_record_that_came_without_its_data_is_removed() {
     }
 }
 
-/// An acknowledged write that no place takes: nobody is told that it is durable,
-/// and nothing is written any more.
+/// An acknowledged write that no place takes: no flush reports it as durable, and
+/// nothing more is written.
 #[test]
 fn held_data_that_no_place_takes_stops_the_volume() {
     let vld = failing();
@@ -370,7 +372,7 @@ fn held_data_that_no_place_takes_stops_the_volume() {
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
 }
 
-/// Random updates while single requests fail: nothing that was flushed is lost.
+/// Random updates while single requests fail: flushed data is not lost.
 #[test]
 fn no_single_failure_loses_what_was_flushed() {
     for seed in 0..40 {
