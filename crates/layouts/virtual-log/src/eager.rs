@@ -1,22 +1,21 @@
-//! Eager writing: where the next write goes.
+//! Eager writing: the choice of the place of the next write.
 //!
-//! Pure: a choice is made of free space, the head's position and what was
-//! chosen before. Nothing here writes.
+//! The choice is a pure function of the free space, the head's position and the
+//! previous choices. This module writes nothing.
 //!
-//! With a head: while the compactor provides empty tracks, one is filled to the
-//! track-switch threshold, then the next one in the direction of the sweep.
-//! Without empty tracks the choice is greedy: the free place that is reached
-//! soonest, on the current track, the current cylinder, or a cylinder further
-//! on; the arm sweeps in one direction and starts over at the end, so that it
-//! is not trapped where the disk is full (Wang et al. 1999, §4.2). On its last
-//! cylinder it is trapped all the same, for as long as there is a place: a
-//! far-sighted chooser compares that place with the first one of the next sweep.
+//! With a head: while the compactor provides empty tracks, one is filled up to the
+//! track-switch threshold, then the next one in the direction of the sweep. Without
+//! empty tracks the choice is greedy: the free place that is reached soonest, on the
+//! current track, the current cylinder, or a cylinder further on. The arm sweeps in one
+//! direction and starts over at the end, so that it is not trapped where the disk is
+//! full (Wang et al. 1999, §4.2). On its last cylinder it is trapped nevertheless, for
+//! as long as there is a place. A far-sighted chooser therefore compares that place
+//! with the first one of the next sweep.
 //!
-//! Without a head: the next free place after the last one, likewise round and
-//! round.
+//! Without a head: the next free place after the last one, likewise cyclically.
 //!
-//! A map sector goes to a block that is partly used already, if one is about as
-//! near: whole free blocks are what data needs. So does a part of a block.
+//! A map sector is placed in a block that is partly used already, if one is about as
+//! near, because data needs whole free blocks. So is a part of a block.
 
 mod hole;
 mod mechanical;
@@ -26,22 +25,22 @@ use crate::free_space::FreeSpace;
 use crate::medium::HeadPosition;
 use mechanical::Search;
 
-/// What room is needed for.
+/// The kind of space that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Want {
     /// A whole block.
     Block,
-    /// As many units as a block has, behind each other in one region, whatever
-    /// block they begin in.
+    /// As many adjacent units of one region as a block has, which may begin inside of a
+    /// block.
     Anywhere,
     /// One unit: a map sector.
     Unit,
-    /// So many units behind each other in one block, which has more.
+    /// A number of adjacent units in one block, fewer than the block has.
     Part(u32),
 }
 
 impl Want {
-    /// For so many units, of blocks that have `each`.
+    /// Returns the kind for `units` units, if a block has `each`.
     pub fn of(units: u32, each: u32) -> Self {
         match units {
             units if units == each => Want::Block,
@@ -50,12 +49,12 @@ impl Want {
         }
     }
 
-    /// True if data is to go there, for which empty regions are filled.
+    /// Returns true for data, for which empty regions are filled.
     fn is_data(self) -> bool {
         matches!(self, Want::Block | Want::Anywhere)
     }
 
-    /// Units that it takes, of blocks that have `each`.
+    /// Returns the number of units needed, if a block has `each`.
     pub fn units(self, each: u32) -> u32 {
         match self {
             Want::Block | Want::Anywhere => each,
@@ -65,39 +64,40 @@ impl Want {
     }
 }
 
-/// Where not to go.
+/// The places that are not to be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Avoid {
     /// A region that is being emptied.
     pub region: Option<u32>,
-    /// Empty regions: who fills holes must not use up what it makes.
+    /// True to avoid empty regions, because a caller that fills holes must not use up
+    /// the space that it frees.
     pub empty: bool,
-    /// Without a head: blocks with a used one behind them, as far as there are
-    /// others near: something is to lie beside.
+    /// Without a head: true to avoid free blocks with a used one behind them, as long
+    /// as there are others nearby, because a record is to be stored next to the data.
     pub single: bool,
 }
 
-/// Blocks that are meant.
+/// A predicate of the blocks that may be used.
 pub type Among<'a> = &'a dyn Fn(u32) -> bool;
 
-/// How eagerly to switch tracks.
+/// The policy of track switches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// An empty track is filled to this share before the next one is begun, in
+    /// The share up to which an empty track is filled before the next one is begun, in
     /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
     pub fill: f64,
-    /// Whether a track is left before it is filled to that share.
+    /// Whether a track may be left before it is filled to that share.
     pub leave_early: LeaveEarly,
 }
 
-/// When the next empty track is taken because it is sooner than the next place on
-/// the one that is being filled.
+/// When the next empty track is used because a place on it is reached sooner than the
+/// next place on the track that is being filled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LeaveEarly {
     /// Never: the threshold alone decides, as in the paper.
     Never,
-    /// For data that may lie anywhere: the gaps that it has left no longer fit it,
-    /// long before a track is as full as the threshold wants it.
+    /// For data that may begin anywhere: the gaps that it has left become too small for
+    /// it long before a track is filled up to the threshold.
     #[default]
     DataAnywhere,
     /// For all data.
@@ -113,22 +113,22 @@ impl Default for Policy {
     }
 }
 
-/// The chooser and what it remembers.
+/// The chooser of places, and its state.
 #[derive(Debug, Clone, Default)]
 pub struct Eager {
     policy: Policy,
     /// The region being filled.
     filling: Option<u32>,
-    /// Without a head: the unit after the last one chosen.
+    /// Without a head: the unit behind the last one chosen.
     cursor: u64,
     /// Without a head: the region of the last hole chosen.
     hole_region: usize,
-    /// See [`Eager::far_sighted`].
+    /// True for the choices of [`Eager::far_sighted`].
     far_sighted: bool,
 }
 
 impl Eager {
-    /// A chooser.
+    /// Creates a chooser.
     pub fn new(policy: Policy) -> Self {
         Eager {
             policy,
@@ -136,10 +136,9 @@ impl Eager {
         }
     }
 
-    /// A chooser for who writes a unit behind each block: with a head, a block is
-    /// chosen by its own wait and the way on to the next free unit of its track
-    /// together, and the sweep starts over when that is sooner than what is left
-    /// ahead.
+    /// Creates a chooser for a caller that writes a unit behind each block. With a
+    /// head, a block is chosen by its own wait plus the wait for the next free unit of
+    /// its track, and the sweep starts over when that is sooner than the places ahead.
     pub fn far_sighted(policy: Policy) -> Self {
         Eager {
             far_sighted: true,
@@ -147,13 +146,13 @@ impl Eager {
         }
     }
 
-    /// The region being filled, if one is.
+    /// Returns the region that is being filled, if there is one.
     pub fn filling(&self) -> Option<u32> {
         self.filling
     }
 
-    /// The first unit of the place to write next; `None` if there is none.
-    /// Nothing is taken: the caller does that.
+    /// Returns the first unit of the place to write next; `None` if there is none. The
+    /// caller must take the place.
     pub fn choose(
         &mut self,
         free: &FreeSpace,
@@ -170,7 +169,8 @@ impl Eager {
             far_sighted: self.far_sighted,
             holes: None,
         };
-        // What is less goes where the head is just now: a map sector next to the data.
+        // Smaller pieces are placed where the head is now: a map sector next to the
+        // data.
         if want.is_data()
             && !avoid.empty
             && let Some(unit) = self.filled(free, head, search)
@@ -185,10 +185,10 @@ impl Eager {
         mechanical::nearest(free, head, search)
     }
 
-    /// The same of a hole for who must not break blocks: units that are free in a
-    /// block of `among` that is partly used; of those that are about as near the
-    /// one in the fullest block, so that the emptier ones come to be free. `None`
-    /// if there is none, or none near: how long a choice takes does not grow with
+    /// Chooses a hole, for a caller that must not break blocks: free units in a block
+    /// of `among` that is partly used. Among holes that are about as near, the one in
+    /// the fullest block is chosen, so that the emptier blocks become free. Returns
+    /// `None` if there is no such hole nearby: the time of a choice does not grow with
     /// the volume.
     pub fn choose_hole(
         &mut self,
@@ -213,7 +213,8 @@ impl Eager {
         mechanical::nearest(free, head, search)
     }
 
-    /// The place in the region to fill now: the one begun, or the next empty one.
+    /// Returns a place in the region to be filled: the present one, or the next empty
+    /// one.
     fn filled(&mut self, free: &FreeSpace, head: &HeadPosition, search: Search<'_>) -> Option<u64> {
         if self.policy.fill <= 0.0 {
             return None;
@@ -251,7 +252,7 @@ impl Eager {
     }
 }
 
-/// The next empty region from the head on, round and round.
+/// Returns the next empty region behind the head, cyclically.
 fn empty_region(free: &FreeSpace, head: &HeadPosition, avoid: Avoid) -> Option<u32> {
     let here = mechanical::region_of(head);
     let mut ahead = free.empty_regions().range(here..);

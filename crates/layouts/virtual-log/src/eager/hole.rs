@@ -1,19 +1,19 @@
-//! Without a head: the next hole.
+//! The next hole, on a device without a head.
 
 use std::cmp::Reverse;
 
 use super::{Among, Eager};
 use crate::free_space::FreeSpace;
 
-/// Holes that are compared.
+/// Maximum number of holes that are compared.
 const COMPARED: usize = 64;
-/// Regions that are looked through for them. Where they are few the next search
-/// goes on behind these.
+/// Maximum number of regions that are searched for them. If they contain none, the next
+/// search continues behind them.
 const REGIONS: usize = 256;
 
 impl Eager {
-    /// The fullest of the next holes of so many units after the last one chosen,
-    /// round and round.
+    /// Returns the fullest of the next holes of `units` units after the last one
+    /// chosen, cyclically.
     pub(super) fn next_hole(
         &mut self,
         free: &FreeSpace,
@@ -33,7 +33,7 @@ impl Eager {
             let suits = rooms != 0 && mask != 0 && among(block);
             suits.then_some((mask.count_ones(), region, block, rooms))
         });
-        // The first of the fullest ones.
+        // Among equally full ones the first is chosen.
         let near = holes.take(COMPARED);
         let Some((_, region, block, rooms)) = near.min_by_key(|&(used, ..)| Reverse(used)) else {
             self.hole_region = (here + REGIONS) % regions;

@@ -1,4 +1,4 @@
-//! The nearest free place by time, on a drive whose head is known.
+//! The nearest free place by time, on a drive whose head position is known.
 
 use std::cmp::Reverse;
 
@@ -8,28 +8,28 @@ use super::{Among, Avoid, Want};
 use crate::free_space::FreeSpace;
 use crate::medium::HeadPosition;
 
-/// Cylinders in which holes are looked for.
+/// Number of cylinders in which holes are searched for.
 const HOLE_CYLINDERS: usize = 64;
 
-/// What is looked for.
+/// The criteria of a search.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'a> {
     pub want: Want,
     pub avoid: Avoid,
-    /// See [`super::Eager::far_sighted`].
+    /// True for the choices of [`super::Eager::far_sighted`].
     pub far_sighted: bool,
-    /// A hole, in one of these blocks.
+    /// If set, only holes in these blocks are searched for.
     pub holes: Option<Among<'a>>,
 }
 
-/// The region of the head's track: regions are tracks, in order.
+/// Returns the region of the head's track: regions are tracks, in order.
 pub(super) fn region_of(head: &HeadPosition) -> u32 {
     head.track.cylinder * head.drive.geometry.heads() + head.track.head
 }
 
-/// The soonest free place on a track: its first unit, and the time until it is
-/// under the head; for who is far-sighted, and wants a block, until a unit behind
-/// it is.
+/// Returns the first unit of the soonest free place on a track, and the time until it
+/// is under the head. For a block of a far-sighted chooser, the time is until a free
+/// unit behind the block is under the head.
 pub(super) fn on_track(
     free: &FreeSpace,
     head: &HeadPosition,
@@ -51,7 +51,7 @@ pub(super) fn on_track(
         .arrival_ns(head.platter_ns, head.track, id, Access::Write);
     let first = track.first_sector + u64::from(head.drive.first_sector_after(arrival, &track));
     let wait = |unit: u64| {
-        // The units of a block that reaches beyond the track's end count as at it.
+        // The units of a block that extends beyond the track's end count as at its end.
         let nth = unit * free.unit_sectors() - track.first_sector;
         let nth = nth.min(u64::from(track.sectors) - 1) as u32;
         arrival - head.platter_ns + head.drive.rotation_to(arrival, &track, nth)
@@ -67,7 +67,8 @@ pub(super) fn on_track(
             let unit = u64::from(block) * units;
             let behind = (unit + units..range.end).chain(range.start..unit);
             let way_on = match search.far_sighted {
-                // A later block is not sooner: its own units lie behind this one.
+                // A later block is not sooner, because its own units are behind this
+                // one.
                 true => way_on(free, head, track.sectors, behind),
                 false => 0,
             };
@@ -75,7 +76,7 @@ pub(super) fn on_track(
         }
         Want::Anywhere => {
             let (under, wanted) = (under.clamp(range.start, range.end), units as u32);
-            // What lies across the first place passes whole a revolution later.
+            // A place across the first unit passes completely only a revolution later.
             let before = range.start..(under + units - 1).min(range.end);
             let unit = free.run_of(under..range.end, wanted);
             let unit = unit.or_else(|| free.run_of(before, wanted))?;
@@ -96,8 +97,8 @@ pub(super) fn on_track(
     }
 }
 
-/// How long until a free one of `units`, which pass under the head one after
-/// the other; never more than to another track of the cylinder.
+/// Returns the time until a free unit of `units`, which pass under the head one after
+/// the other; at most the time to another track of the cylinder.
 fn way_on(
     free: &FreeSpace,
     head: &HeadPosition,
@@ -115,9 +116,9 @@ fn way_on(
     (near.take_while(used).count() as u64 * unit_ns).min(most)
 }
 
-/// The next free units, `length` of them, of a block that is partly used, unless
-/// those of a whole free block come a thirty-second of a revolution sooner. `order`
-/// is that in which units pass under the head.
+/// Returns the next `length` free units of a block that is partly used, or of a free
+/// block if those are sooner by a thirty-second of a revolution. `order` is the order
+/// in which units pass under the head.
 fn nearest_part(
     free: &FreeSpace,
     head: &HeadPosition,
@@ -149,9 +150,9 @@ fn nearest_part(
     whole
 }
 
-/// The next free units, `length` of them, of a block that is partly used: those
-/// that come no more than a thirty-second of a revolution after the first, in the
-/// block that has the fewest others.
+/// Returns the next `length` free units of a block that is partly used. Of those that
+/// pass at most a thirty-second of a revolution after the first, it returns the ones in
+/// the block with the fewest other free units.
 fn fullest_hole(
     free: &FreeSpace,
     head: &HeadPosition,
@@ -169,14 +170,14 @@ fn fullest_hole(
     let soonest = holes.peek()?.2;
     let near = holes.take_while(|&(.., time)| time <= soonest + patience);
     let fullest = near.min_by_key(|&(used, ..)| Reverse(used));
-    // Tracks are compared by their first one.
+    // Tracks are compared by their first hole.
     fullest.map(|(_, unit, _)| (unit, soonest))
 }
 
-/// The soonest free place of all, sweeping inwards from the head's cylinder. The
-/// sweep starts over, at the first cylinder with such a place, where nothing is
-/// left ahead; for who is far-sighted, also where that is sooner. Holes are not
-/// looked for everywhere.
+/// Returns the soonest free place, sweeping inwards from the head's cylinder. The sweep
+/// starts over, at the first cylinder with a place, if there is no place ahead; with a
+/// far-sighted chooser, also if that is sooner. Holes are searched for in a limited
+/// number of cylinders.
 pub(super) fn nearest(free: &FreeSpace, head: &HeadPosition, search: Search<'_>) -> Option<u64> {
     let Search {
         want,
@@ -205,7 +206,7 @@ pub(super) fn nearest(free: &FreeSpace, head: &HeadPosition, search: Search<'_>)
         let found = |region| on_track(free, head, region as usize, search);
         open.filter_map(found).min_by_key(|&(_, time)| time)
     };
-    // The arm alone takes longer than the best found.
+    // The seek alone takes longer than the best place found.
     let too_far = |cylinder: u32, (_, time): (u64, u64)| {
         let distance = cylinder.abs_diff(head.track.cylinder);
         head.drive.seek.seek_ns(distance) >= time

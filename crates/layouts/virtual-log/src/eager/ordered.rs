@@ -1,15 +1,15 @@
-//! The next free place in order, on a device that has no head to speak of.
+//! The next free place in order, on a device whose head position is not known.
 
 use std::ops::Range;
 
 use super::{Avoid, Eager, Want};
 use crate::free_space::FreeSpace;
 
-/// Looking for a place that is better goes no further than a few regions.
+/// Number of blocks within which a better place is searched for.
 const NEAR_BLOCKS: usize = 256;
 
 impl Eager {
-    /// The next free place after the last one chosen, round and round.
+    /// Returns the next free place after the last one chosen, cyclically.
     pub(super) fn next_in_order(
         &mut self,
         free: &FreeSpace,
@@ -25,8 +25,8 @@ impl Eager {
             Want::Unit if units == 1 => self
                 .part_in(free, from..blocks, avoid, count, false)
                 .or_else(|| self.part_in(free, 0..from, avoid, count, false)),
-            // A partly used block just behind the cursor comes first: that is
-            // where the last map sector went.
+            // A partly used block just behind the cursor is first, because the last map
+            // sector was placed there.
             Want::Unit | Want::Part(_) => self
                 .part_in(free, from.saturating_sub(1)..blocks, avoid, count, true)
                 .or_else(|| self.part_in(free, 0..from, avoid, count, true))
@@ -62,7 +62,7 @@ impl Eager {
         }
     }
 
-    /// A free block with a free one behind it, if single ones are to be avoided
+    /// Returns a free block with a free one behind it, if single ones are to be avoided
     /// and it is near.
     fn pair_in(&self, free: &FreeSpace, range: Range<u32>, avoid: Avoid) -> Option<u64> {
         let end = range.end;
@@ -78,8 +78,8 @@ impl Eager {
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
 
-    /// `units` free ones behind each other in a block; in one that is `partial`ly
-    /// used, as far as there are some near.
+    /// Returns `units` adjacent free units in a block; in one that is `partial`ly used,
+    /// if there are some nearby.
     fn part_in(
         &self,
         free: &FreeSpace,
@@ -99,7 +99,7 @@ impl Eager {
     }
 }
 
-/// As many free units behind each other as a block has, in one region.
+/// Returns a run of as many free units as a block has, in one region.
 fn run_in(free: &FreeSpace, range: Range<u64>, avoid: Avoid) -> Option<u64> {
     let units = u64::from(free.units_per_block());
     let blocks = (range.start / units) as u32..range.end.div_ceil(units) as u32;
@@ -110,12 +110,12 @@ fn run_in(free: &FreeSpace, range: Range<u64>, avoid: Avoid) -> Option<u64> {
     })
 }
 
-/// The blocks of a range, regions that are full or to be avoided left out.
+/// Returns the blocks of a range, without regions that are full or to be avoided.
 fn candidates(free: &FreeSpace, range: Range<u32>, avoid: Avoid) -> impl Iterator<Item = u32> {
     regions_in(free, range, avoid).flatten()
 }
 
-/// The same, region by region.
+/// Returns the same blocks as [`candidates`], region by region.
 fn regions_in(
     free: &FreeSpace,
     range: Range<u32>,

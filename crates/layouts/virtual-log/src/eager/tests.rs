@@ -1,4 +1,4 @@
-//! Choices against a search of every place.
+//! The choices compared with a search of all places.
 
 mod hole;
 
@@ -44,7 +44,7 @@ impl Bench {
         (self.state >> 20) % end
     }
 
-    /// Uses so many percent of the blocks, and single units of others.
+    /// Uses `percent` of the blocks, and single units of others.
     fn fill(&mut self, percent: u64) {
         let blocks = self
             .free
@@ -71,8 +71,8 @@ impl Bench {
         arrival - self.head.platter_ns + self.head.drive.rotation_to(arrival, &track, nth)
     }
 
-    /// From the end of a block to the next free unit of its track; no more than
-    /// to another track of the cylinder.
+    /// Returns the time from the end of a block to the next free unit of its track; at
+    /// most the time to another track of the cylinder.
     fn way_on(&self, block: u64) -> u64 {
         let (track, nth) = self.head.drive.geometry.locate(block * 8);
         let sectors = u64::from(track.sectors);
@@ -177,7 +177,7 @@ fn who_is_far_sighted_leaves_the_last_cylinder_when_the_next_sweep_is_sooner() {
         cylinder: 3,
         head: 0,
     };
-    // The only place of the cylinder has just passed.
+    // The only place of the cylinder has just passed the head.
     let here = 3 * cylinder..3 * cylinder + 32;
     let passed = here.max_by_key(|&block| bench.time_to(u64::from(block) * 8));
     let passed = passed.expect("a track has blocks");
@@ -271,7 +271,8 @@ fn a_track_is_left_early_where_the_next_empty_one_is_sooner() {
             head.track = head.drive.geometry.locate(unit).0.id;
             free.regions().of((unit / 8) as u32)
         };
-        // Without time passing each block is further from the head than the last.
+        // The time stands still, so each block is further from the head than the last
+        // one.
         let regions: Vec<usize> = (0..20).map(&mut next).collect();
         regions
             .iter()
@@ -363,7 +364,8 @@ fn parts_are_the_nearest_or_nearly() {
     }
 }
 
-/// Chooses without a head, and takes it; of blocks of eight units.
+/// Returns a function that chooses without a head and takes the place, with blocks of
+/// eight units.
 fn takes_in_order() -> impl FnMut(&mut FreeSpace, Want) -> Option<u64> {
     let mut eager = Eager::new(Policy::default());
     move |free, want| {
@@ -394,7 +396,7 @@ fn without_a_head_what_may_lie_anywhere_follows_within_its_region() {
     for unit in [41, 49, 57, 65] {
         assert_eq!(choose(&mut free, Want::Anywhere), Some(unit));
     }
-    // Seven units are left of the first region.
+    // Seven units are left in the first region.
     for unit in (80..160).step_by(8) {
         assert_eq!(choose(&mut free, Want::Anywhere), Some(unit));
     }
@@ -424,7 +426,7 @@ fn without_a_head_places_follow_each_other() {
     let none = Avoid::default();
     assert_eq!(choose(&mut free, Want::Block, none), Some(20));
     assert_eq!(choose(&mut free, Want::Unit, none), Some(24));
-    // The next map sector joins the last; data goes on behind it.
+    // The next map sector is placed next to the last one; data continues behind it.
     assert_eq!(choose(&mut free, Want::Block, none), Some(28));
     assert_eq!(choose(&mut free, Want::Unit, none), Some(25));
     assert_eq!(choose(&mut free, Want::Block, none), Some(32));

@@ -1,4 +1,4 @@
-//! Holes against a search of every one, and how far they are looked for.
+//! The choice of holes compared with a search of all, and the limits of the search.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn without_a_head_the_fullest_of_the_next_holes_is_taken_round_and_round() {
     free.take(10, 0xfe);
     free.take(20, 0b1000);
     free.take(30, 0xf8);
-    // A thousand regions: the search goes on where the last one ended.
+    // There are a thousand regions: the search continues where the last one ended.
     free.take(63_999, 0b1);
     let mut tries = 0;
     while eager.choose_hole(&free, None, Want::Unit, all).is_none() {
