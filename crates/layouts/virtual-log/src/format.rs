@@ -1,19 +1,20 @@
-//! What a virtual log disk has on its medium: bytes only, no I/O.
+//! The structures of a virtual log disk on its medium: bytes only, no I/O.
 //!
 //! `docs/spec/virtual-log.md` has the fields and the rules. All integers are
-//! little-endian. Every structure begins with a CRC-32C of what follows in it
-//! and a magic number; whatever a device returns is checked before it is used.
+//! little-endian. Every structure begins with a CRC-32C of its later bytes and a magic
+//! number. All bytes read from a device are checked before they are used.
 //!
-//! A *unit* is the smallest piece that is written alone: a map sector, as large
-//! as the medium's physical block, so that no later write can tear an earlier
-//! one. A *block* is what the map maps: one to eight units.
+//! A *unit* is the smallest piece that is written alone: a map sector, as large as the
+//! medium's physical block, so that no later write can tear an earlier one. A *block*
+//! is the piece that the map has entries for: one to eight units.
 
 mod layout;
 mod record;
 
 use std::mem::offset_of;
 
-/// In a tail record: the log is empty, the checkpoints have all.
+/// The unit in a tail record if the log is empty and the checkpoints contain
+/// everything.
 pub const NO_ROOT: u64 = u64::MAX;
 
 use zerocopy::little_endian::{U32, U64};
@@ -23,47 +24,47 @@ pub use layout::{Layout, PLACES_MAX};
 pub use record::{BRANCHES, Branch, Entry, MapRecord, RecordHeader, entries_per_record};
 pub use varve_device::crc32c;
 
-/// The format's version.
+/// Version of the format.
 pub const VERSION: u32 = 1;
-/// The version of volumes whose data may begin at any unit: entries name units.
+/// Version of volumes whose data may begin at any unit, so that entries name units.
 pub const VERSION_ANYWHERE: u32 = 2;
 
-/// Bytes that are no valid structure of this kind.
+/// The reason why bytes are not a valid structure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Too short for the structure.
+    /// There are fewer bytes than the structure has.
     #[error("{length} bytes are too short")]
     Short {
-        /// Bytes given.
+        /// Number of bytes.
         length: usize,
     },
-    /// Something else, or nothing, is there.
+    /// The magic number is another one.
     #[error("magic number {found:#010x}, want {expected:#010x}")]
     Magic {
-        /// On the medium.
+        /// The number on the medium.
         found: u32,
-        /// Of the structure.
+        /// The number of the structure.
         expected: u32,
     },
-    /// Torn or decayed.
+    /// The checksum does not match: the structure was torn or has decayed.
     #[error("checksum {found:#010x}, want {expected:#010x}")]
     Checksum {
-        /// Computed.
+        /// The computed checksum.
         found: u32,
-        /// On the medium.
+        /// The checksum on the medium.
         expected: u32,
     },
-    /// Sound, but not to be believed.
+    /// The checksum matches, but a field has an impossible value.
     #[error("{0}")]
     Field(String),
 }
 
-/// Structures that begin with a checksum and a magic number.
+/// A structure that begins with a checksum and a magic number.
 trait Sealed: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + Copy {
     const MAGIC: u32;
     fn head(&mut self) -> (&mut U32, &mut U32);
 
-    /// With magic number and checksum set.
+    /// Returns the structure with its magic number and checksum filled in.
     fn sealed(mut self) -> Self {
         *self.head().1 = Self::MAGIC.into();
         let crc = crc32c(&self.as_bytes()[4..]);
@@ -71,7 +72,7 @@ trait Sealed: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + Copy
         self
     }
 
-    /// From the beginning of `bytes`, checked.
+    /// Parses the structure at the beginning of `bytes`, and checks both.
     fn unseal(bytes: &[u8]) -> Result<Self, FormatError> {
         let length = bytes.len();
         let (mut found, _) =
@@ -104,7 +105,7 @@ macro_rules! sealed {
             }
         }
         impl $kind {
-            /// The structure with its magic number and checksum set.
+            /// Returns the structure with its magic number and checksum filled in.
             pub fn seal(self) -> Self {
                 Sealed::sealed(self)
             }
@@ -112,38 +113,38 @@ macro_rules! sealed {
     };
 }
 
-/// The measures of a volume: in its first and its last block.
+/// The sizes of a volume, in its first and its last block.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
     /// CRC-32C of every later byte of this structure.
     pub crc: U32,
-    /// `VLDS`.
+    /// Magic number, `VLDS`.
     pub magic: U32,
-    /// [`VERSION`] or [`VERSION_ANYWHERE`].
+    /// Version: [`VERSION`] or [`VERSION_ANYWHERE`].
     pub version: U32,
-    /// Bytes in a unit.
+    /// Size of a unit, in bytes.
     pub unit_bytes: U32,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_bytes: U32,
-    /// Zero.
+    /// Unused, zero.
     pub reserved: U32,
-    /// Drawn when the volume was made: tells its records from another's.
+    /// Random identifier, which distinguishes the volume's records from those of
+    /// another one.
     pub volume: U64,
-    /// Blocks of the medium.
+    /// Number of blocks of the medium.
     pub physical_blocks: U64,
-    /// Blocks that the volume offers.
+    /// Number of blocks that the volume offers.
     pub logical_blocks: U64,
 }
 const _: () = assert!(size_of::<Superblock>() == 48 && offset_of!(Superblock, volume) == 24);
 sealed!(Superblock, b"VLDS");
 
 impl Superblock {
-    /// The superblock at the beginning of `bytes`.
+    /// Parses the superblock at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When it is damaged, of another version, or its measures contradict each
-    /// other.
+    /// If it is damaged, of another version, or its sizes contradict each other.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let found = <Superblock as Sealed>::unseal(bytes)?;
         let version = found.version.get();
@@ -157,30 +158,30 @@ impl Superblock {
     }
 }
 
-/// Where the log's tail is, written when the power goes down.
+/// The place of the log's tail, written when the volume is parked.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct TailRecord {
     /// CRC-32C of every later byte of this structure.
     pub crc: U32,
-    /// `VLDT`.
+    /// Magic number, `VLDT`.
     pub magic: U32,
-    /// The superblock's.
+    /// Identifier of the volume, as in the superblock.
     pub volume: U64,
-    /// Sequence number of the tail; if the log is empty, what the newest
-    /// checkpoint reflects.
+    /// Sequence number of the tail; if the log is empty, of the last record that the
+    /// newest checkpoint reflects.
     pub seq: U64,
-    /// Its unit.
+    /// Unit of the tail.
     pub unit: U64,
 }
 const _: () = assert!(size_of::<TailRecord>() == 32);
 sealed!(TailRecord, b"VLDT");
 
 impl TailRecord {
-    /// The tail record at the beginning of `bytes`.
+    /// Parses the tail record at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When there is none: cleared, damaged, or another volume's.
+    /// If there is none: it was cleared, is damaged, or belongs to another volume.
     pub fn parse(bytes: &[u8], volume: u64) -> Result<Self, FormatError> {
         let found = <TailRecord as Sealed>::unseal(bytes)?;
         same_volume(found.volume, volume)?;
@@ -188,35 +189,36 @@ impl TailRecord {
     }
 }
 
-/// The head of a checkpoint: the map of all blocks follows it.
+/// The header of a checkpoint: the map of all blocks follows it.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CheckpointHeader {
     /// CRC-32C of every later byte of this structure.
     pub crc: U32,
-    /// `VLDC`.
+    /// Magic number, `VLDC`.
     pub magic: U32,
-    /// The superblock's.
+    /// Identifier of the volume, as in the superblock.
     pub volume: U64,
-    /// One more than the checkpoint before.
+    /// One more than the serial of the checkpoint before.
     pub serial: U64,
-    /// The last record that the map reflects.
+    /// Sequence number of the last record that the map reflects.
     pub seq: U64,
-    /// Entries that follow: the volume's logical blocks, or 0 for a map of nothing.
+    /// Number of entries that follow: the volume's logical blocks, or 0 for an empty
+    /// map.
     pub entries: U64,
-    /// CRC-32C of them.
+    /// CRC-32C of the entries.
     pub body_crc: U32,
-    /// Zero.
+    /// Unused, zero.
     pub reserved: U32,
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 48);
 sealed!(CheckpointHeader, b"VLDC");
 
 impl CheckpointHeader {
-    /// The checkpoint header at the beginning of `bytes`.
+    /// Parses the checkpoint header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When there is none of this volume.
+    /// If there is none of this volume.
     pub fn parse(bytes: &[u8], layout: &Layout) -> Result<Self, FormatError> {
         let found = <CheckpointHeader as Sealed>::unseal(bytes)?;
         same_volume(found.volume, layout.volume)?;

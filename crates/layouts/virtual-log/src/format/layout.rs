@@ -1,4 +1,4 @@
-//! What is where on the medium, from the superblock's measures.
+//! The places of all structures on the medium, computed from the superblock's sizes.
 //!
 //! ```text
 //! block 0      superblock
@@ -12,34 +12,34 @@
 use super::record::{Entry, entries_per_record};
 use super::{FormatError, Superblock};
 
-/// Places of the largest medium: an entry has 31 bits for one.
+/// Maximum number of places of a medium: an entry has 31 bits for one.
 pub const PLACES_MAX: u64 = 1 << 30;
 
-/// Blocks that may be written and not committed yet.
+/// Limits on the number of blocks that may be written and not yet committed.
 const UNCOMMITTED: std::ops::RangeInclusive<u64> = 8..=4096;
 
-/// The measures of a volume.
+/// The sizes of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Tells the volume from others.
+    /// Random identifier of the volume.
     pub volume: u64,
-    /// Bytes in a unit.
+    /// Size of a unit, in bytes.
     pub unit_bytes: u32,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_bytes: u32,
-    /// Blocks of the medium.
+    /// Number of blocks of the medium.
     pub physical_blocks: u64,
-    /// Blocks offered.
+    /// Number of blocks offered.
     pub logical_blocks: u64,
-    /// Data may begin at any unit, not only where a block does.
+    /// True if data may begin at any unit, not only at the beginning of a block.
     pub anywhere: bool,
 }
 
 impl Layout {
-    /// The layout that a superblock declares.
+    /// Returns the layout that a superblock declares.
     ///
     /// # Errors
-    /// When its measures contradict each other.
+    /// If its sizes contradict each other.
     pub fn of(superblock: &Superblock) -> Result<Layout, FormatError> {
         let layout = Layout {
             volume: superblock.volume.get(),
@@ -53,7 +53,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The superblock that declares this layout.
+    /// Returns the superblock that declares this layout.
     pub fn superblock(&self) -> Superblock {
         Superblock {
             crc: 0.into(),
@@ -72,10 +72,10 @@ impl Layout {
         .seal()
     }
 
-    /// The layout with the most logical blocks, or with as many as asked for.
+    /// Returns the layout with the most logical blocks, or with the requested number.
     ///
     /// # Errors
-    /// When the measures are not possible or the medium is too small.
+    /// If the sizes are impossible or the medium is too small.
     pub fn choose(
         volume: u64,
         unit_bytes: u32,
@@ -96,7 +96,8 @@ impl Layout {
             layout(asked).check()?;
             return Ok(layout(asked));
         }
-        // The need grows with what is offered: the largest that fits.
+        // The space needed grows with the number offered; this finds the largest that
+        // fits.
         let (mut fits, mut too_many) = (1, physical_blocks.max(2));
         layout(fits).check()?;
         while too_many - fits > 1 {
@@ -149,11 +150,12 @@ impl Layout {
         Ok(())
     }
 
-    /// Blocks without which a full volume could not be written any more.
+    /// Returns the number of blocks without which a full volume could no longer be
+    /// written.
     fn needed_blocks(&self) -> u64 {
-        // In the worst case every map record has broken a block of its own:
-        // one live for each piece, one kept because others hang on it, and one
-        // that is being written.
+        // In the worst case every map record has broken a block of its own: one live
+        // record for each piece, one that is kept because other records depend on it,
+        // and one that is being written.
         self.eager_start()
             + 1
             + self.logical_blocks
@@ -162,14 +164,14 @@ impl Layout {
             + 2
     }
 
-    /// Blocks written before a commit is due.
+    /// Returns the number of blocks that may be written before a commit is due.
     pub fn uncommitted_max(&self) -> u64 {
         (self.physical_blocks / 64).clamp(*UNCOMMITTED.start(), *UNCOMMITTED.end())
     }
 
-    /// Data blocks that may begin elsewhere than where a block does while `mapped`
-    /// are somewhere: each may break one block more than those that do not, and
-    /// all the others must still find room.
+    /// Returns how many data blocks may begin inside of a block of the medium while
+    /// `mapped` logical blocks have places. Each of them may break one block more than
+    /// an aligned one, and all other logical blocks must still find space.
     pub fn astride_max(&self, mapped: u64) -> u64 {
         let spare = self.physical_blocks - self.needed_blocks();
         match self.anywhere {
@@ -178,7 +180,7 @@ impl Layout {
         }
     }
 
-    /// Places in a block: where data may begin.
+    /// Returns the number of places in a block: of units where data may begin.
     pub fn places_per_block(&self) -> u32 {
         match self.anywhere {
             true => self.units_per_block(),
@@ -186,105 +188,106 @@ impl Layout {
         }
     }
 
-    /// Places of the medium.
+    /// Returns the number of places of the medium.
     pub fn places(&self) -> u64 {
         self.physical_blocks * u64::from(self.places_per_block())
     }
 
-    /// The first unit of a place.
+    /// Returns the first unit of a place.
     pub fn place_unit(&self, place: u32) -> u64 {
         let units = self.units_per_block() / self.places_per_block();
         u64::from(place) * u64::from(units)
     }
 
-    /// The place that begins with a unit, where one does.
+    /// Returns the place that begins at a unit, which must be the beginning of one.
     pub fn place_at(&self, unit: u64) -> u32 {
         let units = self.units_per_block() / self.places_per_block();
         (unit / u64::from(units)) as u32
     }
 
-    /// The byte address of a place.
+    /// Returns the byte address of a place.
     pub fn place_byte(&self, place: u32) -> u64 {
         self.unit_byte(self.place_unit(place))
     }
 
-    /// True if a block's data at this place lies across the border of two blocks.
+    /// Returns true if the data of a block at this place extends over two blocks of the
+    /// medium.
     pub fn is_astride(&self, place: u32) -> bool {
         !place.is_multiple_of(self.places_per_block())
     }
 
-    /// True if data may be at this place.
+    /// Returns true if data may be stored at this place.
     pub fn is_data_place(&self, place: u32) -> bool {
         let each = u64::from(self.places_per_block());
         let last = u64::from(place) + each - 1;
         self.is_eager(u64::from(place) / each) && self.is_eager(last / each)
     }
 
-    /// Units in a block.
+    /// Returns the number of units in a block.
     pub fn units_per_block(&self) -> u32 {
         self.block_bytes / self.unit_bytes
     }
 
-    /// Units of the medium.
+    /// Returns the number of units of the medium.
     pub fn units(&self) -> u64 {
         self.physical_blocks * u64::from(self.units_per_block())
     }
 
-    /// Entries in a whole piece of the map.
+    /// Returns the number of entries in a whole piece of the map.
     pub fn piece_entries(&self) -> u32 {
         entries_per_record(self.unit_bytes)
     }
 
-    /// Pieces of the map.
+    /// Returns the number of pieces of the map.
     pub fn pieces(&self) -> u64 {
         self.logical_blocks
             .div_ceil(u64::from(self.piece_entries()))
     }
 
-    /// Entries of one piece; the last one is shorter.
+    /// Returns the number of entries of one piece; the last one is shorter.
     pub fn entries_of(&self, piece: u32) -> usize {
         let each = u64::from(self.piece_entries());
         let before = u64::from(piece) * each;
         self.logical_blocks.saturating_sub(before).min(each) as usize
     }
 
-    /// The block of the tail record.
+    /// Returns the block of the tail record.
     pub fn tail_block(&self) -> u64 {
         1
     }
 
-    /// The first block of checkpoint region 0 or 1: its header's.
+    /// Returns the first block, the header's, of checkpoint region 0 or 1.
     pub fn checkpoint_block(&self, region: usize) -> u64 {
         2 + region as u64 * (1 + self.checkpoint_blocks())
     }
 
-    /// Blocks that a checkpoint's map takes.
+    /// Returns the number of blocks of a checkpoint's map.
     pub fn checkpoint_blocks(&self) -> u64 {
         let bytes = self.logical_blocks * Entry::BYTES as u64;
         bytes.div_ceil(u64::from(self.block_bytes))
     }
 
-    /// The block of the second superblock.
+    /// Returns the block of the second superblock.
     pub fn last_block(&self) -> u64 {
         self.physical_blocks - 1
     }
 
-    /// The first block of the eager space.
+    /// Returns the first block of the eager space.
     pub fn eager_start(&self) -> u64 {
         self.checkpoint_block(2)
     }
 
-    /// True if data and map records may be in this block.
+    /// Returns true if data and map records may be stored in this block.
     pub fn is_eager(&self, block: u64) -> bool {
         (self.eager_start()..self.last_block()).contains(&block)
     }
 
-    /// The byte address of a block.
+    /// Returns the byte address of a block.
     pub fn block_byte(&self, block: u64) -> u64 {
         block * u64::from(self.block_bytes)
     }
 
-    /// The byte address of a unit.
+    /// Returns the byte address of a unit.
     pub fn unit_byte(&self, unit: u64) -> u64 {
         unit * u64::from(self.unit_bytes)
     }

@@ -1,4 +1,4 @@
-//! Map records: the entries of the virtual log.
+//! Map records, which the virtual log consists of.
 
 use std::mem::offset_of;
 
@@ -8,13 +8,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FormatError, Layout, crc32c};
 
-/// Older records that one record can name.
+/// Maximum number of older records that one record can name.
 pub const BRANCHES: usize = 4;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VLDM");
 const FRESH: u32 = 1 << 31;
 
-/// An older record: where it is and which it must be. Sequence 0 names none.
+/// A reference to an older record. Sequence number 0 means that there is none.
 #[derive(
     Debug,
     Clone,
@@ -30,56 +30,56 @@ const FRESH: u32 = 1 << 31;
 )]
 #[repr(C)]
 pub struct Branch {
-    /// Its unit.
+    /// Unit of the older record.
     pub unit: U64,
-    /// Its sequence number.
+    /// Sequence number that the record there must have.
     pub seq: U64,
 }
 
-/// What a map record says before its entries.
+/// The fields of a map record before its entries.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
     /// CRC-32C of every later byte of the unit.
     pub crc: U32,
-    /// `VLDM`.
+    /// Magic number, `VLDM`.
     pub magic: U32,
-    /// The superblock's.
+    /// Identifier of the volume, as in the superblock.
     pub volume: U64,
-    /// Which record: numbers are never used twice.
+    /// Sequence number of the record. No number is used twice.
     pub seq: U64,
-    /// The first record of its transaction.
+    /// Sequence number of the first record of the transaction.
     pub first: U64,
-    /// Records in its transaction.
+    /// Number of records in the transaction.
     pub count: U32,
-    /// Which piece of the map it holds.
+    /// Number of the map's piece.
     pub piece: U32,
-    /// Pieces whose newest record is younger than `floor`, this one included.
+    /// Number of pieces whose newest record is younger than `floor`, this one included.
     pub live: U32,
-    /// The same for `newer`.
+    /// Number of pieces whose newest record is younger than `newer`, this one included.
     pub live_newer: U32,
-    /// Its own unit: a record found elsewhere is none.
+    /// Unit of the record itself: at any other unit it is invalid.
     pub unit: U64,
-    /// The sequence number down to which the log reaches: the older
-    /// checkpoint's. Records at or below it are not needed.
+    /// Sequence number at which the log begins: the one of the older checkpoint.
+    /// Records up to this number are not needed.
     pub floor: U64,
-    /// What the newer checkpoint reflects.
+    /// Sequence number of the last record that the newer checkpoint reflects.
     pub newer: U64,
-    /// The root before its transaction: the last record of the transaction
-    /// before, or what a checkpoint reflects.
+    /// Sequence number of the root before the transaction: the last record of the
+    /// transaction before, or the last one that a checkpoint reflects.
     pub previous: U64,
-    /// Older records that hang on this one.
+    /// Older records that are reached through this one.
     pub branches: [Branch; BRANCHES],
 }
 const HEADER: usize = size_of::<RecordHeader>();
 const _: () = assert!(HEADER == 144 && offset_of!(RecordHeader, branches) == 80);
 
 impl RecordHeader {
-    /// Refuses a header, read from `unit`, that contradicts itself on a medium
-    /// of `units` whose map has `pieces`.
+    /// Checks a header that was read from `unit`, on a medium of `units` units whose
+    /// map has `pieces` pieces.
     ///
     /// # Errors
-    /// If it does.
+    /// If the header contradicts itself.
     pub fn check(&self, unit: u64, units: u64, pieces: u64) -> Result<(), FormatError> {
         let believable = self.unit.get() == unit
             && self.floor.get() <= self.newer.get()
@@ -104,12 +104,13 @@ impl RecordHeader {
     }
 }
 
-/// Where a logical block is.
+/// The place of a logical block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place ([`Layout::place_unit`]); 0 if it was never written, or discarded.
+    /// Place ([`Layout::place_unit`]); 0 if the block was never written, or was
+    /// discarded.
     pub place: u32,
-    /// CRC-32C of its bytes.
+    /// CRC-32C of the block's bytes.
     pub crc: u32,
 }
 
@@ -121,10 +122,10 @@ struct DiskEntry {
 }
 
 impl Entry {
-    /// Bytes of an entry on the medium.
+    /// Size of an entry on the medium, in bytes.
     pub const BYTES: usize = size_of::<DiskEntry>();
 
-    /// As it is in a checkpoint.
+    /// Returns the stored form in a checkpoint.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let entry = DiskEntry {
             place: self.place.into(),
@@ -133,10 +134,10 @@ impl Entry {
         zerocopy::transmute!(entry)
     }
 
-    /// From a checkpoint.
+    /// Parses the stored form in a checkpoint.
     ///
     /// # Errors
-    /// When it names a place that the medium does not have for data.
+    /// If it names a place where the medium has no data.
     pub fn parse(bytes: [u8; Self::BYTES], layout: &Layout) -> Result<Self, FormatError> {
         let found: DiskEntry = zerocopy::transmute!(bytes);
         let entry = Entry {
@@ -155,22 +156,22 @@ impl Entry {
     }
 }
 
-/// Entries that fit into a record of `unit_bytes`.
+/// Returns the number of entries that fit in a record of `unit_bytes` bytes.
 pub fn entries_per_record(unit_bytes: u32) -> u32 {
     (unit_bytes - HEADER as u32) / Entry::BYTES as u32
 }
 
-/// A map record, decoded.
+/// A decoded map record.
 #[derive(Debug, Clone)]
 pub struct MapRecord {
-    /// Everything but the entries.
+    /// The fields before the entries.
     pub header: RecordHeader,
-    /// The piece's entries, and whether its transaction wrote each.
+    /// The entries of the piece, each with whether this transaction wrote its block.
     pub entries: Vec<(Entry, bool)>,
 }
 
 impl MapRecord {
-    /// The record's unit, checksummed, aligned as direct I/O wants it.
+    /// Returns the record's unit with its checksum, aligned for direct I/O.
     ///
     /// # Panics
     /// If there are more entries than fit.
@@ -197,11 +198,11 @@ impl MapRecord {
         bytes
     }
 
-    /// The record in a unit that was read from unit `unit`.
+    /// Parses the record in the bytes of unit `unit`.
     ///
     /// # Errors
-    /// When there is none of this volume, or one that is damaged, lies in the
-    /// wrong place, or contradicts itself.
+    /// If there is no record of this volume, or one that is damaged, belongs to another
+    /// unit, or contradicts itself.
     pub fn parse(bytes: &[u8], unit: u64, layout: &Layout) -> Result<Self, FormatError> {
         let length = bytes.len();
         let short = FormatError::Short { length };

@@ -1,4 +1,4 @@
-//! Structures survive, and damage does not.
+//! Structures are read as they were written, and damage is detected.
 
 use super::*;
 
@@ -148,7 +148,8 @@ fn data_anywhere_has_a_version_and_places_of_its_own() {
         ..layout.superblock()
     };
     assert!(Superblock::parse(unknown.seal().as_bytes()).is_err());
-    // Eight places to a block; a block from each must end before the last one.
+    // A block has eight places; data at the last of them must end before the last
+    // block.
     let (first, end) = (
         layout.eager_start() as u32 * 8,
         layout.last_block() as u32 * 8,
@@ -170,7 +171,7 @@ fn data_anywhere_has_a_version_and_places_of_its_own() {
         layout.block_byte(layout.eager_start()) + 1536
     );
     assert!(layout.is_astride(first + 3) && !layout.is_astride(first + 8));
-    // What is mapped already needs no room, and nothing may take what is needed.
+    // Mapped blocks need no more space, and the space that is needed must stay free.
     let spare = layout.astride_max(layout.logical_blocks);
     assert_eq!(layout.astride_max(layout.logical_blocks - 9), spare + 9);
     assert!(spare < 3, "the most that fits is offered");
@@ -179,7 +180,7 @@ fn data_anywhere_has_a_version_and_places_of_its_own() {
         ..layout
     };
     assert_eq!(fixed.astride_max(0), 0);
-    // Places have 31 bits.
+    // An entry has 31 bits for a place.
     assert!(Layout::choose(7, 512, 4096, PLACES_MAX, None, false).is_ok());
     assert!(Layout::choose(7, 512, 4096, PLACES_MAX / 4, None, true).is_err());
 }
