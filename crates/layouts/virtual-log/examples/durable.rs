@@ -1,15 +1,16 @@
-//! Durable updates of 4 KiB on a real disk: at random places of a virtual log
-//! disk, beside a plain file that is written from its beginning to its end, and
-//! one that is updated in place. Each write is flushed before the next.
+//! Durable updates of 4 KiB on a real disk: at random places of a virtual log disk,
+//! compared with a plain file that is written from its beginning to its end, and one
+//! that is updated in place. Each write is flushed before the next.
 //!
-//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT] [BEFORE]`
+//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT]
+//! [BEFORE]`
 //!
-//! Three files of 256 MiB, written beforehand, so that no flush has anything of
-//! the host's file system to write; direct I/O, one thread. The sides take turns
-//! of 0.2 s for SECONDS (10) in all, so that what else the machine does hits
-//! each; PERCENT (80) of the virtual log disk are in use, and BEFORE (0) updates
-//! were made to it already: its free room is in one piece at first. The files are
-//! removed.
+//! It uses three files of 256 MiB, written beforehand, so that a flush writes no
+//! metadata of the host's file system; direct I/O, one thread. The sides alternate
+//! every 0.2 s for SECONDS (10) in all, so that other load on the machine affects each.
+//! PERCENT (80) of the virtual log disk are in use, and BEFORE (0) updates were made to
+//! it already: its free space is in one piece at first. The files are removed at the
+//! end.
 
 use std::error::Error;
 use std::io::IoSlice;
@@ -21,11 +22,11 @@ use varve_vlog::{FormatOptions, InOrder, Options, Vld};
 
 const BYTES: u64 = 256 << 20;
 const BLOCK: u64 = 4096;
-/// Updates made before, of which the writes are counted together.
+/// Number of earlier updates whose writes are counted together.
 const PART: u64 = 50_000;
 const TURN: Duration = Duration::from_millis(200);
 
-/// A file, removed in the end.
+/// A file that is removed at the end.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -34,7 +35,7 @@ impl Drop for Scratch {
     }
 }
 
-/// One way to update, and how long its updates took.
+/// One method of updating, and the times that its updates took.
 struct Side<'a> {
     name: &'static str,
     device: &'a dyn Device,
@@ -56,7 +57,7 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// Updates in a second of its turns.
+    /// Returns the number of updates per second of the time that this side ran.
     fn rate(&self) -> f64 {
         self.took_ns.len() as f64 * 1e9 / self.took_ns.iter().sum::<u64>() as f64
     }
@@ -67,7 +68,7 @@ impl Side<'_> {
     }
 }
 
-/// Blocks below `end` in an order that never settles.
+/// Returns blocks below `end` in random order.
 fn random(end: u64) -> Box<dyn FnMut() -> u64> {
     let mut state = 1u64;
     Box::new(move || {

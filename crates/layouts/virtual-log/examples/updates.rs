@@ -1,9 +1,9 @@
-//! Random synchronous updates of 4 KiB on a simulated drive, in place and on a
-//! virtual log disk, with where the time goes (Wang et al. 1999, §5.3, §5.4).
+//! Random synchronous updates of 4 KiB on a simulated drive, in place and on a virtual
+//! log disk, with the components of their times (Wang et al. 1999, §5.3, §5.4).
 //!
 //! `cargo run --release -p varve-vlog --example updates [DRIVE] [CYLINDERS]`
 //!
-//! Virtual time only: the same on any machine. No host is modelled.
+//! Virtual time only: the results are the same on any machine. No host is modelled.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn main() {
             vld.write(block * BLOCK, &[IoSlice::new(&bytes)])
                 .expect("within");
         }
-        // Two rounds: what the filling left is forgotten.
+        // There are two rounds, so that the effect of filling the volume is gone.
         update(&vld, &disk, blocks);
         report(
             percent,
@@ -80,7 +80,7 @@ fn main() {
     }
 }
 
-/// Mean times of an update.
+/// Returns the mean times of an update.
 fn update(device: &dyn Device, disk: &SimulatedDisk, blocks: u64) -> Times {
     let before = disk.statistics().times;
     let mut state = 7u64;

@@ -1,40 +1,40 @@
-//! What can go wrong with a virtual log disk as a whole. Single requests fail
-//! as any device's do.
+//! The errors of a virtual log disk as a whole. Single requests fail with the errors of
+//! any device.
 
 use varve_device::DeviceError;
 
 use crate::format::FormatError;
 
-/// Why a volume cannot be made, opened or kept.
+/// The reason why a volume cannot be made, opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum VldError {
     /// The medium failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The measures asked for are not possible.
+    /// The requested sizes are impossible.
     #[error("{device}: {source}")]
     Measures {
-        /// The medium.
+        /// Name of the medium.
         device: String,
-        /// Why.
+        /// The size that is impossible.
         source: FormatError,
     },
-    /// There is no volume.
+    /// There is no volume on the medium.
     #[error(
         "{device}: no virtual log disk: first block: {source}; nor is its copy in the last one"
     )]
     NoVolume {
-        /// The medium.
+        /// Name of the medium.
         device: String,
-        /// What is wrong with the first superblock.
+        /// The problem with the first superblock.
         source: FormatError,
     },
-    /// The map cannot be recovered whole.
+    /// The map cannot be recovered completely.
     #[error("{device}: {what}")]
     Damaged {
-        /// The medium.
+        /// Name of the medium.
         device: String,
-        /// What is missing or contradictory, and where.
+        /// The missing or contradictory structure, and its place.
         what: String,
     },
 }

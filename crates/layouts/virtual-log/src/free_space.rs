@@ -1,7 +1,7 @@
-//! Which units are free, by block and by region.
+//! The free units, by block and by region.
 //!
-//! A region is what the head writes without moving: a track of a drive, or so
-//! many blocks of a device that has no tracks. A block belongs to the region in
+//! A region is the space that the head writes without moving: a track of a drive, or a
+//! fixed number of blocks of a device without tracks. A block belongs to the region in
 //! which it begins.
 
 use std::collections::BTreeSet;
@@ -10,15 +10,15 @@ use std::ops::Range;
 /// The regions of a medium: contiguous runs of blocks, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Regions {
-    /// The first block of each, and the end of the last.
+    /// The first block of each region, and the end of the last one.
     starts: Vec<u32>,
 }
 
 impl Regions {
-    /// Regions that begin at the given blocks, up to block `end`.
+    /// Creates regions that begin at the given blocks, up to block `end`.
     ///
     /// # Panics
-    /// If there is none, or they do not begin at block 0 and ascend.
+    /// If there is no region, or they do not begin at block 0 and ascend.
     pub fn new(mut starts: Vec<u32>, end: u32) -> Self {
         assert_eq!(starts.first(), Some(&0), "the first region's block");
         starts.push(end);
@@ -26,7 +26,7 @@ impl Regions {
         Regions { starts }
     }
 
-    /// `blocks` blocks in regions of `each`.
+    /// Divides `blocks` blocks into regions of `each` blocks.
     ///
     /// # Panics
     /// If `each` is zero.
@@ -36,47 +36,48 @@ impl Regions {
         Regions::new(starts.collect(), blocks)
     }
 
-    /// How many.
+    /// Returns the number of regions.
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Never: there is always one.
+    /// Returns false, because there is always a region.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The blocks of one.
+    /// Returns the blocks of a region.
     pub fn blocks(&self, region: usize) -> Range<u32> {
         self.starts[region]..self.starts[region + 1]
     }
 
-    /// The region of a block.
+    /// Returns the region of a block.
     pub fn of(&self, block: u32) -> usize {
         self.starts.partition_point(|&start| start <= block) - 1
     }
 }
 
-/// Free and used units.
+/// The free and the used units of a medium.
 #[derive(Debug, Clone)]
 pub struct FreeSpace {
     regions: Regions,
     units_per_block: u32,
     unit_sectors: u64,
-    /// A bit for each unit of a block that is used.
+    /// For each block, a bit for each unit that is used.
     used: Vec<u8>,
-    /// Used units of each region.
+    /// Number of used units of each region.
     used_units: Vec<u32>,
-    /// Blocks of each region with no used unit.
+    /// Number of blocks of each region without a used unit.
     free_in: Vec<u32>,
-    /// Regions with no used unit, and at least one block.
+    /// Regions with at least one block and no used unit.
     empty: BTreeSet<u32>,
     free_blocks: u64,
     free_units: u64,
 }
 
 impl FreeSpace {
-    /// All free. A unit has `unit_sectors` sectors of 512 bytes.
+    /// Creates a medium with all units free. A unit has `unit_sectors` sectors of 512
+    /// bytes.
     ///
     /// # Panics
     /// If a block has no unit, or more than eight.
@@ -105,63 +106,63 @@ impl FreeSpace {
         }
     }
 
-    /// The regions.
+    /// Returns the regions.
     pub fn regions(&self) -> &Regions {
         &self.regions
     }
 
-    /// Units in a block.
+    /// Returns the number of units in a block.
     pub fn units_per_block(&self) -> u32 {
         self.units_per_block
     }
 
-    /// Sectors of 512 bytes in a unit.
+    /// Returns the number of sectors of 512 bytes in a unit.
     pub fn unit_sectors(&self) -> u64 {
         self.unit_sectors
     }
 
-    /// Blocks with no used unit.
+    /// Returns the number of blocks without a used unit.
     pub fn free_blocks(&self) -> u64 {
         self.free_blocks
     }
 
-    /// Units that nobody uses, those of partly used blocks included.
+    /// Returns the number of free units, including those of partly used blocks.
     pub fn free_units(&self) -> u64 {
         self.free_units
     }
 
-    /// Regions with no used unit, in order.
+    /// Returns the regions without a used unit, in order.
     pub fn empty_regions(&self) -> &BTreeSet<u32> {
         &self.empty
     }
 
-    /// The share of a region's blocks that are used or broken, in `[0, 1]`.
+    /// Returns the share of a region's blocks that are used or broken, in `[0, 1]`.
     pub fn utilisation(&self, region: usize) -> f64 {
         let blocks = self.regions.blocks(region).len().max(1);
         1.0 - f64::from(self.free_in[region]) / blocks as f64
     }
 
-    /// The share of a region's units that are used, in `[0, 1]`.
+    /// Returns the share of a region's units that are used, in `[0, 1]`.
     pub fn used_share(&self, region: usize) -> f64 {
         f64::from(self.used_units[region]) / f64::from(self.region_units(region).max(1))
     }
 
-    /// Blocks of a region with no used unit.
+    /// Returns the number of blocks of a region without a used unit.
     pub fn free_blocks_in(&self, region: usize) -> u32 {
         self.free_in[region]
     }
 
-    /// True if every unit of the region is used.
+    /// Returns true if every unit of the region is used.
     pub fn is_full(&self, region: usize) -> bool {
         self.used_units[region] == self.region_units(region)
     }
 
-    /// Free units of partly used blocks.
+    /// Returns the number of free units of partly used blocks.
     pub fn hole_units(&self) -> u64 {
         self.free_units - self.free_blocks * u64::from(self.units_per_block)
     }
 
-    /// The same of one region.
+    /// Returns the number of free units of partly used blocks of one region.
     pub fn hole_units_in(&self, region: usize) -> u32 {
         let whole = self.free_in[region] * self.units_per_block;
         self.region_units(region) - self.used_units[region] - whole
@@ -171,12 +172,12 @@ impl FreeSpace {
         self.regions.blocks(region).len() as u32 * self.units_per_block
     }
 
-    /// A bit for each used unit of a block.
+    /// Returns a bit for each used unit of a block.
     pub fn mask(&self, block: u32) -> u8 {
         self.used[block as usize]
     }
 
-    /// The mask of a block all of whose units are used.
+    /// Returns the mask of a block that is entirely used.
     pub fn full_mask(&self) -> u8 {
         u8::MAX >> (8 - self.units_per_block)
     }
@@ -184,8 +185,7 @@ impl FreeSpace {
     /// Takes units of a block.
     ///
     /// # Panics
-    /// If one of them is used already: two owners of one place is the bug that
-    /// loses data.
+    /// If one of them is used already, because two owners of one place would lose data.
     pub fn take(&mut self, block: u32, units: u8) {
         let mask = &mut self.used[block as usize];
         assert_eq!(
@@ -205,7 +205,7 @@ impl FreeSpace {
         self.free_units -= u64::from(units.count_ones());
     }
 
-    /// Gives units of a block back.
+    /// Releases units of a block.
     ///
     /// # Panics
     /// If one of them is free.
@@ -236,7 +236,7 @@ impl FreeSpace {
         self.take(block, self.full_mask());
     }
 
-    /// Gives a whole block back.
+    /// Releases a whole block.
     ///
     /// # Panics
     /// As [`FreeSpace::give`].
@@ -244,14 +244,14 @@ impl FreeSpace {
         self.give(block, self.full_mask());
     }
 
-    /// The block of a unit, and its bit.
+    /// Returns the block of a unit, and the unit's bit.
     pub fn place(&self, unit: u64) -> (u32, u8) {
         let each = u64::from(self.units_per_block);
         ((unit / each) as u32, 1 << (unit % each))
     }
 
-    /// So many units from `unit` on, in one block: its number, and their bits;
-    /// `None` if they reach beyond its end.
+    /// Returns the block and the bits of `units` units from `unit` on; `None` if they
+    /// extend beyond the block's end.
     pub fn part(&self, unit: u64, units: u32) -> Option<(u32, u8)> {
         let each = u64::from(self.units_per_block);
         let (block, nth) = ((unit / each) as u32, (unit % each) as u32);
@@ -259,14 +259,14 @@ impl FreeSpace {
         within.then(|| (block, (u8::MAX >> (8 - units)) << nth))
     }
 
-    /// A bit for each unit of a block at which so many free ones begin.
+    /// Returns a bit for each unit of a block at which `units` free units begin.
     pub fn rooms(&self, block: u32, units: u32) -> u8 {
         let free = !self.mask(block) & self.full_mask();
         (0..units).fold(u8::MAX, |rooms, nth| rooms & free >> nth)
     }
 
-    /// So many units from `unit` on, of one block or of several behind each other:
-    /// the number of each, and their bits in it.
+    /// Returns the numbers of the blocks over which `units` units from `unit` on
+    /// extend, and their bits in each.
     fn parts(&self, unit: u64, units: u32) -> impl Iterator<Item = (u32, u8)> + use<> {
         let (each, end) = (u64::from(self.units_per_block), unit + u64::from(units));
         (unit / each..end.div_ceil(each)).map(move |block| {
@@ -276,13 +276,13 @@ impl FreeSpace {
         })
     }
 
-    /// True if nobody uses any of so many units.
+    /// Returns true if none of `units` units from `unit` on is used.
     pub fn are_free(&self, unit: u64, units: u32) -> bool {
         let mut parts = self.parts(unit, units);
         parts.all(|(block, bits)| self.mask(block) & bits == 0)
     }
 
-    /// The first place of `units` at which so many free ones begin behind each other.
+    /// Returns the first of `units` at which a run of `wanted` free units begins.
     pub fn run_of(&self, units: Range<u64>, wanted: u32) -> Option<u64> {
         let (mut first, mut next) = (units.start, units.start);
         while next < units.end {
@@ -297,7 +297,7 @@ impl FreeSpace {
         None
     }
 
-    /// Takes so many units behind each other.
+    /// Takes `units` adjacent units.
     ///
     /// # Panics
     /// As [`FreeSpace::take`].
@@ -306,7 +306,7 @@ impl FreeSpace {
         parts.for_each(|(block, bits)| self.take(block, bits));
     }
 
-    /// Gives so many units behind each other back.
+    /// Releases `units` adjacent units.
     ///
     /// # Panics
     /// As [`FreeSpace::give`].
@@ -324,7 +324,7 @@ impl FreeSpace {
         self.take(block, bit);
     }
 
-    /// Gives one unit back.
+    /// Releases one unit.
     ///
     /// # Panics
     /// As [`FreeSpace::give`].

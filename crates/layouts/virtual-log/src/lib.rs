@@ -1,19 +1,20 @@
 //! Eager writing, the virtual log and the virtual log disk.
 //!
-//! A small synchronous write goes where the head is, not where the block was; a
-//! map remembers, and the map's own changes are written the same way, threaded
-//! into a log that has no place of its own (Wang, Anderson & Patterson 1999).
+//! A small synchronous write is placed near the disk head instead of over the old
+//! block. A map records the new place. The map's own changes are written in the same
+//! manner, as records that are linked into a log without a fixed place (Wang, Anderson
+//! & Patterson 1999).
 //!
-//! | module | what it offers |
+//! | module | contents |
 //! |---|---|
 //! | [`model`] | the paper's analytic models (1) to (11) |
 //! | [`eager`] | the nearest free place by time, threshold and sweep |
 //! | [`free_space`] | free units by block and track |
-//! | [`medium`] | a device and what is near on it |
+//! | [`medium`] | a device, and which of its places are near |
 //! | [`mod@vld`] | the virtual log disk: requests, transactions, recovery, checkpoints, compactor |
-//! | [`map`] | where each logical block is |
+//! | [`map`] | the place of each logical block |
 //! | [`recovery`] | the log from its tail, or from a search for it |
-//! | [`virtual_log`] | records threaded backward, and whose room is free |
+//! | [`virtual_log`] | records linked backward, and when their space is free |
 //! | [`mod@format`] | bytes on the medium (`docs/spec/virtual-log.md`) |
 //!
 //! `docs/spec/virtual-log.md` has the rules that keep data through a crash, and what

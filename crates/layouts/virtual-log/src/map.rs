@@ -1,10 +1,11 @@
-//! The indirection map: where each logical block is, in pieces of one record.
+//! The indirection map: the place of each logical block, in pieces of one record each.
 
 use std::collections::BTreeSet;
 
 use crate::format::{Entry, Layout};
 
-/// Logical blocks to blocks, in memory. A piece of nothing takes no room.
+/// The map of logical blocks to places, in memory. A piece without entries needs no
+/// memory.
 #[derive(Debug, Clone)]
 pub struct Map {
     pieces: Vec<Option<Box<[Entry]>>>,
@@ -12,7 +13,7 @@ pub struct Map {
     logical_blocks: u64,
 }
 
-/// Maps are equal that say the same of every block, whatever room they take.
+/// Compares entries only: equal maps may use different amounts of memory.
 impl PartialEq for Map {
     fn eq(&self, other: &Self) -> bool {
         self.logical_blocks == other.logical_blocks && self.mapped().eq(other.mapped())
@@ -22,7 +23,7 @@ impl PartialEq for Map {
 impl Eq for Map {}
 
 impl Map {
-    /// A map of nothing.
+    /// Creates an empty map.
     pub fn new(layout: &Layout) -> Self {
         Map {
             pieces: vec![None; layout.pieces() as usize],
@@ -31,12 +32,12 @@ impl Map {
         }
     }
 
-    /// The piece of a logical block.
+    /// Returns the piece of a logical block.
     pub fn piece_of(&self, logical: u32) -> u32 {
         logical / self.each
     }
 
-    /// Where a logical block is.
+    /// Returns the entry of a logical block.
     pub fn get(&self, logical: u32) -> Entry {
         let piece = self.pieces[self.piece_of(logical) as usize].as_ref();
         piece.map_or(Entry::default(), |piece| {
@@ -44,7 +45,7 @@ impl Map {
         })
     }
 
-    /// Changes where a logical block is; returns where it was.
+    /// Sets the entry of a logical block; returns the former one.
     pub fn set(&mut self, logical: u32, entry: Entry) -> Entry {
         let at = self.piece_of(logical);
         let length = self.length(at);
@@ -56,7 +57,7 @@ impl Map {
         std::mem::replace(&mut piece[(logical % self.each) as usize], entry)
     }
 
-    /// Replaces a piece.
+    /// Replaces the entries of a piece.
     pub fn set_piece(&mut self, piece: u32, entries: impl Iterator<Item = Entry>) {
         let entries: Box<[Entry]> = entries.collect();
         debug_assert_eq!(entries.len(), self.length(piece));
@@ -64,7 +65,8 @@ impl Map {
         self.pieces[piece as usize] = some.then_some(entries);
     }
 
-    /// A piece's entries, each with whether it is among `fresh`.
+    /// Returns the entries of a piece, each with whether its logical block is in
+    /// `fresh`.
     pub fn piece(&self, piece: u32, fresh: &BTreeSet<u32>) -> Vec<(Entry, bool)> {
         let (first, length) = (piece * self.each, self.length(piece));
         let mut entries = match &self.pieces[piece as usize] {
@@ -77,13 +79,13 @@ impl Map {
         entries
     }
 
-    /// Entries of a piece.
+    /// Returns the number of entries of a piece.
     fn length(&self, piece: u32) -> usize {
         let before = u64::from(piece) * u64::from(self.each);
         (self.logical_blocks - before).min(u64::from(self.each)) as usize
     }
 
-    /// Every logical block that is somewhere, and where.
+    /// Returns every logical block that has a place, with its entry.
     pub fn mapped(&self) -> impl Iterator<Item = (u32, Entry)> {
         let pieces = self.pieces.iter().enumerate();
         let some = pieces.filter_map(|(nth, piece)| Some((nth, piece.as_ref()?)));
@@ -95,12 +97,12 @@ impl Map {
         .filter(|(_, entry)| entry.place != 0)
     }
 
-    /// Logical blocks.
+    /// Returns the number of logical blocks.
     pub fn len(&self) -> u64 {
         self.logical_blocks
     }
 
-    /// True if nothing is mapped.
+    /// Returns true if no block has a place.
     pub fn is_empty(&self) -> bool {
         self.mapped().next().is_none()
     }

@@ -1,8 +1,8 @@
-//! What a virtual log disk stands on: a device, and what is near on it.
+//! The medium of a virtual log disk: a device, and a notion of nearness.
 //!
-//! On a simulated drive the log runs inside: it knows the head's place and the
-//! platter's phase, and the host pays for one command, however many requests
-//! follow from it. On any other device "near" means the next place in order.
+//! On a simulated drive the log runs inside of the drive: it knows the position of the
+//! head and the phase of the platter, and the host pays for one command, however many
+//! requests follow from it. On any other device "near" means the next place in order.
 
 use std::fmt::Debug;
 use std::io::IoSlice;
@@ -15,57 +15,56 @@ pub use varve_disk::Access;
 
 use crate::free_space::Regions;
 
-/// Blocks of a region where there are no tracks.
+/// Number of blocks in a region of a device without tracks.
 const EVEN_REGION: u32 = 64;
 
-/// Where the head is, at one moment.
+/// The position of the head at one moment.
 #[derive(Debug, Clone)]
 pub struct HeadPosition {
-    /// The drive it belongs to.
+    /// The drive of the head.
     pub drive: Arc<Drive>,
-    /// The track it is over.
+    /// The track that the head is over.
     pub track: TrackId,
-    /// The platter's time: its phase is what [`varve_disk::Rotation`] makes of it.
+    /// The platter's time, from which [`varve_disk::Rotation`] computes its phase.
     pub platter_ns: u64,
 }
 
 /// A device with a notion of nearness.
 pub trait Medium: Device {
-    /// Called once for each command of the host, before its requests.
+    /// Announces a command of the host, once for each, before its requests.
     fn command(&self, access: Access) {
         let _ = access;
     }
 
-    /// Called with the data of a write, before its requests: it comes from the
-    /// host.
+    /// Announces the data of a write, which the host sends, before its requests.
     fn receive(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// Called after the requests of a read that began at `begun_ns` of
-    /// [`Medium::now_ns`]: its data goes to the host.
+    /// Announces the data of a read, which the host receives, after its requests. The
+    /// read began at `begun_ns` of [`Medium::now_ns`].
     fn deliver(&self, begun_ns: u64, bytes: u64) {
         let _ = (begun_ns, bytes);
     }
 
-    /// Where the head is now; `None` if the device does not say.
+    /// Returns the position of the head; `None` if the device does not know it.
     fn head(&self) -> Option<HeadPosition> {
         None
     }
 
-    /// The regions of the first `blocks` blocks of `block_bytes` bytes.
+    /// Returns the regions of the first `blocks` blocks of `block_bytes` bytes.
     fn regions(&self, blocks: u32, block_bytes: u32) -> Regions {
         let _ = block_bytes;
         Regions::even(blocks, EVEN_REGION)
     }
 
-    /// Virtual time, for idle work that has a limit; `None` without a clock.
+    /// Returns the virtual time, which limits idle work; `None` without a clock.
     fn now_ns(&self) -> Option<u64> {
         None
     }
 }
 
-/// Any device: near is next.
+/// Any device as a medium: the nearest place is the next one.
 #[derive(Debug)]
 pub struct InOrder<D: Device>(pub D);
 
@@ -105,7 +104,7 @@ impl<D: Device> Device for InOrder<D> {
 
 impl<D: Device> Medium for InOrder<D> {}
 
-/// A simulated drive, from inside.
+/// A simulated drive as a medium, for code that runs inside of the drive.
 #[derive(Debug)]
 pub struct InDrive<D: Device>(pub Arc<SimulatedDisk<D>>);
 
@@ -199,7 +198,7 @@ macro_rules! forward {
 forward!(Arc);
 forward!(Box);
 
-/// A region for each track of a drive, as far as `blocks` blocks reach.
+/// Returns one region for each track of a drive, for the first `blocks` blocks.
 pub fn tracks(drive: &Drive, blocks: u32, block_bytes: u32) -> Regions {
     let block_sectors = u64::from(block_bytes) / SECTOR;
     let geometry = &drive.geometry;

@@ -1,7 +1,7 @@
 //! The analytic models of eager writing.
 //!
-//! Source of all: Wang, Anderson & Patterson 1999, §2 and §4.2; numbers in
-//! brackets are theirs, and so are the symbols:
+//! Source of all: Wang, Anderson & Patterson 1999, §2 and §4.2; the numbers in
+//! parentheses and the symbols are those of the paper:
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
@@ -13,13 +13,14 @@
 //! | `r` | the passing of one sector | time |
 //! | `b`, `B` | physical and logical block | sectors |
 //!
-//! Latencies count what passes before the first free sector, not the writing
-//! of it. Free space is taken to be spread at random, but for (9) and (10).
+//! A latency is the time before the first free sector, without the writing of it. Free
+//! space is assumed to be distributed at random, except in (9) and (10).
 
-/// (1): sectors skipped before a free one, on one track with a share `p` free.
+/// (1): number of sectors skipped before a free one, on one track with a share `p`
+/// free.
 ///
-/// At 80 % utilisation about four: `skipped_on_track(1000.0, 0.2)` is 3.98.
-/// With one free sector in the track it is half a revolution.
+/// At 80 % utilisation it is about four: `skipped_on_track(1000.0, 0.2)` is 3.98. With
+/// one free sector in the track it is half a revolution.
 ///
 /// # Panics
 /// If `p` is outside `[0, 1]`.
@@ -28,8 +29,8 @@ pub fn skipped_on_track(n: f64, p: f64) -> f64 {
     (1.0 - p) * n / (1.0 + p * n)
 }
 
-/// (2): the same for exactly `k` free sectors of `n`, by the recurrence that
-/// (3) solves. Takes `n` steps.
+/// (2): the same number with exactly `k` free sectors of `n`, by the recurrence that
+/// (3) solves. It takes `n` steps.
 ///
 /// # Panics
 /// If more sectors are free than there are, or none.
@@ -41,8 +42,8 @@ pub fn skipped_by_recurrence(n: u32, k: u32) -> f64 {
     })
 }
 
-/// (3): sectors skipped with exactly `k` of `n` free; `k` may be 0, where it is
-/// `n`: the whole track.
+/// (3): number of sectors skipped with exactly `k` of `n` free. `k` may be 0, where the
+/// result is `n`: the whole track.
 pub fn skipped_exactly(n: f64, k: f64) -> f64 {
     (n - k) / (1.0 + k)
 }
@@ -56,8 +57,8 @@ pub fn probability_on_track(p: f64, x: u32) -> f64 {
     p * (1.0 - p).powi(x as i32)
 }
 
-/// (6): the probability that `y` sectors pass, the `s` of a head switch among
-/// them, before a free one comes on any of the other `t - 1` tracks.
+/// (6): probability that `y` sectors pass, including the `s` sectors of a head switch,
+/// before a free one on any of the other `t - 1` tracks.
 ///
 /// # Panics
 /// If `p` is outside `[0, 1]` or there is no track.
@@ -70,12 +71,12 @@ pub fn probability_on_others(p: f64, y: u32, s: u32, t: u32) -> f64 {
     probability_on_track(1.0 - none_there, y - s)
 }
 
-/// (4): sectors skipped before a free one on the current track or, after a
-/// head switch, on another of the cylinder, whichever comes first. The paper
-/// finds it good for a whole zone. At `p` = 0 it is infinite.
+/// (4): number of sectors skipped before a free one on the current track or, after a
+/// head switch, on another track of the cylinder, whichever is first. The paper finds
+/// it good for a whole zone. At `p` = 0 it is infinite.
 ///
-/// Summed as `P(x >= m) P(y >= m)` over `m`, which is the mean of the lesser,
-/// until nothing is left of the sum.
+/// It is summed as `P(x >= m) P(y >= m)` over `m`, which is the mean of the lesser,
+/// until the remaining terms are zero.
 ///
 /// # Panics
 /// If `p` is outside `[0, 1]` or there is no track.
@@ -102,7 +103,7 @@ pub fn skipped_in_cylinder(p: f64, s: u32, t: u32) -> f64 {
     sum
 }
 
-/// (7): sectors skipped by all writes that fill an empty track until `k`
+/// (7): number of sectors skipped by all writes that fill an empty track until `k`
 /// sectors are free.
 pub fn skipped_between_switches(n: u32, k: u32) -> f64 {
     let free = k + 1..=n;
@@ -110,8 +111,8 @@ pub fn skipped_between_switches(n: u32, k: u32) -> f64 {
         .sum()
 }
 
-/// (8): mean latency of those writes, each switch taking `s`, in the unit of
-/// `s` and `r`.
+/// (8): mean latency of the writes of (7), each switch taking `s`, in the unit of `s`
+/// and `r`.
 ///
 /// # Panics
 /// If no sector is filled (`k >= n`).
@@ -120,18 +121,18 @@ pub fn latency_between_switches(n: u32, k: u32, s: f64, r: f64) -> f64 {
     (s + r * skipped_between_switches(n, k)) / f64::from(n - k)
 }
 
-/// (9): what (7) lacks because space that was filled in order is not free at
-/// random; found by trial, for `n` well below 768, where its denominator is
-/// positive.
+/// (9): the correction of (7) for space that was filled in order and is therefore not
+/// free at random. It was found empirically, for `n` well below 768, where its
+/// denominator is positive.
 pub fn correction(n: f64, k: f64) -> f64 {
     let p = 1.0 + n / 36.0;
-    // The power is taken of the ratio, so that large tracks do not overflow.
+    // The power of the ratio is computed, so that large tracks do not overflow.
     let ratio = (n - k - 0.5) / n;
     ratio.powf(p) * (n - k - 0.5).powi(2) / ((8.0 - n / 96.0) * (p + 2.0))
 }
 
-/// (10): mean latency with a compactor that provides empty tracks: (8), its
-/// sum as an integral, corrected by (9). In the unit of `s` and `r`.
+/// (10): mean latency with a compactor that provides empty tracks: (8), its sum as an
+/// integral, corrected by (9). The unit is that of `s` and `r`.
 ///
 /// # Panics
 /// If no sector is filled (`k >= n`).
@@ -141,8 +142,8 @@ pub fn latency_with_compactor(n: f64, k: f64, s: f64, r: f64) -> f64 {
     (s + r * skipped) / (n - k)
 }
 
-/// (11): sectors skipped to find room for a logical block of `B` sectors in
-/// physical blocks of `b`, `b <= B`; least where they are equal.
+/// (11): number of sectors skipped to find space for a logical block of `B` sectors in
+/// physical blocks of `b`, `b <= B`. It is least where they are equal.
 ///
 /// # Panics
 /// If `p` is outside `[0, 1]`.

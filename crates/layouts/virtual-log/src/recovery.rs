@@ -1,21 +1,21 @@
 //! Recovery of a virtual log: from its tail, or from a search for it.
 //!
-//! Whoever keeps a map in a virtual log says how its records are read
-//! ([`Threaded`]); what a root is, and when one counts, is decided here, for
-//! the virtual log disk and for the file system on a virtual log alike.
+//! The owner of a map in a virtual log defines how its records are read ([`Threaded`]).
+//! This module defines what a root is and when it counts, both for the virtual log disk
+//! and for the file system on a virtual log.
 //!
-//! The root leads to every record above the older checkpoint, youngest first:
-//! the first record met of each piece is its newest, older ones are dead. A
-//! record that a branch names but that is not there any more had been
-//! overwritten, and its room reused: it is needed by nobody. That none is
-//! missing is known by count, as every record says how many pieces are live.
+//! The root leads to every record above the older checkpoint, the youngest first. The
+//! first record met of each piece is its newest, older ones are dead. A record that a
+//! branch names but that is no longer there had been overwritten, and its space was
+//! reused: it is not needed. Missing records are detected by count, because every
+//! record has the number of live pieces.
 //!
-//! If the tail record is not to be believed, every unit that may hold a record
-//! is read. The newest transaction that is whole, records and data, is the
-//! root's: at most one transaction is in doubt, because the next begins only
-//! when its flush has returned. Its records name the root before, to fall back
-//! on; if that is gone, its room was reused, so the newest was durable. What is
-//! younger than the root is discarded.
+//! If the tail record is not valid, every unit that may contain a record is read. The
+//! newest transaction of which all records and all data are intact has the root. At
+//! most one transaction is in doubt, because the next one begins only when its flush
+//! has returned. Its records name the previous root, which is the fallback. If that
+//! root is gone, its space was reused, so the newest transaction was durable. Records
+//! younger than the root are discarded.
 
 mod scan;
 
@@ -27,64 +27,65 @@ use crate::error::VldError;
 use crate::format::{RecordHeader, TailRecord};
 use crate::virtual_log::VirtualLog;
 
-/// Times that recovery reads what fails.
+/// Number of attempts to read.
 const READS: usize = 3;
 
 /// How the log's tail was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// By the record written when the power went down.
+    /// By the record that was written when the volume was parked.
     Tail,
-    /// By reading every unit that may hold a record.
+    /// By reading every unit that may contain a record.
     Scan,
 }
 
-/// A volume whose map is kept by a virtual log, as recovery sees it.
+/// A volume whose map is kept by a virtual log, as recovery needs it.
 pub trait Threaded {
     /// A record, decoded and checked.
     type Record: Clone;
 
-    /// The medium's name, for messages.
+    /// Returns the medium's name, for messages.
     fn name(&self) -> String;
 
-    /// Bytes of the medium.
+    /// Reads bytes of the medium.
     ///
     /// # Errors
-    /// The medium's.
+    /// The errors of the medium.
     fn read_bytes(&self, at: u64, into: &mut [u8]) -> varve_device::Result<()>;
 
-    /// Bytes of a unit.
+    /// Returns the size of a unit, in bytes.
     fn unit_bytes(&self) -> u64;
 
-    /// Units of the medium.
+    /// Returns the number of units of the medium.
     fn units(&self) -> u64;
 
-    /// Pieces of the map: the largest transaction has as many records.
+    /// Returns the number of pieces of the map, which is also the number of records of
+    /// the largest transaction.
     fn pieces(&self) -> u64;
 
-    /// Where records may be.
+    /// Returns the units that may contain records.
     fn record_units(&self) -> Range<u64>;
 
-    /// The record in a unit's bytes, if it is one.
+    /// Parses the record in the bytes of a unit, if it is one.
     fn parse(&self, bytes: &[u8], unit: u64) -> Option<Self::Record>;
 
-    /// What a record says before its entries.
+    /// Returns the header of a record.
     fn header<'r>(&self, record: &'r Self::Record) -> &'r RecordHeader;
 
-    /// True if `record`, with `root` the youngest, was retired
-    /// ([`VirtualLog::retire`]) and says nothing any more.
+    /// Returns true if `record`, with `root` the youngest, was retired
+    /// ([`VirtualLog::retire`]) and is not needed any more.
     fn is_retired(&self, _root: &Self::Record, _record: &Self::Record) -> bool {
         false
     }
 
-    /// True if everything that the record's transaction wrote, and the record
-    /// answers for, holds what it says.
+    /// Returns true if the blocks that the record's transaction wrote, as far as the
+    /// record has entries for them, match their checksums.
     fn data_is_there(&self, record: &Self::Record) -> bool;
 
-    /// The tail record, if there is a whole one.
+    /// Returns the tail record, if it is valid.
     fn tail_record(&self) -> Option<TailRecord>;
 
-    /// Something that must be there is not.
+    /// Creates the error about a structure that is missing.
     fn damaged(&self, what: String) -> VldError {
         VldError::Damaged {
             device: self.name(),
@@ -92,17 +93,17 @@ pub trait Threaded {
         }
     }
 
-    /// Reads, three times if need be: what fails once is not taken for lost.
+    /// Reads up to three times, because a read that fails once may succeed later.
     ///
     /// # Errors
-    /// The first failure, if all fail.
+    /// The first failure, if all attempts fail.
     fn read_patiently(&self, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
         let mut tries = (0..READS).map(|_| self.read_bytes(at, into));
         let first = tries.next().expect("one");
         first.or_else(|error| tries.find_map(Result::ok).ok_or(error))
     }
 
-    /// The record in a unit, if it is one.
+    /// Returns the record in a unit, if it is one.
     fn record(&self, unit: u64) -> Option<Self::Record> {
         let mut bytes = vec![0; self.unit_bytes() as usize];
         self.read_patiently(unit * self.unit_bytes(), &mut bytes)
@@ -111,51 +112,51 @@ pub trait Threaded {
     }
 }
 
-/// Where the log begins, and what is to be destroyed.
+/// The beginning of a log, and the records to be destroyed.
 #[derive(Debug)]
 struct Root {
-    /// `None` if the checkpoints have all.
+    /// Sequence number and unit; `None` if the checkpoints contain everything.
     at: Option<(u64, u64)>,
     discarded: Vec<u64>,
-    /// The highest number that was given, as far as can be known.
+    /// The highest number that may have been assigned.
     last_seq: u64,
     /// Units that could not be read.
     unreadable: Vec<u64>,
 }
 
-/// What recovery found of a log.
+/// The result of recovery.
 #[derive(Debug)]
 pub struct Found<R> {
     /// The records kept.
     pub log: VirtualLog,
-    /// The newest record of each piece that has one, youngest first: they
-    /// amend the newest checkpoint.
+    /// The newest record of each piece that has one, the youngest first: they amend the
+    /// newest checkpoint.
     pub newest: Vec<R>,
     /// How the tail was found.
     pub source: Source,
-    /// Records read by following branches.
+    /// Number of records read by following branches.
     pub records_read: u64,
     /// The last record recovered; 0 if there is none above the checkpoints.
     pub tail_seq: u64,
-    /// Units of records to be destroyed.
+    /// Units of the records to be destroyed.
     pub discarded: Vec<u64>,
-    /// Units that could not be read and may hold records.
+    /// Units that could not be read and may contain records.
     pub unreadable: Vec<u64>,
 }
 
-/// Finds the log above `checkpoints`: serial and last record reflected of each
-/// of the two, `None` for one that is not whole.
+/// Finds the log above `checkpoints`: for each of the two its serial and the last
+/// record that it reflects, or `None` if it is not valid.
 ///
 /// # Errors
-/// When what must be there, because it was durable, is not.
+/// If a structure that was durable is missing.
 pub fn find<T: Threaded>(
     volume: &T,
     checkpoints: [Option<(u64, u64)>; 2],
 ) -> Result<Found<T::Record>, VldError> {
     let base = checkpoints.iter().flatten().max().map(|&(_, seq)| seq);
     let seq = base.unwrap_or(0);
-    // How far down the log is sure to reach: with one checkpoint damaged or
-    // half written, only to the other.
+    // The log reaches at least down to this number. If one checkpoint is damaged or
+    // half written, it reaches only down to the other one.
     let stop = match checkpoints {
         [Some((_, one)), Some((_, other))] => one.min(other),
         _ => seq,
@@ -169,13 +170,13 @@ pub fn find<T: Threaded>(
     let built = roots
         .into_iter()
         .map(|root| follow(volume, root, base, stop, Source::Scan));
-    // Of two failures the first one tells more.
+    // Of two failures the first one is more informative.
     let built = built.reduce(|first, second| first.or_else(|first| second.map_err(|_| first)));
     built.expect("a root at least")
 }
 
-/// The root that the tail record names, if that is to be believed. A tail
-/// older than the newest checkpoint was not cleared when it should have been.
+/// Returns the root that the tail record names, if the record is valid. A tail older
+/// than the newest checkpoint should have been cleared and does not count.
 fn tail<T: Threaded>(volume: &T, checkpoint_seq: u64) -> Option<Root> {
     let tail = volume.tail_record()?;
     let (seq, unit) = (tail.seq.get(), tail.unit.get());
@@ -214,7 +215,7 @@ fn follow<T: Threaded>(
         discarded: root.discarded,
         unreadable: root.unreadable,
     };
-    // A root that both checkpoints reflect is not needed, and perhaps not there.
+    // A root that both checkpoints reflect is not needed, and may be gone.
     let Some((root_seq, root_unit)) = root.at.filter(|(seq, _)| *seq > stop) else {
         return match base {
             Some(_) => Ok(found),
@@ -241,7 +242,7 @@ fn follow<T: Threaded>(
         }
     };
     let mut seen = BTreeSet::new();
-    // Number to unit and parent.
+    // Maps each sequence number to its unit and parent.
     let mut frontier = BTreeMap::from([(root_seq, (root_unit, None))]);
     while let Some((seq, (unit, parent))) = frontier.pop_last() {
         let record = match parent {

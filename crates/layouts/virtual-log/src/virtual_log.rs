@@ -1,69 +1,68 @@
-//! The virtual log in memory: which map records there are, and what hangs on
-//! what.
+//! The virtual log in memory: the map records, and which of them depend on which.
 //!
-//! Records are threaded backward: each names older ones (its *branches*), and
-//! the youngest, the *root*, leads to all. An overwritten record is dead, and
-//! its room is wanted again; but older records may be reached through it alone.
+//! Records are linked backward: each names older ones (its *branches*), and all are
+//! reached from the youngest, the *root*. An overwritten record is dead, and its space
+//! is wanted again; but older records may be reachable only through it.
 //!
 //! Invariants:
-//! - Every record kept, but for the root, has one parent, a younger record kept
-//!   that names it on the medium. So every live record is reached from the root
-//!   through records whose room nobody has taken.
-//! - A dead record is kept exactly as long as something hangs on it.
-//! - Room is given back only by [`VirtualLog::reclaim`], which the caller calls
-//!   when everything appended is durable.
+//! - Every record kept, except for the root, has one parent, a younger record kept that
+//!   names it on the medium. Every live record is therefore reached from the root
+//!   through records whose space is not reused.
+//! - A dead record is kept exactly as long as another record depends on it.
+//! - Space is released only by [`VirtualLog::reclaim`], which the caller calls when all
+//!   records appended are durable.
 //!
-//! Wang et al. 1999, §3.2, give a new root two branches, the previous root and
-//! the record that followed the overwritten one. That is not enough: write
-//! pieces A B C, then B, D, B again, each overwritten record's room being
-//! reused. The newest root names D and what followed the second B, either A or
-//! C; the other of them is named only by records that are gone. So branches are
-//! handed over instead: a new record adopts what hangs on the record it
-//! overwrites, and then what hangs on other dead ones. With the previous root
-//! and three more branches, next to nothing waits; a dead record that could not
-//! be emptied yet is kept until another one is written.
+//! Wang et al. 1999, §3.2, give a new root two branches, the previous root and the
+//! record that followed the overwritten one. That is not enough. Write pieces A B C,
+//! then B, D, B again, and reuse the space of each overwritten record. The newest root
+//! names D and the record that followed the second B, either A or C; the other of them
+//! is named only by records that are gone. Branches are therefore handed over: a new
+//! record adopts the dependants of the record that it overwrites, and then those of
+//! other dead records. With the previous root and three more branches, almost no record
+//! has to wait. A dead record that could not be emptied yet is kept until another
+//! record is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::NO_ROOT;
 use crate::format::{BRANCHES, Branch, RecordHeader, TailRecord};
 
-/// One record.
+/// A record that is kept.
 #[derive(Debug, Clone)]
 struct Kept {
     unit: u64,
     piece: u32,
     live: bool,
-    /// Dead without having been overwritten.
+    /// True if the record is dead without having been overwritten.
     retired: bool,
     parent: Option<u64>,
-    /// Records that hang on this one: at most [`BRANCHES`].
+    /// Records that depend on this one: at most [`BRANCHES`].
     children: Vec<u64>,
 }
 
-/// What a new record must say.
+/// The fields of a new record that follow from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Its number.
+    /// Sequence number of the record.
     pub seq: u64,
-    /// Older records that hang on it; a previous root that lives comes first.
+    /// Older records that depend on it; a previous root that is live is first.
     pub branches: [Branch; BRANCHES],
-    /// Pieces with a live record, this one included.
+    /// Number of pieces with a live record, this one included.
     pub live: u32,
-    /// Those whose live record is younger than the newer checkpoint.
+    /// Number of pieces whose live record is younger than the newer checkpoint.
     pub live_newer: u32,
 }
 
-/// What all records of a transaction say of it.
+/// The fields that all records of a transaction have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transaction {
     first: u64,
     count: u32,
-    /// The root before it.
+    /// Sequence number of the root before the transaction.
     previous: u64,
 }
 
-/// The records kept, by number.
+/// The records that are kept, and their dependencies.
 #[derive(Debug, Clone)]
 pub struct VirtualLog {
     kept: BTreeMap<u64, Kept>,
@@ -78,8 +77,9 @@ pub struct VirtualLog {
 }
 
 impl VirtualLog {
-    /// An empty log whose first record will be `next_seq`. It reaches down to
-    /// the older checkpoint, at `floor`; the newer one is at `newer`.
+    /// Creates an empty log whose first record will be `next_seq`. The log begins
+    /// behind `floor`, the number of the older checkpoint; `newer` is the number of the
+    /// newer one.
     pub fn new(next_seq: u64, floor: u64, newer: u64) -> Self {
         VirtualLog {
             kept: BTreeMap::new(),
@@ -93,8 +93,8 @@ impl VirtualLog {
         }
     }
 
-    /// Adds a record that recovery found, youngest first. `parent` is the record
-    /// through which it was reached; `retired`: see [`VirtualLog::retire`].
+    /// Adds a record that recovery found, the youngest first. `parent` is the record
+    /// through which it was reached; `retired` is as after [`VirtualLog::retire`].
     pub(crate) fn restore(
         &mut self,
         (seq, unit): (u64, u64),
@@ -128,56 +128,56 @@ impl VirtualLog {
         self.kept.insert(seq, kept);
     }
 
-    /// The youngest record and its unit.
+    /// Returns the youngest record and its unit.
     pub fn root(&self) -> Option<Branch> {
         self.root.map(|seq| self.branch(seq))
     }
 
-    /// The last number given.
+    /// Returns the last sequence number assigned.
     pub fn last_seq(&self) -> u64 {
         self.next_seq - 1
     }
 
-    /// The number of the youngest record there is; a checkpoint's, if the log
-    /// is empty. Less than the last one given where recovery discarded some.
+    /// Returns the number of the youngest record; a checkpoint's, if the log is empty.
+    /// It is less than the last number assigned if recovery discarded some records.
     pub fn reached(&self) -> u64 {
         self.root.unwrap_or(self.newer)
     }
 
-    /// Down to which number the log reaches.
+    /// Returns the sequence number at which the log begins.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// What the newer checkpoint reflects.
+    /// Returns the last record that the newer checkpoint reflects.
     pub fn newer(&self) -> u64 {
         self.newer
     }
 
-    /// Pieces with a live record.
+    /// Returns the number of pieces with a live record.
     pub fn live(&self) -> usize {
         self.by_piece.len()
     }
 
-    /// Dead records that are kept because something hangs on them.
+    /// Returns the number of dead records that are kept because others depend on them.
     pub fn waiting(&self) -> usize {
         self.dead.len()
     }
 
-    /// The unit of a piece's live record.
+    /// Returns the unit of a piece's live record.
     pub fn unit_of(&self, piece: u32) -> Option<u64> {
         let seq = self.by_piece.get(&piece)?;
         Some(self.kept[seq].unit)
     }
 
-    /// The pieces whose live records are in the given units.
+    /// Returns the pieces whose live records are in the given units.
     pub fn pieces_in(&self, units: std::ops::Range<u64>) -> Vec<u32> {
         let live = self.by_piece.iter();
         let within = live.filter(|(_, seq)| units.contains(&self.kept[seq].unit));
         within.map(|(&piece, _)| piece).collect()
     }
 
-    /// Every unit that holds a record kept.
+    /// Returns the units of all records kept.
     pub fn units(&self) -> impl Iterator<Item = u64> {
         self.kept.values().map(|kept| kept.unit)
     }
@@ -200,8 +200,8 @@ impl VirtualLog {
             self.dead.insert(overwritten);
         }
         let mut children = Vec::with_capacity(BRANCHES);
-        // A dead root is not named: what hangs on it is, below, and as the
-        // youngest of the dead it comes first.
+        // A dead root is not named. Its dependants are adopted below, before those of
+        // other dead records, because it is the youngest.
         if let Some(root) = self.root.filter(|root| self.kept[root].live) {
             children.push(root);
         }
@@ -213,7 +213,7 @@ impl VirtualLog {
                 }
                 self.kept.get_mut(&dead).expect("kept").children.pop();
                 let child = self.below_retired(child);
-                // Nothing hangs on a dead child without children.
+                // No record depends on a dead child without children.
                 let worth = &self.kept[&child];
                 if worth.live || !worth.children.is_empty() {
                     children.push(child);
@@ -247,8 +247,8 @@ impl VirtualLog {
         }
     }
 
-    /// What a record leads to: itself, or what lies below it if it is retired
-    /// and leads to nothing else. Those between are left without a parent.
+    /// Returns the record itself, or the one below if it is retired and only that one
+    /// depends on it. Retired records in between are left without a parent.
     fn below_retired(&mut self, mut seq: u64) -> u64 {
         loop {
             let kept = self.kept.get_mut(&seq).expect("kept");
@@ -260,9 +260,8 @@ impl VirtualLog {
         }
     }
 
-    /// The records of `pieces` say nothing any more that what is appended from
-    /// now on does not: they are dead, and do not count as live in later
-    /// records.
+    /// Retires the records of `pieces`: records appended from now on contain all that
+    /// these say. They are dead, and later records do not count them as live.
     pub fn retire(&mut self, pieces: std::ops::RangeFrom<u32>) {
         for (_, seq) in self.by_piece.split_off(&pieces.start) {
             let kept = self.kept.get_mut(&seq).expect("a live record");
@@ -272,7 +271,7 @@ impl VirtualLog {
         }
     }
 
-    /// The next `count` records are a transaction.
+    /// Begins a transaction that consists of the next `count` records.
     pub fn begin(&self, count: u32) -> Transaction {
         Transaction {
             first: self.last_seq() + 1,
@@ -281,8 +280,8 @@ impl VirtualLog {
         }
     }
 
-    /// The header of the record of `piece`, just appended, that is to be written
-    /// to `unit`; what seals it adds magic number and checksum.
+    /// Returns the header of the record of `piece`, just appended, that is to be
+    /// written to `unit`. Magic number and checksum are added when it is sealed.
     pub fn header(
         &self,
         volume: u64,
@@ -308,7 +307,8 @@ impl VirtualLog {
         }
     }
 
-    /// Where the tail is, for when the power goes down; sealed.
+    /// Returns the sealed tail record with the present root, to be written when the
+    /// volume is parked.
     pub fn tail_record(&self, volume: u64) -> TailRecord {
         let record = TailRecord {
             crc: 0.into(),
@@ -320,14 +320,13 @@ impl VirtualLog {
         record.seal()
     }
 
-    /// The record `seq`, just appended, was written to another unit than
-    /// foreseen.
+    /// Records that `seq`, just appended, was written to another unit than planned.
     pub fn moved(&mut self, seq: u64, unit: u64) {
         self.kept.get_mut(&seq).expect("just appended").unit = unit;
     }
 
-    /// Forgets the dead records on which nothing hangs any more; returns their
-    /// units. To be called only when every record appended is durable.
+    /// Removes the dead records on which no record depends any more; returns their
+    /// units. It must be called only when every record appended is durable.
     pub fn reclaim(&mut self) -> Vec<u64> {
         let mut units = Vec::new();
         let mut look: Vec<u64> = self.dead.iter().rev().copied().collect();
@@ -349,8 +348,9 @@ impl VirtualLog {
         units
     }
 
-    /// A checkpoint holds what all records say, and the older of the two what
-    /// those up to `floor` say: forgets the latter, and returns their units.
+    /// Truncates the log after a checkpoint, which reflects all records; the older
+    /// checkpoint reflects those up to `floor`. Removes the latter records, and returns
+    /// their units.
     pub fn truncate(&mut self, floor: u64) -> Vec<u64> {
         (self.newer, self.live_newer) = (self.reached(), 0);
         self.floor = self.floor.max(floor);
@@ -372,7 +372,7 @@ impl VirtualLog {
     /// Checks the invariants.
     ///
     /// # Panics
-    /// If one does not hold.
+    /// If an invariant is broken.
     pub fn check(&self) {
         for (seq, kept) in &self.kept {
             assert!(kept.children.len() <= BRANCHES);

@@ -1,49 +1,50 @@
-//! The search for the log's tail wherever records may be.
+//! The search for the log's tail in all units that may contain records.
 
 use std::collections::BTreeMap;
 
 use super::{Root, Threaded};
 use crate::error::VldError;
 
-/// Bytes read at once.
+/// Number of bytes that are read at once.
 const PART: u64 = 1 << 20;
 
-/// A record seen.
+/// A record that was found.
 struct Seen {
-    /// Where: more than once if writing it failed and it was tried elsewhere.
+    /// Its units: more than one if a write failed and was repeated elsewhere.
     units: Vec<u64>,
-    /// Its transaction.
+    /// Sequence number of the first record of its transaction.
     first: u64,
     count: u32,
-    /// The root before that.
+    /// Sequence number of the root before that.
     previous: u64,
 }
 
-/// Everything seen.
+/// The result of reading all units.
 struct All {
-    /// By number.
+    /// The records by sequence number.
     records: BTreeMap<u64, Seen>,
     /// Units that could not be read.
     unreadable: Vec<u64>,
 }
 
-/// Finds the newest whole transaction above `stop`, down to which the log is
-/// sure to reach; `newer` is what the newest checkpoint reflects. There may be a
-/// second answer, for when the first leads to a log with holes.
+/// Finds the newest complete transaction above `stop`, down to which the log certainly
+/// reaches; `newer` is the last record that the newest checkpoint reflects. There may
+/// be a second root, for the case that the first leads to a log with gaps.
 ///
 /// # Errors
-/// When what must be there, because it was durable, is not.
+/// If a structure that was durable is missing.
 pub(super) fn scan<T: Threaded>(finder: &T, stop: u64, newer: u64) -> Result<Vec<Root>, VldError> {
     let all = read_all(finder, stop);
     let seen = &all.records;
     let Some((&last, newest)) = seen.last_key_value() else {
         return Ok(vec![root(finder, &all, None, stop, newer)?]);
     };
-    // The newest transaction is in doubt; the one before is durable, as the
-    // newest was begun only when its flush had returned.
+    // The newest transaction is in doubt. The one before is durable, because the newest
+    // began only when its flush had returned.
     let whole = group(seen, newest.first);
     let sound = |members: &Vec<u64>| members.iter().all(|&unit| data_is_there(finder, unit));
-    // A checkpoint is written over what is durable: what it reflects counts.
+    // A checkpoint is written only over durable records, so the records that it
+    // reflects count.
     if whole
         .as_ref()
         .is_some_and(|members| last <= newer || sound(members))
@@ -59,8 +60,8 @@ pub(super) fn scan<T: Threaded>(finder: &T, stop: u64, newer: u64) -> Result<Vec
     {
         found.push(root(finder, &all, Some(previous), stop, newer)?);
     }
-    // If room of the one before is reused, the newest had been flushed: what
-    // fails of its data has decayed since, and is an error where it is read.
+    // If space of the one before is reused, the newest was flushed. Blocks of it that
+    // do not match have decayed since, and are errors when they are read.
     if whole.is_some() {
         found.push(root(finder, &all, Some(last), stop, newer)?);
     }
@@ -73,7 +74,8 @@ pub(super) fn scan<T: Threaded>(finder: &T, stop: u64, newer: u64) -> Result<Vec
     Ok(found)
 }
 
-/// The root at record `chosen`; at the checkpoint at `stop` if there is none.
+/// Returns the root at record `chosen`, or at the checkpoint at `stop` if there is
+/// none.
 fn root<T: Threaded>(
     finder: &T,
     all: &All,
@@ -91,7 +93,8 @@ fn root<T: Threaded>(
     let discarded = seen.range(reached + 1..);
     let mut last_seq = seen.last_key_value().map_or(0, |(&seq, _)| seq);
     if !all.unreadable.is_empty() {
-        // A transaction may be hidden there: its numbers are not given again.
+        // A transaction may be hidden in unreadable units: its numbers are not assigned
+        // again.
         last_seq = last_seq.max(stop).max(newer) + finder.pieces();
     }
     Ok(Root {
@@ -102,7 +105,8 @@ fn root<T: Threaded>(
     })
 }
 
-/// The units of a transaction's records, in order; `None` if one is missing.
+/// Returns the units of a transaction's records, in order; `None` if a record is
+/// missing.
 fn group(seen: &BTreeMap<u64, Seen>, first: u64) -> Option<Vec<u64>> {
     let count = seen.range(first..).next().map(|(_, seen)| seen.count)?;
     (first..first + u64::from(count))
@@ -118,7 +122,7 @@ fn data_is_there<T: Threaded>(finder: &T, unit: u64) -> bool {
     record.is_some_and(|record| finder.data_is_there(&record))
 }
 
-/// Every sound record above `stop`, by number.
+/// Returns every valid record above `stop`.
 fn read_all<T: Threaded>(finder: &T, stop: u64) -> All {
     let unit_bytes = finder.unit_bytes();
     let (mut records, mut unreadable) = (BTreeMap::new(), Vec::new());
@@ -129,7 +133,7 @@ fn read_all<T: Threaded>(finder: &T, stop: u64) -> All {
         let length = PART.min(end - at) as usize;
         let mut part = vec![0; length];
         if finder.read_bytes(at, &mut part).is_err() {
-            // A bad place hides its own unit, not its neighbours.
+            // An unreadable unit does not make its neighbours unreadable.
             for (nth, unit) in (0u64..).zip(part.chunks_exact_mut(unit_bytes as usize)) {
                 let offset = at + nth * unit_bytes;
                 if finder.read_patiently(offset, unit).is_err() {

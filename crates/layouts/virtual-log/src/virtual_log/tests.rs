@@ -1,14 +1,14 @@
-//! Reachability, after any writes.
+//! All live records are reachable after any sequence of writes.
 
 use super::*;
 use std::collections::HashMap;
 
-/// The medium: what the last record written to each unit says.
+/// The medium: the content of the last record written to each unit.
 #[derive(Default)]
 struct Medium(HashMap<u64, (u64, u32, [Branch; BRANCHES])>);
 
 impl Medium {
-    /// The youngest record of each piece that can be reached from the root.
+    /// Returns the youngest record of each piece that can be reached from the root.
     fn reach(&self, root: Branch, floor: u64) -> BTreeMap<u32, u64> {
         let mut frontier = BTreeMap::from([(root.seq.get(), root.unit.get())]);
         let mut newest = BTreeMap::new();
@@ -44,7 +44,8 @@ impl Bench {
     }
 
     fn write(&mut self, piece: u32) {
-        // The room given back last is taken first: as soon as may be.
+        // The space that was released last is taken first, so that it is reused as soon
+        // as possible.
         let unit = self.free.pop().unwrap_or_else(|| {
             self.units += 1;
             self.units
@@ -97,7 +98,7 @@ fn long_random_sequences_keep_little_that_is_dead() {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            // Half of the writes to an eighth of the pieces.
+            // Half of the writes are to an eighth of the pieces.
             let piece = (state >> 33) % if state >> 63 == 0 { 40 } else { 5 };
             bench.write(piece as u32);
             most = most.max(bench.log.waiting());
@@ -136,7 +137,7 @@ fn pieces_that_are_retired_leave_the_rest_within_reach() {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             match (state >> 33) % 100 {
-                // What is appended next is the first that does not count them.
+                // The record appended next is the first that does not count them.
                 0..4 => {
                     bench.log.retire(40..);
                     slot = 40;
