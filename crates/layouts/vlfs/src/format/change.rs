@@ -1,9 +1,9 @@
-//! A change as records of changes say it: what an item of a group did, with
+//! A change as a record of changes stores it: the effect of an item of a group, with
 //! places where the item has data.
 //!
-//! A tag, then numbers of one to ten bytes, seven bits in each, the lowest
-//! first. An inode is that of the tree without root and attributes' place, as
-//! the words of eight bytes that are not zero.
+//! It consists of a tag, then numbers of one to ten bytes, seven bits in each, the
+//! lowest first. An inode is stored like that of the tree, without the root and the
+//! place of the attributes, as the words of eight bytes that are not zero.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Malformed, Measures, Place};
@@ -12,81 +12,82 @@ use varve_format::inode::{HEADER_BYTES, InodeImage};
 use varve_fs::{Inode, InodeNo, Version};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// In a tag: written by the transaction of the record.
+/// Bit of a tag: the change was made by the transaction of the record.
 const FRESH: u8 = 1 << 7;
-/// Bytes of a file at most.
+/// Maximum size of a file, in bytes.
 const FILE_MAX: u64 = 1 << 60;
 
-/// One change.
+/// One change of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A block has a new place.
     Block {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
-        /// Logical block number.
+        /// Number of the block in the file.
         block: u64,
-        /// Where it is now: stored.
+        /// The new place, which is stored.
         place: Place,
     },
-    /// All extended attributes are one block, or there are none.
+    /// The extended attributes are one block, or there are none.
     Xattrs {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
-        /// Where they are now.
+        /// The new place.
         place: Place,
     },
-    /// A block of extended attributes has a new place: of those that take
-    /// several, each behind one without a place of the former kind.
+    /// A block of extended attributes has a new place. If the attributes take several
+    /// blocks, each of these changes follows a change of the kind `Xattrs` without a
+    /// place.
     XattrBlock {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// Number of the block.
         block: u64,
-        /// Where it is now: stored.
+        /// The new place, which is stored.
         place: Place,
     },
-    /// The attributes are these.
+    /// The inode has these attributes.
     Inode(Box<Inode>),
-    /// The inode is gone.
+    /// The inode is freed.
     Freed {
-        /// Whose.
+        /// The inode.
         ino: u64,
         /// The version of the number's next file.
         next_version: Version,
     },
-    /// Blocks `from..to` are gone.
+    /// Blocks `from..to` are removed.
     Cut {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
-        /// The first.
+        /// The first block.
         from: u64,
-        /// Behind the last; all ones for all that follow.
+        /// One past the last block; all ones for all that follow.
         to: u64,
     },
     /// Blocks `from..to` exist and read as zeros.
     Reserved {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
-        /// The first.
+        /// The first block.
         from: u64,
-        /// Behind the last.
+        /// One past the last block.
         to: u64,
     },
 }
 
 impl Change {
-    /// The inode that it is about.
+    /// Returns the inode that the change is about.
     pub fn ino(&self) -> u64 {
         match self {
             Change::Inode(inode) => inode.ino.0,
@@ -99,7 +100,7 @@ impl Change {
         }
     }
 
-    /// The place of what it wrote, if it wrote something.
+    /// Returns the place of the data that the change wrote, if it wrote any.
     pub fn place(&self) -> Option<&Place> {
         match self {
             Change::Block { place, .. }
@@ -109,7 +110,8 @@ impl Change {
         }
     }
 
-    /// The stored form; `fresh`: by the transaction of the record.
+    /// Returns the stored form. `fresh` is true if the transaction of the record made
+    /// the change.
     pub fn encode(&self, fresh: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (tag, numbers): (u8, &[u64]) = match self {
@@ -155,7 +157,7 @@ impl Change {
         bytes
     }
 
-    /// Blocks that it reserves.
+    /// Returns the number of blocks that the change reserves.
     pub fn reserved(&self) -> u64 {
         match self {
             Change::Reserved { from, to, .. } => to.saturating_sub(*from),
@@ -163,10 +165,11 @@ impl Change {
         }
     }
 
-    /// The change at the beginning of `bytes`, if it is fresh, and what follows.
+    /// Parses the change at the beginning of `bytes`. Returns it, whether it is fresh,
+    /// and the remaining bytes.
     ///
     /// # Errors
-    /// If there is none that the volume can have.
+    /// If the bytes are not a change that the volume can have.
     pub fn decode<'b>(
         bytes: &'b [u8],
         measures: &Measures,
@@ -242,7 +245,7 @@ impl Change {
     }
 }
 
-/// An inode's bytes, without root and place of attributes.
+/// Returns an inode's bytes, without the root and the place of the attributes.
 fn image_of(inode: &Inode) -> Vec<u8> {
     let mut bytes = vec![0; (HEADER_BYTES + inode.inline.len()).next_multiple_of(8)];
     let image = InodeImage {
@@ -262,7 +265,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// A bit for each word, and those that are not zero.
+/// Appends a bit for each word, and the words that are not zero.
 fn put_words(bytes: &mut Vec<u8>, image: &[u8]) {
     let (words, _) = image.as_chunks::<8>();
     for eight in words.chunks(8) {
@@ -274,7 +277,7 @@ fn put_words(bytes: &mut Vec<u8>, image: &[u8]) {
     }
 }
 
-/// What is left to be read.
+/// The bytes that are not yet parsed.
 struct Rest<'b>(&'b [u8]);
 
 impl<'b> Rest<'b> {

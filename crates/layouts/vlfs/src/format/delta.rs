@@ -1,13 +1,13 @@
-//! A record of changes: what brief transactions changed since its slot was
-//! begun. One unit: the virtual log's header, what lives on the volume, after
-//! which fold it was written, the changes.
+//! A record of changes: the changes of brief transactions since the record's slot was
+//! begun. It is one unit: the virtual log's header, the totals of the volume, the
+//! number of the fold before, the changes.
 
 use super::{Change, Malformed, Measures, Totals, crc32c};
 use varve_vlog::format::RecordHeader;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes behind the checksum.
+/// Magic number, behind the checksum.
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"VLFD");
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -22,26 +22,27 @@ struct Fixed {
 const FIXED: usize = size_of::<Fixed>();
 const _: () = assert!(FIXED == 192);
 
-/// Bytes of changes that a record of `unit_bytes` has room for.
+/// Returns how many bytes of changes fit in a record of `unit_bytes` bytes.
 pub(super) fn room(unit_bytes: u32) -> usize {
     unit_bytes as usize - FIXED
 }
 
-/// A record of changes, decoded.
+/// A decoded record of changes.
 #[derive(Clone, Debug)]
 pub struct Delta {
-    /// The virtual log's part. The piece is a slot: behind those of the map.
+    /// The header of the virtual log. Its piece is a slot, numbered behind the pieces
+    /// of the map.
     pub header: RecordHeader,
-    /// What lives on the volume with this transaction.
+    /// The totals of the volume after this transaction.
     pub totals: Totals,
-    /// The last record of the fold before.
+    /// Sequence number of the last record of the fold before.
     pub folded: u64,
-    /// In order; true for those of this transaction.
+    /// The changes in order, each with whether this transaction made it.
     pub changes: Vec<(Change, bool)>,
 }
 
 impl Delta {
-    /// The record's unit, checksummed.
+    /// Returns the record's unit, with its checksum.
     ///
     /// # Panics
     /// If there are more changes than fit.
@@ -71,7 +72,7 @@ impl Delta {
         bytes
     }
 
-    /// The record in a unit that was read from unit `unit`.
+    /// Parses the record in the bytes of unit `unit`.
     ///
     /// # Errors
     /// As [`super::Record::parse`].

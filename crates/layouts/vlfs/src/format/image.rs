@@ -1,5 +1,5 @@
-//! An inode: one unit. The attributes are those of [`varve_format::inode`];
-//! behind them stands the file's content, if it fits, or its index's root.
+//! An inode: one unit. The attributes are those of [`varve_format::inode`]; behind them
+//! is the file's content, if it fits, or the root of its index.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Fork, Malformed, Measures, Place, entries};
@@ -9,31 +9,32 @@ use varve_format::{Pointer, SECTOR};
 use varve_fs::{Inode, InodeNo, flags};
 use zerocopy::IntoBytes;
 
-/// Where an inode has the height of its attributes' index: zero on the log.
+/// Offset of the height of the attributes' index in an inode. The log has a zero there.
 const XATTRS_HEIGHT: usize = offset_of!(DiskInode, spare);
 
-/// Places in the root of an index, in an inode of `unit_bytes`.
+/// Returns the number of places in the root of an index, in an inode of `unit_bytes`
+/// bytes.
 pub(super) fn root_slots(unit_bytes: u32) -> usize {
     (unit_bytes as usize - HEADER_BYTES) / PLACE_BYTES
 }
 
-/// An inode with its root.
+/// An inode with its roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What the shared file system knows.
+    /// The attributes that the shared file system uses.
     pub inode: Inode,
     /// The root of the extended attributes' index, which has one place.
     pub xattrs: Place,
-    /// Of that index: 0 if `xattrs` is the only block.
+    /// Height of the attributes' index; 0 if `xattrs` is the only block.
     pub xattrs_height: u8,
-    /// Of the index: 0 if the slots lead to data.
+    /// Height of the content's index; 0 if the slots lead to data.
     pub height: u8,
-    /// The root.
+    /// The root of the content's index.
     pub slots: Box<[Place]>,
 }
 
 impl Image {
-    /// An inode without any block.
+    /// Creates an inode without blocks.
     pub fn new(inode: Inode, measures: &Measures) -> Self {
         Image {
             inode,
@@ -44,7 +45,7 @@ impl Image {
         }
     }
 
-    /// The root of one of its indexes: height and places.
+    /// Returns height and places of the root of one index.
     pub fn root(&self, fork: Fork) -> (u8, &[Place]) {
         match fork {
             Fork::Content => (self.height, &self.slots),
@@ -52,7 +53,7 @@ impl Image {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns height and places of the root of one index, mutable.
     pub fn root_mut(&mut self, fork: Fork) -> (&mut u8, &mut [Place]) {
         match fork {
             Fork::Content => (&mut self.height, &mut self.slots),
@@ -63,7 +64,7 @@ impl Image {
         }
     }
 
-    /// The stored form: one unit.
+    /// Returns the stored form: one unit.
     pub fn encode(&self, measures: &Measures) -> Vec<u8> {
         let mut bytes = vec![0; measures.unit_bytes as usize];
         let attributes = InodeImage {
@@ -95,7 +96,7 @@ impl Image {
     /// Parses the stored form of inode `ino`.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// The field that is wrong, and why.
     pub fn decode(bytes: &[u8], measures: &Measures, ino: InodeNo) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("inode", format!("{ino}: {problem}"));
         if bytes.len() != measures.unit_bytes as usize {
@@ -122,7 +123,7 @@ impl Image {
         if xattrs.is_unwritten() || inode.xattr_bytes as usize > most {
             return Err(bad("extended attributes exceed their blocks".into()));
         }
-        // Sums must not overflow, whatever a damaged inode counts.
+        // The counts are limited, so that sums do not overflow in a damaged inode.
         let most = measures.blocks * measures.block_sectors();
         (inode.blocks, inode.sectors) = (inode.blocks.min(most), inode.sectors.min(most));
         let mut image = Image::new(inode, measures);

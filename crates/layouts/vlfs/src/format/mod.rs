@@ -1,7 +1,7 @@
-//! What VLFS has on its device: bytes only, no I/O.
+//! The structures of VLFS on its device: bytes only, no I/O.
 //!
-//! `docs/spec/vlfs.md` draws what is declared here. Integers are little-endian, and
-//! every structure checks itself on the way in.
+//! `docs/spec/vlfs.md` describes the structures declared here. Integers are
+//! little-endian, and every structure is checked when it is parsed.
 
 mod change;
 mod delta;

@@ -1,11 +1,12 @@
-//! An index node: one unit of places, of data blocks at height 1, of nodes of
-//! the height below above that. It names its owner and its place in the tree.
+//! An index node: one unit of places, of data blocks at height 1, of nodes one level
+//! lower at a greater height. It names its owner and its position in the tree.
 //!
-//! A file has two indexes, its forks, that are alike but for their roots.
+//! A file has two indexes, its forks, which differ in their roots only.
 //!
 //! The log's nodes (`varve-lfs/src/format/node.rs`) are packed, as short as their
-//! pointers allow; here a unit is the least that is written, and a place needs no
-//! birth and no incarnation: nothing is overwritten that the tree leads to.
+//! pointers allow. Here a unit is the smallest piece that is written. A place needs
+//! neither birth nor incarnation, because nothing is overwritten that the tree leads
+//! to.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Malformed, Measures, Place, entries};
@@ -16,42 +17,42 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VLFN");
 
-/// Fixed part of a node; `fanout` places follow.
+/// The fixed part of a node; the places follow.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct NodeHeader {
     magic: U32,
-    /// The file's version.
+    /// Version of the file.
     version: U32,
     ino: U64,
     /// Number of this node within its height.
     index: U64,
     height: u8,
-    /// 0: of the content, 1: of the extended attributes.
+    /// Fork: 0 for the content, 1 for the extended attributes.
     fork: u8,
     spare: [u8; 6],
 }
 const _: () = assert!(size_of::<NodeHeader>() == 32);
 
-/// Places in a node of `unit_bytes`.
+/// Returns the number of places in a node of `unit_bytes` bytes.
 pub(super) fn fanout(unit_bytes: u32) -> usize {
     (unit_bytes as usize - size_of::<NodeHeader>()) / PLACE_BYTES
 }
 
-/// Which of a file's indexes.
+/// One of the two indexes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fork {
-    /// What is read and written.
+    /// The content of the file.
     Content,
-    /// The extended attributes, as one blob.
+    /// The extended attributes, as a sequence of bytes.
     Attributes,
 }
 
 impl Fork {
-    /// Both, the content first.
+    /// Both forks, the content first.
     pub const ALL: [Fork; 2] = [Fork::Content, Fork::Attributes];
 
-    /// As stored.
+    /// Returns the stored number.
     fn code(self) -> u8 {
         match self {
             Fork::Content => 0,
@@ -60,21 +61,21 @@ impl Fork {
     }
 }
 
-/// Which node.
+/// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// The file.
+    /// Inode number of the file.
     pub ino: u64,
-    /// Of its indexes.
+    /// Index of the file.
     pub fork: Fork,
-    /// From 1.
+    /// Height, from 1.
     pub height: u8,
     /// Number within the height.
     pub index: u64,
 }
 
 impl NodeId {
-    /// Where it is in its index.
+    /// Returns the node's spot in its index.
     pub fn spot(&self) -> Spot {
         Spot {
             height: self.height,
@@ -82,7 +83,7 @@ impl NodeId {
         }
     }
 
-    /// The same file's, at another spot of the same index.
+    /// Returns the node of the same index at another spot.
     pub fn at(self, spot: Spot) -> Self {
         NodeId {
             height: spot.height,
@@ -95,24 +96,24 @@ impl NodeId {
 /// A node in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// As many as the fanout.
+    /// The places, as many as the fanout.
     pub slots: Box<[Place]>,
 }
 
 impl Node {
-    /// One that holds nothing.
+    /// Creates a node without places.
     pub fn empty(measures: &Measures) -> Self {
         Node {
             slots: vec![Place::NONE; measures.fanout()].into(),
         }
     }
 
-    /// Nothing hangs on it.
+    /// Returns true if the node has no place.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Place::is_none)
     }
 
-    /// The stored form: one unit.
+    /// Returns the stored form: one unit.
     pub fn encode(&self, measures: &Measures, id: NodeId, version: Version) -> Vec<u8> {
         let header = NodeHeader {
             magic: MAGIC.into(),

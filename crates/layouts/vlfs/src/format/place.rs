@@ -1,10 +1,10 @@
-//! Where a block or an index node is, and its checksum: 12 bytes.
+//! The place of a block or an index node, and its checksum: 12 bytes.
 
 use super::{Malformed, Measures};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// As stored.
+/// The stored form of a place.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct DiskPlace {
@@ -14,31 +14,31 @@ pub(super) struct DiskPlace {
     crc: U32,
 }
 
-/// Bytes of a place on the device.
+/// Size of a stored place, in bytes.
 pub(super) const PLACE_BYTES: usize = size_of::<DiskPlace>();
 const _: () = assert!(PLACE_BYTES == 12);
 
-/// No sectors: nothing is there. Sectors, but no address: the block exists,
-/// was never written, and reads as zeros.
+/// The place of a block or node. Without sectors there is none. With sectors and
+/// without an address, the block exists, was never written, and reads as zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Address of the first sector; sector 0 holds a superblock.
+    /// Address of the first sector. Sector 0 contains a superblock.
     pub sector: u64,
-    /// Sectors stored, or reserved.
+    /// Number of sectors, stored or reserved.
     pub sectors: u16,
-    /// CRC-32C of what is stored.
+    /// CRC-32C of the stored sectors.
     pub crc: u32,
 }
 
 impl Place {
-    /// Nothing.
+    /// The place without a block.
     pub const NONE: Place = Place {
         sector: 0,
         sectors: 0,
         crc: 0,
     };
 
-    /// A block that reads as zeros.
+    /// Creates the place of a block that reads as zeros.
     pub fn unwritten(sectors: u16) -> Self {
         Place {
             sectors,
@@ -46,17 +46,17 @@ impl Place {
         }
     }
 
-    /// Nothing is there.
+    /// Returns true if there is no block.
     pub fn is_none(&self) -> bool {
         self.sectors == 0
     }
 
-    /// It exists and was never written.
+    /// Returns true if the block exists and was never written.
     pub fn is_unwritten(&self) -> bool {
         self.sectors > 0 && self.sector == 0
     }
 
-    /// It takes room on the device.
+    /// Returns true if the block takes space on the device.
     pub fn is_stored(&self) -> bool {
         self.sectors > 0 && self.sector > 0
     }
@@ -78,10 +78,10 @@ impl Place {
         }
     }
 
-    /// Refuses a place that no block of the volume can have.
+    /// Checks that a block of the volume can have this place.
     ///
     /// # Errors
-    /// Says what is impossible.
+    /// The value that is impossible.
     pub fn check(&self, measures: &Measures) -> Result<(), Malformed> {
         let bad = || {
             let problem = format!("{} sectors at {}", self.sectors, self.sector);
@@ -98,7 +98,7 @@ impl Place {
         }
         let extent = measures.extent_of(self);
         let units = measures.eager_units();
-        // No place crosses a block's border, so that a whole block is aligned.
+        // A place does not extend over two blocks, so a whole block is aligned.
         let each = u64::from(measures.units_per_block());
         let aligned = self.sector.is_multiple_of(measures.unit_sectors())
             && extent.unit % each + u64::from(extent.units) <= each;
@@ -128,8 +128,8 @@ impl varve_fs::BlockPointer for Place {
             && previous.sector + u64::from(previous.sectors) == self.sector
     }
 
-    /// A block that has been moved counts as another: a place does not say when
-    /// its content was written. There are no snapshots to compare it with.
+    /// A block that has been moved counts as another one, because a place does not say
+    /// when its content was written. There are no snapshots to compare it with.
     fn same_write(&self, other: &Self) -> bool {
         self == other
     }

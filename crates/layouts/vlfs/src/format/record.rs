@@ -1,10 +1,11 @@
-//! A map record: one piece of the inode map, and what its transaction wrote.
+//! A map record: one piece of the inode map, and a list of the units that its
+//! transaction wrote.
 //!
-//! One unit: the virtual log's header, what lives on the volume, the runs of
-//! units that the transaction wrote with their checksums, the entries. A
-//! transaction counts only if its runs hold what they say, so that data,
-//! inodes and records share one flush; a transaction with more runs than its
-//! records have room for is flushed before its records, and names none.
+//! It is one unit: the virtual log's header, the totals of the volume, the runs of
+//! units that the transaction wrote with their checksums, the entries. A transaction
+//! counts only if its runs match their checksums, so that data, inodes and records
+//! share one flush. If a transaction has more runs than fit in its records, the runs
+//! are flushed before the records, and not named.
 
 use super::{Entry, Malformed, Measures, crc32c, entries};
 use varve_fs::Usage;
@@ -14,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VLFM");
 
-/// What lives on the volume.
+/// The totals of a volume.
 #[derive(
     Clone,
     Copy,
@@ -33,12 +34,13 @@ pub struct Totals {
     inodes: U64,
     blocks: U64,
     sectors: U64,
-    /// Blocks of data that take room, unwritten ones left out.
+    /// Number of stored blocks of data, without unwritten ones.
     stored: U64,
 }
 
 impl Totals {
-    /// As the file system counts, and blocks stored.
+    /// Creates the totals from the usage that the file system counts and the number of
+    /// blocks stored.
     pub fn new(usage: Usage, stored: u64) -> Self {
         Totals {
             inodes: usage.inodes.into(),
@@ -48,7 +50,7 @@ impl Totals {
         }
     }
 
-    /// As the file system counts.
+    /// Returns the usage that the file system counts.
     pub fn usage(&self) -> Usage {
         Usage {
             inodes: self.inodes.get(),
@@ -57,13 +59,13 @@ impl Totals {
         }
     }
 
-    /// Blocks stored.
+    /// Returns the number of blocks stored.
     pub fn stored(&self) -> u64 {
         self.stored.get()
     }
 }
 
-/// Units behind each other that a transaction wrote.
+/// A run of adjacent units that a transaction wrote.
 #[derive(
     Clone,
     Copy,
@@ -79,11 +81,11 @@ impl Totals {
 )]
 #[repr(C)]
 pub struct Run {
-    /// The first.
+    /// The first unit.
     pub unit: U32,
-    /// How many; 0 for no run.
+    /// Number of units; 0 for no run.
     pub units: U32,
-    /// CRC-32C of them.
+    /// CRC-32C of the units.
     pub crc: U32,
 }
 
@@ -91,32 +93,32 @@ const HEADER: usize = size_of::<RecordHeader>();
 const FIXED: usize = HEADER + size_of::<Totals>();
 const _: () = assert!(HEADER == 144 && FIXED == 176);
 
-/// Runs that a record of `unit_bytes` has room for.
+/// Returns the number of runs that a record of `unit_bytes` bytes can name.
 pub(super) fn runs_per_record(unit_bytes: u32) -> usize {
     unit_bytes as usize / 64 - 1
 }
 
-/// Entries of a whole piece.
+/// Returns the number of entries of a whole piece.
 pub(super) fn entries_per_record(unit_bytes: u32) -> usize {
     let runs = runs_per_record(unit_bytes) * size_of::<Run>();
     (unit_bytes as usize - FIXED - runs) / size_of::<Entry>()
 }
 
-/// A record, decoded.
+/// A decoded map record.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The virtual log's part.
+    /// The header of the virtual log.
     pub header: RecordHeader,
-    /// What lives on the volume with this transaction.
+    /// The totals of the volume after this transaction.
     pub totals: Totals,
-    /// What the transaction wrote, as far as this record answers for it.
+    /// The runs that the transaction wrote, as far as this record names them.
     pub runs: Vec<Run>,
-    /// The piece's entries.
+    /// The entries of the piece.
     pub entries: Vec<Entry>,
 }
 
 impl Record {
-    /// The record's unit, checksummed.
+    /// Returns the record's unit, with its checksum.
     ///
     /// # Panics
     /// If there are more entries or runs than fit.
@@ -143,11 +145,11 @@ impl Record {
         bytes
     }
 
-    /// The record in a unit that was read from unit `unit`.
+    /// Parses the record in the bytes of unit `unit`.
     ///
     /// # Errors
-    /// When there is none of this volume, or one that is damaged, lies in the
-    /// wrong place, or contradicts itself.
+    /// If there is no record of this volume, or one that is damaged, belongs to another
+    /// unit, or contradicts itself.
     pub fn parse(bytes: &[u8], unit: u64, measures: &Measures) -> Result<Self, Malformed> {
         let bad = |problem: &str| Malformed::new("map record", problem);
         if bytes.len() != measures.unit_bytes as usize {

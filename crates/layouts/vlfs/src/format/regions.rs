@@ -1,5 +1,5 @@
-//! The head of a checkpoint: which units the tree takes, a bit for each, and
-//! then the inode map follow it.
+//! The head of a checkpoint. A bit for each unit that the tree uses, and then the inode
+//! map, follow it.
 
 use super::{Malformed, Measures, Totals, crc32c};
 use zerocopy::little_endian::{I64, U32, U64};
@@ -7,48 +7,48 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VLFC");
 
-/// 96 bytes.
+/// The head of a checkpoint, 96 bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CheckpointHeader {
     /// CRC-32C of every later byte of this structure.
     pub crc: U32,
-    /// `VLFC`.
+    /// Magic number, `VLFC`.
     pub magic: U32,
-    /// The superblock's.
+    /// Tag of the volume, as in the superblock.
     pub volume: U64,
-    /// One more than the checkpoint before.
+    /// One more than the serial of the checkpoint before.
     pub serial: U64,
-    /// The last record that it reflects.
+    /// Sequence number of the last record that it reflects.
     pub seq: U64,
-    /// Entries of the inode map that follow; later numbers were never used.
+    /// Number of entries of the inode map that follow; later numbers were never used.
     pub entries: U64,
-    /// What lives on the volume.
+    /// The totals of the volume.
     pub totals: Totals,
-    /// When it was written, nanoseconds since 1970.
+    /// Time of writing, in nanoseconds since 1970.
     pub written_ns: I64,
-    /// CRC-32C of bits and entries as stored, padding left out.
+    /// CRC-32C of bits and entries as stored, without padding.
     pub body_crc: U32,
-    /// 1: there is no body; no unit is used and no number.
+    /// 1 if there is no body, because no unit and no number is in use.
     pub empty: U32,
-    /// One more than there are blocks of extended attributes that take more than
-    /// a unit; 0: not known, as programs from before did not count them.
+    /// One more than the number of blocks of extended attributes that take more than a
+    /// unit; 0 if it is unknown, because earlier programs did not count them.
     pub long_xattrs: U64,
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 96);
 
 impl CheckpointHeader {
-    /// With magic number and checksum.
+    /// Returns the head with its magic number and checksum filled in.
     pub fn sealed(mut self) -> Self {
         self.magic = MAGIC.into();
         self.crc = crc32c(&self.as_bytes()[4..]).into();
         self
     }
 
-    /// The header at the beginning of `bytes`.
+    /// Parses the head at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When there is none of this volume.
+    /// If there is none of this volume.
     pub fn parse(bytes: &[u8], measures: &Measures) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("checkpoint", problem);
         let (header, _) =
@@ -80,7 +80,8 @@ impl CheckpointHeader {
         Ok(header)
     }
 
-    /// Blocks of extended attributes that take more than a unit, if that is known.
+    /// Returns the number of blocks of extended attributes that take more than a unit,
+    /// if known.
     pub fn long_xattrs(&self) -> Option<u64> {
         self.long_xattrs.get().checked_sub(1)
     }

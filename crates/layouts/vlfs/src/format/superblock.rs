@@ -1,4 +1,4 @@
-//! The superblock, in the first and the last block, and what is where.
+//! The superblock, in the first and the last block, and the places of all structures.
 //!
 //! ```text
 //! block 0    superblock
@@ -11,8 +11,9 @@
 //! last       superblock, again
 //! ```
 //!
-//! Up to the block size it is laid out as the log's (`varve-lfs/src/format`); what
-//! follows says where things are, and so has nothing in common with that.
+//! Its fields before the block size are those of the log's (`varve-lfs/src/format`).
+//! The later fields say where structures are, and have nothing in common with the
+//! log's.
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
@@ -22,9 +23,9 @@ use varve_format::inode::MAX_XATTR_BYTES;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of the superblock.
+/// Signature at the beginning of the superblock.
 pub const MAGIC: [u8; 8] = varve_format::VIRTUAL_LOG_MAGIC;
-/// Format version: another one cannot be read.
+/// Version of the format. A program reads only its own version.
 pub const VERSION: u16 = 1;
 /// Incompatible feature: small transactions are records of changes.
 pub const CHANGES: u64 = 1;
@@ -32,63 +33,63 @@ pub const CHANGES: u64 = 1;
 pub const PARTS: u64 = 2;
 /// Incompatible feature: extended attributes may take several blocks.
 pub const LONG_XATTRS: u64 = 4;
-/// Incompatible feature: the tag is [`Superblock::tag`]: the UUID was changed.
+/// Incompatible feature: the UUID was changed, so the tag is [`Superblock::tag`].
 pub const OWN_TAG: u64 = 8;
 const CHECKSUM_CRC32C: u8 = 1;
-/// Records of changes that may be live at once.
+/// Maximum number of slots, that is of live records of changes.
 const SLOTS_MAX: u64 = 1024;
 
 /// One copy of the superblock, 512 bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
     /// CRC-32C of every later byte of the structure.
     pub crc: U32,
-    /// [`VERSION`].
+    /// Always [`VERSION`].
     pub version: U16,
     /// 1: CRC-32C.
     pub checksum_kind: u8,
     /// Bit 0: directory names compare without regard to case.
     pub options: u8,
-    /// Features an older reader may ignore.
+    /// Features that an older reader may ignore.
     pub compat: U64,
-    /// Features an older reader may ignore if it does not write.
+    /// Features that an older reader may ignore if it does not write.
     pub read_only_compat: U64,
-    /// Features an older reader must refuse.
+    /// Features because of which an older reader must refuse the volume.
     pub incompat: U64,
-    /// Random identity of the volume.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
     /// Name for people: UTF-8, padded with zeros.
     pub label: [u8; 64],
     /// Seed of directory hashes.
     pub hash_seed: U64,
-    /// Bytes in a logical block.
+    /// Size of a logical block, in bytes.
     pub block_bytes: U32,
-    /// Bytes in a unit: an inode, an index node, a map record.
+    /// Size of a unit, in bytes: an inode, an index node, a map record.
     pub unit_bytes: U32,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: U64,
-    /// Inode numbers there can be, 0 to this less one.
+    /// Limit of inode numbers, which are below it.
     pub inodes: U64,
-    /// Blocks of the record zone; 0: records go anywhere.
+    /// Number of blocks of the record zone; 0 if records may be anywhere.
     pub zone_blocks: U64,
-    /// Blocks held back from users.
+    /// Number of blocks that are reserved.
     pub reserve_blocks: U64,
-    /// Nanoseconds since 1970 when the volume was made.
+    /// Time of creation, in nanoseconds since 1970.
     pub created_ns: I64,
-    /// Records of changes that may be live at once; 0 without [`CHANGES`].
+    /// Number of slots for records of changes; 0 without [`CHANGES`].
     pub slots: U64,
-    /// The tag of all other structures, with [`OWN_TAG`]; else 0.
+    /// With [`OWN_TAG`], the tag of all other structures; otherwise 0.
     pub tag: U64,
-    /// Zero.
+    /// Unused, zero.
     pub spare: [u8; 320],
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 
 impl Superblock {
-    /// With its checksum.
+    /// Returns the superblock with its checksum filled in.
     pub fn sealed(mut self) -> Self {
         self.crc = crc32c(&self.as_bytes()[12..]).into();
         self
@@ -97,7 +98,7 @@ impl Superblock {
     /// Parses and validates a copy.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// The field that is wrong, and why.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("superblock", problem);
         let (found, _) = Superblock::read_from_prefix(bytes)
@@ -130,19 +131,19 @@ impl Superblock {
         Ok(found)
     }
 
-    /// The label as text.
+    /// Returns the label as text.
     pub fn label_text(&self) -> String {
         padded_text(&self.label)
     }
 
-    /// The tag in every other structure: the first eight bytes of the UUID that
-    /// the volume was made with.
+    /// Returns the tag of every other structure: the first eight bytes of the UUID with
+    /// which the volume was made, unless the superblock has its own tag.
     pub fn volume_tag(&self) -> u64 {
         let own = self.incompat.get() & OWN_TAG != 0;
         tag_of(&self.uuid, own.then_some(self.tag.get()))
     }
 
-    /// With another UUID; the tag stays.
+    /// Returns the superblock with another UUID; the tag stays the same.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
         let (incompat, kept) = keeping_tag(tag, &uuid, self.incompat.get(), OWN_TAG);
@@ -151,49 +152,50 @@ impl Superblock {
     }
 }
 
-/// Units behind each other in one block.
+/// A run of adjacent units in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// The first.
+    /// The first unit.
     pub unit: u64,
-    /// How many: at most a block's.
+    /// Number of units, at most those of a block.
     pub units: u32,
 }
 
 impl Extent {
-    /// The unit behind it.
+    /// Returns the unit behind the extent.
     pub fn end(&self) -> u64 {
         self.unit + u64::from(self.units)
     }
 }
 
-/// What is where, from the superblock.
+/// The sizes and places of a volume's structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measures {
     /// The volume's tag.
     pub volume: u64,
-    /// Bytes in a unit.
+    /// Size of a unit, in bytes.
     pub unit_bytes: u32,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_bytes: u32,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     pub blocks: u64,
-    /// Inode numbers.
+    /// Limit of inode numbers.
     pub inodes: u64,
-    /// Blocks of the record zone.
+    /// Number of blocks of the record zone.
     pub zone_blocks: u64,
-    /// Blocks held back.
+    /// Number of blocks that are reserved.
     pub reserve_blocks: u64,
-    /// Records of changes that may be live at once.
+    /// Number of slots for records of changes.
     pub slots: u64,
-    /// A short block takes the units that it needs; otherwise one, or a block's.
+    /// True if a short block takes the units that it needs; otherwise it takes one, or
+    /// a whole block's.
     pub parts: bool,
-    /// Extended attributes may take several blocks.
+    /// True if extended attributes may take several blocks.
     pub long_xattrs: bool,
 }
 
 impl Measures {
-    /// Those a superblock declares.
+    /// Returns the sizes that a superblock declares.
     pub fn of(superblock: &Superblock) -> Self {
         Measures {
             volume: superblock.volume_tag(),
@@ -209,7 +211,7 @@ impl Measures {
         }
     }
 
-    /// Refuses measures that contradict each other.
+    /// Refuses sizes that contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (unit, block) = (self.unit_bytes, self.block_bytes);
         let power = |value: u32, low: u32, high: u32| {
@@ -251,10 +253,10 @@ impl Measures {
         Ok(())
     }
 
-    /// Blocks that records may break at worst: one for each piece is live, one
-    /// kept because others hang on it, one being written; one for each slot,
-    /// and in a zone, where nothing else can give way, another one that is
-    /// kept.
+    /// Returns an upper bound of the blocks that records break. For each piece one
+    /// record is live, one is kept because other records depend on it, and one is being
+    /// written. For each slot there is one; in a zone, where no other space is
+    /// available, another one that is kept.
     pub fn records_blocks(&self) -> u64 {
         let most = 3 * self.pieces() + 8;
         match self.zone_blocks {
@@ -263,7 +265,7 @@ impl Measures {
         }
     }
 
-    /// Blocks for data, index nodes and inodes.
+    /// Returns the number of blocks for data, index nodes and inodes.
     pub fn capacity_blocks(&self) -> u64 {
         let records = match self.zone_blocks {
             0 => self.records_blocks(),
@@ -274,13 +276,14 @@ impl Measures {
             .saturating_sub(records)
     }
 
-    /// True if what is at a place takes several units, where it may share a block.
+    /// Returns true if a stored place takes several units on a volume where short
+    /// blocks share blocks.
     pub fn is_long(&self, place: &Place) -> bool {
         self.parts && place.is_stored() && self.extent_of(place).units > 1
     }
 
-    /// Most bytes of extended attributes that an inode can have: a block, or as
-    /// much as a node leads to, and no more than on the log.
+    /// Returns the maximum size of an inode's extended attributes, in bytes: a block,
+    /// or as much as a node leads to, and at most the log's limit.
     pub fn xattr_bytes(&self) -> usize {
         let block = self.block_bytes as usize;
         match self.long_xattrs {
@@ -289,98 +292,98 @@ impl Measures {
         }
     }
 
-    /// Blocks that so many bytes of extended attributes take.
+    /// Returns the number of blocks for `bytes` bytes of extended attributes.
     pub fn blocks_of(&self, bytes: usize) -> u64 {
         (bytes as u64).div_ceil(self.block_bytes.into())
     }
 
-    /// Bytes of data that are appended at once, about: a sixty-fourth of what
-    /// there is room for, within bounds.
+    /// Returns the number of bytes of data that are appended at once, approximately: a
+    /// sixty-fourth of the capacity, within bounds.
     pub fn group_bytes(&self) -> u64 {
         (self.capacity_blocks() / 64 * u64::from(self.block_bytes)).clamp(64 << 10, 1 << 20)
     }
 
-    /// Sectors in a unit.
+    /// Returns the number of sectors in a unit.
     pub fn unit_sectors(&self) -> u64 {
         u64::from(self.unit_bytes) / SECTOR
     }
 
-    /// Sectors in a block.
+    /// Returns the number of sectors in a block.
     pub fn block_sectors(&self) -> u64 {
         u64::from(self.block_bytes) / SECTOR
     }
 
-    /// Units in a block.
+    /// Returns the number of units in a block.
     pub fn units_per_block(&self) -> u32 {
         self.block_bytes / self.unit_bytes
     }
 
-    /// Units of the volume.
+    /// Returns the number of units of the volume.
     pub fn units(&self) -> u64 {
         self.blocks * u64::from(self.units_per_block())
     }
 
-    /// Entries in a whole piece of the map.
+    /// Returns the number of entries in a whole piece of the map.
     pub fn entries_per_record(&self) -> usize {
         super::record::entries_per_record(self.unit_bytes)
     }
 
-    /// Runs that one record names.
+    /// Returns the number of runs that one record can name.
     pub fn runs_per_record(&self) -> usize {
         super::record::runs_per_record(self.unit_bytes)
     }
 
-    /// Pieces of the inode map.
+    /// Returns the number of pieces of the inode map.
     pub fn pieces(&self) -> u64 {
         self.inodes.div_ceil(self.entries_per_record() as u64)
     }
 
-    /// What a record may be of: a piece of the map, or behind those a slot for
-    /// changes.
+    /// Returns the number of different records: one for each piece of the map, then one
+    /// for each slot.
     pub fn pieces_and_slots(&self) -> u64 {
         self.pieces() + self.slots
     }
 
-    /// Bytes of changes in one record.
+    /// Returns the number of bytes of changes that fit in one record.
     pub fn changes_bytes(&self) -> usize {
         super::delta::room(self.unit_bytes)
     }
 
-    /// Entries of one piece; the last is shorter.
+    /// Returns the number of entries of one piece; the last one is shorter.
     pub fn entries_of(&self, piece: u32) -> usize {
         let each = self.entries_per_record() as u64;
         let before = u64::from(piece) * each;
         self.inodes.saturating_sub(before).min(each) as usize
     }
 
-    /// The piece of an inode.
+    /// Returns the piece of an inode.
     pub fn piece_of(&self, ino: u64) -> u32 {
         (ino / self.entries_per_record() as u64) as u32
     }
 
-    /// Places in an index node.
+    /// Returns the number of places in an index node.
     pub fn fanout(&self) -> usize {
         super::node::fanout(self.unit_bytes)
     }
 
-    /// Most blocks that are reserved between two folds: each change is done
-    /// again block by block.
+    /// Returns the maximum number of blocks that are reserved between two folds. It is
+    /// limited because recovery applies each such change again block by block.
     pub fn reserved_max(&self) -> u64 {
         1024 * self.fanout() as u64
     }
 
-    /// Places in an inode.
+    /// Returns the number of places in an inode.
     pub fn root_slots(&self) -> usize {
         super::image::root_slots(self.unit_bytes)
     }
 
-    /// The shape of every index.
+    /// Returns the shape of every index.
     pub fn index(&self) -> Fanout {
         Fanout(self.fanout() as u64)
     }
 
-    /// The units that what has so many sectors is stored in: those that it
-    /// needs, or one or a whole block's.
+    /// Returns the number of units for `sectors` sectors: as many as necessary, or one
+    /// or a whole block's.
     pub fn units_for(&self, sectors: u64) -> u32 {
         let each = self.units_per_block();
         match sectors.div_ceil(self.unit_sectors()) {
@@ -390,7 +393,7 @@ impl Measures {
         }
     }
 
-    /// The units that a stored place takes.
+    /// Returns the units that a stored place takes.
     pub fn extent_of(&self, place: &Place) -> Extent {
         Extent {
             unit: place.sector / self.unit_sectors(),
@@ -398,44 +401,44 @@ impl Measures {
         }
     }
 
-    /// The block of the owner record.
+    /// Block of the owner record.
     pub const OWNER_BLOCK: u64 = 1;
-    /// The block of the tail record.
+    /// Block of the tail record.
     pub const TAIL_BLOCK: u64 = 2;
 
-    /// Blocks of the bits in a checkpoint.
+    /// Returns the number of blocks of the bits in a checkpoint.
     pub fn bits_blocks(&self) -> u64 {
         self.units().div_ceil(8).div_ceil(self.block_bytes.into())
     }
 
-    /// The first block of checkpoint 0 or 1: its header's.
+    /// Returns the first block, the header's, of checkpoint 0 or 1.
     pub fn checkpoint_block(&self, region: usize) -> u64 {
         let map = (self.inodes * 8).div_ceil(self.block_bytes.into());
         3 + region as u64 * (1 + self.bits_blocks() + map)
     }
 
-    /// The first block of the record zone.
+    /// Returns the first block of the record zone.
     pub fn zone_start(&self) -> u64 {
         self.checkpoint_block(2)
     }
 
-    /// The first block of the eager space.
+    /// Returns the first block of the eager space.
     pub fn eager_start(&self) -> u64 {
         self.zone_start() + self.zone_blocks
     }
 
-    /// The block of the second superblock.
+    /// Returns the block of the second superblock.
     pub fn last_block(&self) -> u64 {
         self.blocks.saturating_sub(1)
     }
 
-    /// Where data, nodes and inodes may be.
+    /// Returns the units in which data, nodes and inodes may be stored.
     pub fn eager_units(&self) -> Range<u64> {
         let each = u64::from(self.units_per_block());
         self.eager_start() * each..self.last_block() * each
     }
 
-    /// Where records may be.
+    /// Returns the units in which records may be stored.
     pub fn record_units(&self) -> Range<u64> {
         let each = u64::from(self.units_per_block());
         match self.zone_blocks {
@@ -444,12 +447,12 @@ impl Measures {
         }
     }
 
-    /// The byte address of a block.
+    /// Returns the byte address of a block.
     pub fn block_byte(&self, block: u64) -> u64 {
         block * u64::from(self.block_bytes)
     }
 
-    /// The byte address of a unit.
+    /// Returns the byte address of a unit.
     pub fn unit_byte(&self, unit: u64) -> u64 {
         unit * u64::from(self.unit_bytes)
     }

@@ -1,4 +1,4 @@
-//! Every structure to bytes and back, and what must be refused.
+//! Encoding and decoding of every structure, and bytes that must be refused.
 
 use super::*;
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp, flags};
@@ -118,7 +118,7 @@ fn attributes_of_several_blocks_survive_the_device_or_are_refused() {
             fork: Fork::Content,
             ..id
         };
-        // Neither is taken for the other.
+        // A node of one fork is not accepted as one of the other.
         assert!(Node::decode(&bytes, &measures, content).is_err());
         let bytes = node.encode(&measures, content, 3);
         assert!(Node::decode(&bytes, &measures, id).is_err());
@@ -145,7 +145,7 @@ fn attributes_of_several_blocks_survive_the_device_or_are_refused() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in a unit is refused, or is what it would be stored as.
+    /// Random bytes in a unit are refused, or are the stored form of the result.
     #[test]
     fn bytes_are_a_node_or_an_inode_of_either_fork_or_refused(
         unit in 0usize..4,
@@ -361,13 +361,13 @@ fn changes_that_no_volume_has_are_refused() {
     for (tag, numbers, rest) in [
         (0, vec![9, 1], &place[..]),
         (8, vec![9, 1], &place),
-        // Before the eager space, none, and beyond a node.
+        // A place before the eager space, no place, and a block beyond a node.
         (7, vec![9, 1, 0], &place),
         (7, vec![9, 1, 0], &[0; 12]),
         (7, vec![9, 1, 40], &place),
         (1, vec![measures.inodes, 1, 0], &place),
         (1, vec![9, 1 << 32, 0], &place),
-        // A place before the eager space, and none.
+        // A place before the eager space, and no place.
         (1, vec![9, 1, 0], &place),
         (1, vec![9, 1, 0], &[0; 12]),
         (1, vec![9, 1, 1 << 60], &place),
@@ -383,6 +383,6 @@ fn changes_that_no_volume_has_are_refused() {
             .collect();
         assert!(Change::decode(&bytes, &measures).is_err(), "{bytes:?}");
     }
-    // More than 64 bits.
+    // A number of more than 64 bits.
     assert!(Change::decode(&[&[4][..], &[255; 10], &[3, 1]].concat(), &measures).is_err());
 }
