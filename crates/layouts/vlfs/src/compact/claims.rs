@@ -1,7 +1,8 @@
-//! What lives in a region, whose it is, and its bytes.
+//! The live content of a region: its owners, and its bytes.
 //!
-//! No claims among cleaners, as the log has (`varve-lfs/src/control/claims.rs`): there
-//! is one compactor. A claim is what it has seen, to be compared before the move.
+//! Unlike the cleaners of the log (`varve-lfs/src/control/claims.rs`), the compactor
+//! needs no leases, because there is only one. The content is what the compactor has
+//! seen, and is compared with the tree before each move.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -14,28 +15,28 @@ use varve_format::index::Index;
 use varve_format::{SECTOR, crc32c};
 use varve_fs::InodeNo;
 
-/// Something that lives, as it was seen.
+/// A live block, node or inode, as the compactor saw it.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub owner: Owner,
     pub extent: Extent,
-    /// What leads there.
+    /// The place in the tree.
     pub place: Place,
-    /// Whole units; `None` if the checksum is another.
+    /// The bytes of its units; `None` if the checksum does not match.
     pub bytes: Option<Vec<u8>>,
 }
 
-/// What was found living in a region, files in order.
+/// The live content of a region, in the order of files.
 #[derive(Debug)]
 pub struct Claims {
     pub(super) region: u32,
     pub(super) list: Vec<Claim>,
-    /// Units of the tree whose owner is not known.
+    /// Number of units of the tree whose owner is not known.
     pub(super) unknown: u64,
 }
 
 impl Vlfs {
-    /// What lives in a region; it is read at once.
+    /// Returns the live content of a region, which is read at once.
     pub(crate) fn claim(&self, writer: &Writer, region: u32) -> Claims {
         let measures = self.measures();
         let tables = self.tables.read();
@@ -76,7 +77,7 @@ impl Vlfs {
         claims
     }
 
-    /// Reads everything between the first and the last of `list`, ascending.
+    /// Reads all units between the first and the last of `list`, which is ascending.
     fn read_claimed(&self, list: &mut [Claim]) {
         let (Some(first), Some(last)) = (list.first(), list.last()) else {
             return;
@@ -106,7 +107,8 @@ impl Vlfs {
         }
     }
 
-    /// Inodes and index nodes need not be read again to be written anew.
+    /// Caches inodes and index nodes, so that they need not be read again when they are
+    /// rewritten.
     fn remember_claimed(&self, claim: &Claim) {
         let Some(bytes) = &claim.bytes else {
             return;
@@ -131,7 +133,8 @@ impl Vlfs {
         }
     }
 
-    /// Where the tree has what `owner` says; `None` if there is no such thing.
+    /// Returns the place that the tree has for `owner`; `None` if there is no such
+    /// block or node.
     pub(super) fn place_of(&self, tables: &Tables, owner: Owner) -> Result<Option<Place>> {
         let measures = self.measures();
         let ino = match owner {

@@ -1,5 +1,5 @@
-//! Learning whose units are: a walk of all inodes and index nodes, a few at a
-//! time, as the tree is in that moment.
+//! Learning the owners of units: a walk over all inodes and index nodes, a few at a
+//! time, as the tree is at that moment.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -9,15 +9,15 @@ use crate::walk::Tree;
 use crate::writer::Writer;
 use varve_format::index::Index;
 
-/// Inodes and index nodes looked at while appends are held up.
+/// Number of inodes and index nodes examined while appends have to wait.
 const STEP: u32 = 16;
-/// Entries of the inode map, free ones included.
+/// Number of entries of the inode map examined in one step, including free ones.
 const ENTRIES: u64 = 4096;
 
 impl Vlfs {
-    /// A step of the walk. Nothing waits for a transaction:
-    /// what is appended meanwhile says itself whose it is. What cannot be read
-    /// has no owner then, and stays where it is.
+    /// Makes a step of the walk. It needs no transaction, because an append meanwhile
+    /// records the owners of its units. What cannot be read has no owner, and is not
+    /// moved.
     pub(crate) fn learn(&self, writer: &mut Writer) {
         let mut left = STEP;
         for _ in 0..ENTRIES {
@@ -40,7 +40,7 @@ impl Vlfs {
         }
     }
 
-    /// Where to go on in this inode, if `left` did not suffice.
+    /// Walks an inode. Returns the position to continue at, if `left` did not suffice.
     fn learn_inode(
         &self,
         writer: &mut Writer,
@@ -63,7 +63,7 @@ impl Vlfs {
             fork,
             fetch: &fetch,
         };
-        // A node at most.
+        // The attributes have at most one node.
         let attributes = tree(Fork::Attributes);
         attributes.places(0, &mut |at, place| {
             if place.is_stored() {

@@ -1,21 +1,21 @@
-//! The compactor: makes empty regions (tracks of a drive) while nobody waits.
+//! The compactor, which makes empty regions (tracks of a drive) in idle time.
 //!
-//! It takes the emptiest region whose content fits into holes elsewhere, reads
-//! it at once, and copies what lives there; index nodes and inodes are written
-//! anew by the transaction that commits the moves, and map records with it. The
-//! region is empty when that is durable and, where the newest checkpoint's tree
-//! had a part of it, the next checkpoint is (Wang et al. 1999, §3.3 and §4.2).
-//! Nothing depends on it. `docs/spec/vlfs.md` has rules and costs.
+//! It chooses the emptiest region whose content fits in holes elsewhere, reads it at
+//! once, and copies the live blocks. The transaction that commits the moves rewrites
+//! index nodes and inodes, and map records with them. The region is empty when that
+//! transaction is durable and, if the newest checkpoint's tree had a part of it, the
+//! next checkpoint is (Wang et al. 1999, §3.3 and §4.2). Correctness does not depend on
+//! it. `docs/spec/vlfs.md` has rules and costs.
 //!
 //! The compactor of the virtual log disk (`varve-vlog/src/vld/compact.rs`) knows the
-//! owner of every block and moves it under the disk's lock; this one learns owners
-//! from a tree that others change meanwhile. They share where things go.
+//! owner of every block and moves it under the disk's lock. This one learns owners from
+//! a tree that other threads change meanwhile. Both choose places by the same code.
 //!
 //! Invariants:
-//! - A move is made only of what the tree leads to in that moment, under the
-//!   lock of those who append.
+//! - A block is moved only if the tree refers to it at that moment, under the lock that
+//!   appends take.
 //! - No region is emptied into an empty one.
-//! - Nobody waits for more than one block's move, a step of the walk, or a
+//! - A request waits for at most one block's move, one step of the walk, or one
 //!   transaction or checkpoint that has begun.
 
 mod claims;
@@ -30,30 +30,29 @@ use crate::error::Result;
 use crate::writer::Writer;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-/// Moves that share a transaction.
+/// Number of moves that share a transaction.
 const BATCH: u32 = 8;
-/// Blocks that must be left besides the reserve: admission counts what waits
-/// for a transaction, and must not refuse anybody because of moves.
+/// Number of blocks that must be free in addition to the reserve. Admission counts the
+/// units that wait for a transaction, and moves must not make it refuse a request.
 const SPARE_BLOCKS: u64 = 128;
-/// Room that waits for a checkpoint is worth one if it is so many times what
-/// that writes.
+/// A checkpoint is worth its cost if it frees this many times the space that it writes.
 const WORTH: u64 = 4;
-/// A volume of several windows is walked again once this share of what is free
-/// has left empty regions.
+/// A volume of several windows is walked again once this share of the free space has
+/// left empty regions.
 const LOST_SHARE: f64 = 0.05;
 
-/// What idle time was used for.
+/// The result of compaction in idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Units moved, inodes and index nodes included.
+    /// Number of units moved, including inodes and index nodes.
     pub units_moved: u64,
-    /// Regions that everything was moved off.
+    /// Number of regions whose whole content was moved.
     pub regions_emptied: u64,
-    /// There is nothing (more) to gain.
+    /// True if there is nothing more to gain.
     pub finished: bool,
 }
 
-/// What comes next.
+/// The next step of the compactor.
 enum Next {
     Claimed(Claims),
     Again,
@@ -61,10 +60,9 @@ enum Next {
 }
 
 impl Vlfs {
-    /// Compacts until `may` says no or nothing is to be gained, and moves
-    /// `most_units` units at most. `may` is asked before each step, with the
-    /// nanoseconds of the medium's clock that the step is likely to take, 0 if
-    /// it has none.
+    /// Compacts until `may` returns false or there is nothing to gain, and moves at
+    /// most `most_units` units. `may` is called before each step, with the nanoseconds
+    /// of the medium's clock that the step is likely to take, 0 if it has none.
     ///
     /// # Errors
     /// If the device fails. A volume that takes no writes is not compacted.
@@ -79,9 +77,9 @@ impl Vlfs {
         worked.map(|()| done)
     }
 
-    /// What lives in the region that the compactor would empty now, so that
-    /// [`Vlfs::move_claims`] can move it, whatever happens meanwhile; `None` if
-    /// there is nothing to gain.
+    /// Returns the live content of the region that the compactor would empty now, so
+    /// that [`Vlfs::move_claims`] can move it later; `None` if there is nothing to
+    /// gain.
     ///
     /// # Errors
     /// If the device fails, or the volume takes no writes.
@@ -96,7 +94,7 @@ impl Vlfs {
         }
     }
 
-    /// Moves what was claimed, as far as it is still where it was.
+    /// Moves the blocks of `claims`, as far as they are still at their places.
     ///
     /// # Errors
     /// As [`Vlfs::compact`].
@@ -125,7 +123,7 @@ impl Vlfs {
                 }
                 Next::Again => {}
                 Next::Finished if self.checkpoint_if_worth(compactor, may)? => {}
-                // What the fold gives up may make room for more.
+                // The space that the fold gives up may make another region worth it.
                 Next::Finished => {
                     let folded = self.fold_if_worth(compactor, may, 1)?;
                     if !folded || std::mem::replace(&mut looked_again, true) {
@@ -138,9 +136,9 @@ impl Vlfs {
         Ok(())
     }
 
-    /// Folds what brief transactions said, if that has taken so many slots: who
-    /// comes next need not wait for it. Into holes, as empty regions are what
-    /// the compactor works for.
+    /// Folds the changes of brief transactions if they have taken `least_slots` slots,
+    /// so that the next transaction need not do it. It writes into holes, because the
+    /// purpose of the compactor is empty regions.
     fn fold_if_worth(
         &self,
         compactor: &mut Compactor,
@@ -162,7 +160,7 @@ impl Vlfs {
         Ok(true)
     }
 
-    /// Frees what waits for a checkpoint, if that is much.
+    /// Writes a checkpoint if that frees much space.
     fn checkpoint_if_worth(
         &self,
         compactor: &mut Compactor,
@@ -184,7 +182,8 @@ impl Vlfs {
         Ok(true)
     }
 
-    /// The region to empty now, with what lives there; or a step towards it.
+    /// Returns the region to empty now, with its live content; or makes a step towards
+    /// it.
     fn next_region(&self, compactor: &mut Compactor) -> Result<Next> {
         let _one = self.committing.lock();
         let mut writer = self.writer.lock();
@@ -211,7 +210,7 @@ impl Vlfs {
             writer.owners.begin(first..end.min(eager.end));
             return Ok(Next::Again);
         }
-        // Several windows are begun anew, one is kept.
+        // With several windows the walk begins again; a single window is kept.
         if writer.owners.window().start > eager.start {
             writer.owners.begin(0..0);
             writer.owners.progress = None;
@@ -224,7 +223,7 @@ impl Vlfs {
         Ok(Next::Again)
     }
 
-    /// Whether there is enough to gain, and room for moves.
+    /// Returns true if there is enough to gain, and space for moves.
     fn is_worth_it(&self, compactor: &mut Compactor, writer: &Writer) -> bool {
         let share = writer.space.empty_share();
         if let Some((appended, rested)) = compactor.rested {
@@ -261,7 +260,7 @@ impl Vlfs {
         Ok(Next::Claimed(claims))
     }
 
-    /// Moves what was claimed; false if it was told to stop.
+    /// Moves the blocks of `claims`; returns false if `may` stopped it.
     fn empty_region(
         &self,
         compactor: &mut Compactor,
@@ -325,7 +324,7 @@ impl Vlfs {
         Ok(())
     }
 
-    /// The medium's clock; 0 without one.
+    /// Returns the time of the medium's clock; 0 without one.
     fn device_ns(&self) -> u64 {
         self.store.medium.now_ns().unwrap_or(0)
     }

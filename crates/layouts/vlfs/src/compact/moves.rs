@@ -1,5 +1,5 @@
-//! Moving: data is copied to a hole, index nodes and inodes are marked as
-//! changed, and the next transaction writes them elsewhere.
+//! Moving: data is copied to a hole; index nodes and inodes are marked as changed, and
+//! the next transaction writes them elsewhere.
 
 use super::claims::Claim;
 use crate::Vlfs;
@@ -15,20 +15,20 @@ use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
-/// What became of a claim.
+/// The result of moving a block, node or inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     Done,
     /// It has been replaced or removed since, or has moved.
     Gone,
-    /// It stays where it is: whoever reads it is told.
+    /// It stays at its place, because it cannot be read; a reader gets the error.
     Unreadable,
-    /// There is no hole, or too little room for those who append.
+    /// There is no hole, or too little free space for appends.
     NoRoom,
 }
 
 impl Vlfs {
-    /// Moves one thing, if the tree still leads to it.
+    /// Moves one block, node or inode, if the tree still refers to it.
     pub(super) fn move_claim(&self, claim: &Claim) -> Result<Moved> {
         let mut writer = self.writer.lock();
         let writer = &mut *writer;
@@ -44,7 +44,7 @@ impl Vlfs {
                 .fetch_add(claim.extent.units.into(), Relaxed);
             return Ok(Moved::Unreadable);
         };
-        // As for a block that somebody appends, and one more.
+        // As much as for an appended block, and one block more.
         let need = Need {
             blocks: 2 * (PATH_MAX + 1),
             units: PATH_MAX + 1,
@@ -73,7 +73,7 @@ impl Vlfs {
         let (changes, said) = match said.and_then(changed) {
             Ok(changed) => changed,
             Err(error) => {
-                // Written, and of no tree.
+                // The copy was written, and no tree refers to it.
                 copied.map_or(Ok(()), |extent| self.release(writer, extent))?;
                 tracing::warn!(%error, owner = ?claim.owner, "cannot be moved");
                 return Ok(Moved::Unreadable);
@@ -94,7 +94,7 @@ impl Vlfs {
         Ok(Moved::Done)
     }
 
-    /// Writes a copy to a hole; elsewhere if that fails.
+    /// Writes a copy to a hole, or to another one if that fails.
     fn copy(&self, writer: &mut Writer, units: u32, bytes: &[u8]) -> Result<Option<Extent>> {
         for _ in 0..TRIES {
             let Some(extent) = writer.space.take_hole(&self.store.medium, units) else {
@@ -113,11 +113,12 @@ impl Vlfs {
                 }
             }
         }
-        // Whoever must write will find out whether anything can be written.
+        // A later write will find out whether any place can be written.
         Ok(None)
     }
 
-    /// A move of data, as a change; none of what is only written anew.
+    /// Returns the move of data as a change; `None` for a node or inode, which is only
+    /// rewritten.
     fn said(&self, owner: Owner, place: Place) -> Result<Option<Change>> {
         let Owner::Tree(NodeId {
             ino,
@@ -136,7 +137,7 @@ impl Vlfs {
                 block,
                 place,
             },
-            // One that is alone stands for all of them, whatever they were before.
+            // A single block replaces all former attributes, whatever their number.
             Fork::Attributes => match self.tables.read().image(&self.store, ino)?.xattrs_height {
                 0 => Change::Xattrs {
                     ino,
@@ -153,7 +154,8 @@ impl Vlfs {
         }))
     }
 
-    /// The tree as the change says, or with `owner` to be written anew.
+    /// Returns the changes of the tree: the given one, or `owner` marked to be
+    /// rewritten.
     fn changed(&self, owner: Owner, said: Option<&Change>) -> Result<Changes> {
         let tables = self.tables.read();
         let mut stage = Stage::new(&self.store, &tables);
@@ -173,13 +175,13 @@ impl Vlfs {
         Ok(stage.changes)
     }
 
-    /// The records in a region are to be written anew by the next transaction;
+    /// Marks the records in a region to be rewritten by the next transaction; returns
     /// false if there is none.
     pub(super) fn release_records(&self, region: u32) -> bool {
         let mut writer = self.writer.lock();
         let pieces = writer.log.pieces_in(writer.space.units_of(region));
         let some = !pieces.is_empty();
-        // Records of changes are dead with the next full transaction.
+        // Records of changes are dead after the next full transaction.
         let of_the_map = |piece: &u32| u64::from(*piece) < self.measures().pieces();
         writer.dirty.extend(pieces.into_iter().filter(of_the_map));
         if some {
@@ -195,7 +197,7 @@ impl Vlfs {
         let sealed = {
             let mut writer = self.writer.lock();
             if writer.durable >= writer.appended {
-                // Somebody has taken them along.
+                // Another transaction has included them.
                 return Ok(());
             }
             self.writable()?;
