@@ -1,12 +1,12 @@
-//! Who uses which unit.
+//! The use of each unit.
 //!
-//! A unit is free, of the tree, of the log (a record), or waiting: given up by
-//! a transaction that is not durable, or still used by the newest checkpoint's
-//! tree. Whoever gives room up says so once; giving up what the tree does not
-//! have is damage of the medium's bits, and is reported.
+//! A unit is free, or used by the tree, or by the log (a record), or it waits: it was
+//! given up by a transaction that is not durable, or is still used by the newest
+//! checkpoint's tree. A caller gives up space once. Giving up a unit that the tree does
+//! not have means that the bits on the medium are damaged, and is reported.
 //!
-//! The log counts live bytes by segment, as segments are what it writes to
-//! (`varve-lfs/src/segments.rs`). Here it is a unit that is written over.
+//! The log counts live bytes by segment, because it writes to segments
+//! (`varve-lfs/src/segments.rs`). Here single units are overwritten.
 
 mod data;
 mod fence;
@@ -25,12 +25,12 @@ use varve_vlog::free_space::{FreeSpace, Regions};
 pub struct Bits(pub Vec<u8>);
 
 impl Bits {
-    /// All clear.
+    /// Creates bits that are all clear.
     pub fn new(measures: &Measures) -> Self {
         Bits(vec![0; measures.units().div_ceil(8) as usize])
     }
 
-    /// If this one is set.
+    /// Returns true if the bit of a unit is set.
     pub fn get(&self, unit: u64) -> bool {
         self.0[(unit / 8) as usize] & 1 << (unit % 8) != 0
     }
@@ -44,7 +44,7 @@ impl Bits {
         extent.unit..extent.end()
     }
 
-    /// Sets those of an extent; false if one of them was set.
+    /// Sets the bits of an extent; returns false if one of them was set.
     #[must_use]
     pub fn set(&mut self, extent: Extent) -> bool {
         let fresh = !self.any(extent);
@@ -52,7 +52,7 @@ impl Bits {
         fresh
     }
 
-    /// Clears those of an extent; false if one of them was clear.
+    /// Clears the bits of an extent; returns false if one of them was clear.
     #[must_use]
     pub fn clear(&mut self, extent: Extent) -> bool {
         let all = Self::units(extent).all(|unit| self.get(unit));
@@ -60,12 +60,12 @@ impl Bits {
         all
     }
 
-    /// If any of an extent is set.
+    /// Returns true if any bit of an extent is set.
     pub fn any(&self, extent: Extent) -> bool {
         Self::units(extent).any(|unit| self.get(unit))
     }
 
-    /// Those set.
+    /// Returns the number of bits that are set.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|byte| u64::from(byte.count_ones())).sum()
     }
@@ -76,49 +76,49 @@ impl Bits {
 struct Zone {
     free: FreeSpace,
     eager: Eager,
-    /// Its first unit on the volume.
+    /// The first unit of the zone.
     start: u64,
 }
 
-/// See the module's head.
+/// The space of a volume.
 #[derive(Debug)]
 pub struct Space {
     measures: Measures,
     free: FreeSpace,
     eager: Eager,
-    /// The compactor's: what it fills must not lead the writers astray.
+    /// The chooser of the compactor, whose choices must not affect those of writers.
     plugger: Eager,
     zone: Option<Zone>,
-    /// The present tree's.
+    /// The units that the present tree uses.
     pub tree: Bits,
-    /// The newest checkpoint's.
+    /// The units that the newest checkpoint's tree uses.
     base: Bits,
-    /// Blocks with a unit of the tree.
+    /// Number of blocks with a unit of the tree.
     live_blocks: u64,
-    /// Units of the tree.
+    /// Number of units of the tree.
     tree_units: u64,
     levels: Levels,
-    /// Given up, and kept until the next full transaction.
+    /// Extents given up, and kept until the next full transaction.
     held: Vec<Extent>,
     held_units: u64,
-    /// Given up by what has been appended and not sealed.
+    /// Extents given up by appended groups that are not yet in a transaction.
     released: Vec<Extent>,
-    /// Given up by the transaction whose flush is under way.
+    /// Extents given up by the transaction that is being flushed.
     in_flight: Vec<Extent>,
-    /// Given up durably, and used by the newest checkpoint.
+    /// Extents given up durably, and used by the newest checkpoint.
     pinned: Vec<Extent>,
     /// Regions that are being emptied.
     fences: Fences,
-    /// Units go to holes.
+    /// True if units are to be placed in holes.
     plugging: bool,
 }
 
 impl Space {
-    /// Of a volume whose tree uses `tree`, as the newest checkpoint's did `base`,
-    /// and whose log has records in `records`.
+    /// Creates the space of a volume whose tree uses `tree`, as the newest checkpoint's
+    /// tree used `base`, and whose log has records in `records`.
     ///
     /// # Errors
-    /// The first unit that two want.
+    /// The first unit that is used twice.
     pub fn new(
         medium: &dyn Medium,
         measures: &Measures,
@@ -179,7 +179,7 @@ impl Space {
         let mut space = Space {
             measures: *measures,
             free,
-            // A record follows a block of data; the compactor's moves share one.
+            // A record follows a block of data; the compactor's moves share one record.
             eager: Eager::far_sighted(policy),
             plugger: Eager::new(policy),
             zone,
@@ -196,8 +196,8 @@ impl Space {
             fences: Fences::default(),
             plugging: false,
         };
-        // What the checkpoint's tree uses and the present one does not stays
-        // as it is: the next recovery may need it as this one did.
+        // Units that the checkpoint's tree uses and the present one does not are not
+        // reused: the next recovery may need them as this one did.
         for unit in eager {
             let extent = Extent { unit, units: 1 };
             let (block, bit) = space.free.place(unit);
@@ -223,7 +223,7 @@ impl Space {
         assert!(self.tree.set(extent), "{extent:?} was free and of the tree");
     }
 
-    /// The block of an extent, and a bit for each of its units.
+    /// Returns the block of an extent, and a bit for each of its units.
     fn bits_of(&self, extent: Extent) -> (u32, u8) {
         let part = self.free.part(extent.unit, extent.units);
         part.expect("units of one block")
@@ -234,16 +234,15 @@ impl Space {
         self.enter(extent);
     }
 
-    /// Takes the nearest unit: for an inode or an index node.
+    /// Takes the nearest unit, for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
         let unit = self.nearest_part(medium, 1)?;
         self.take(Extent { unit, units: 1 });
         Some(unit)
     }
 
-    /// Takes units behind each other, at most `wanted`, in the nearest blocks
-    /// that are free: for many inodes and index nodes at once. The first one,
-    /// and how many.
+    /// Takes at most `wanted` adjacent units in the nearest free blocks, for many
+    /// inodes and index nodes at once. Returns the first one, and their number.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
         let each = u64::from(self.measures.units_per_block());
         let most = self.blocks_to_break();
@@ -263,14 +262,14 @@ impl Space {
         Some((first, count))
     }
 
-    /// A unit that was taken, and not written to after all.
+    /// Releases a unit that was taken and not written.
     pub fn untake(&mut self, unit: u64) {
         let extent = Extent { unit, units: 1 };
         self.spoil(extent);
         self.give(extent);
     }
 
-    /// The nearest place; behind a fence if there is no other.
+    /// Returns the nearest place; behind a fence if there is no other.
     fn nearest(&mut self, medium: &dyn Medium, want: Want) -> Option<u64> {
         let head = medium.head();
         let avoid = Avoid {
@@ -292,7 +291,8 @@ impl Space {
     /// Takes a unit for a record.
     pub fn take_record(&mut self, medium: &dyn Medium) -> Option<u64> {
         let Some(zone) = &mut self.zone else {
-            // What records break is counted by itself: they go where it is soonest.
+            // Blocks that records break are counted separately: records are placed
+            // where it is soonest.
             let unit = self.nearest(medium, Want::Unit)?;
             self.free.take_unit(unit);
             return Some(unit);
@@ -304,7 +304,7 @@ impl Space {
         Some(zone.start + unit)
     }
 
-    /// A record's unit is free.
+    /// Releases the unit of a record.
     pub fn give_record(&mut self, unit: u64) {
         match &mut self.zone {
             Some(zone) => zone.free.give_unit(unit - zone.start),
@@ -312,17 +312,17 @@ impl Space {
         }
     }
 
-    /// What the tree no longer uses.
+    /// Releases an extent that the tree no longer uses.
     ///
     /// # Errors
-    /// If it did not.
+    /// The extent, if the tree did not use it.
     pub fn release(&mut self, extent: Extent) -> Result<(), Extent> {
         self.leave(extent)?;
         self.released.push(extent);
         Ok(())
     }
 
-    /// The same of what stays as it is until the next full transaction.
+    /// Releases an extent that must not change before the next full transaction.
     ///
     /// # Errors
     /// As [`Space::release`].
@@ -342,14 +342,15 @@ impl Space {
         Ok(())
     }
 
-    /// The next transaction is a full one: what was held is given up by it.
+    /// Moves the extents kept by [`Space::hold`] to those that the next transaction, a
+    /// full one, gives up.
     pub fn let_go(&mut self) {
         self.released.append(&mut self.held);
         self.held_units = 0;
     }
 
-    /// The place failed: it is not of the tree, and not used again before the
-    /// next mount.
+    /// Marks the place of a failed write: the tree does not use it, and it is not
+    /// reused before the next mount.
     pub fn spoil(&mut self, extent: Extent) {
         let was = self.tree.clear(extent);
         assert!(was, "{extent:?} was taken");
@@ -357,12 +358,12 @@ impl Space {
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
     }
 
-    /// The transaction that gave up what was released is on its way.
+    /// Moves the released extents to those of the transaction that is being flushed.
     pub fn sealed(&mut self) {
         self.in_flight.append(&mut self.released);
     }
 
-    /// It is durable.
+    /// Releases the extents of the transaction, which is durable now.
     pub fn settled(&mut self) {
         for extent in std::mem::take(&mut self.in_flight) {
             match self.base.any(extent) {
@@ -373,7 +374,8 @@ impl Space {
         self.lift_empty();
     }
 
-    /// A checkpoint of the present tree is durable, and nothing waits.
+    /// Releases the pinned extents, because a checkpoint of the present tree is durable
+    /// and no transaction is pending.
     pub fn checkpointed(&mut self) {
         self.base.clone_from(&self.tree);
         for extent in std::mem::take(&mut self.pinned) {
@@ -382,7 +384,7 @@ impl Space {
         self.lift_all();
     }
 
-    /// The free blocks among these, in runs.
+    /// Returns the free blocks among these, in runs.
     pub fn free_runs(&self, blocks: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
         let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
         for block in blocks.filter(|block| self.free.mask(*block as u32) == 0) {
@@ -394,32 +396,32 @@ impl Space {
         runs
     }
 
-    /// Blocks nobody uses.
+    /// Returns the number of free blocks.
     pub fn free_blocks(&self) -> u64 {
         self.free.free_blocks()
     }
 
-    /// Blocks of which the tree uses a unit.
+    /// Returns the number of blocks of which the tree uses a unit.
     pub fn live_blocks(&self) -> u64 {
         self.live_blocks
     }
 
-    /// Units that the tree uses.
+    /// Returns the number of units that the tree uses.
     pub fn tree_units(&self) -> u64 {
         self.tree_units
     }
 
-    /// Units that wait for a checkpoint.
+    /// Returns the number of units that wait for a checkpoint.
     pub fn pinned_units(&self) -> u64 {
         self.pinned.iter().map(|e| u64::from(e.units)).sum()
     }
 
-    /// Units that wait for a full transaction.
+    /// Returns the number of units that wait for a full transaction.
     pub fn held_units(&self) -> u64 {
         self.held_units
     }
 
-    /// Units that wait for a flush, of whatever transaction.
+    /// Returns the number of units that wait for the flush of any transaction.
     pub fn waiting_units(&self) -> u64 {
         let waiting = self.held.iter().chain(&self.released);
         let waiting = waiting.chain(&self.in_flight);

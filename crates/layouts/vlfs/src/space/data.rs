@@ -1,11 +1,10 @@
-//! Room for the data of a group: whole blocks behind each other, and short ones
-//! packed into them.
+//! The space for the data of a group: whole adjacent blocks, and short blocks packed
+//! into them.
 //!
 //! Invariants:
-//! - No block is begun without something that is put there, so that a group
-//!   breaks no more whole free blocks than it has blocks of data (rule 6 of
-//!   `docs/spec/vlfs.md`).
-//! - Nothing crosses a block's border.
+//! - A block is begun only if data is placed in it, so that a group breaks no more
+//!   whole free blocks than it has blocks of data (rule 6 of `docs/spec/vlfs.md`).
+//! - No extent extends over two blocks.
 
 use super::Space;
 use crate::format::Extent;
@@ -15,17 +14,17 @@ use varve_vlog::Medium;
 use varve_vlog::eager::Want;
 
 impl Space {
-    /// Takes room for as many of `lengths` as can be near each other, in their
-    /// order: for data, in units. What was taken is written by one request: the
-    /// units between are free.
+    /// Takes space for data of these `lengths`, in units, for as many as fit near each
+    /// other, in their order. The caller writes them by one request, because the units
+    /// between them are free.
     ///
     /// # Panics
-    /// If there are none, or one is nothing or more than a block.
+    /// If `lengths` is empty, or one of them is zero or more than a block.
     pub fn take_data(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
         let first = &lengths[..1];
         if self.is_short() {
-            // Short ones to holes, which are where they are: one by one.
+            // Short blocks are placed in existing holes, one by one.
             let whole = lengths.iter().take_while(|&&units| units == each);
             return match whole.count() {
                 0 => self.take_row(medium, first),
@@ -38,14 +37,14 @@ impl Space {
             false => self.take_blocks(medium, lengths),
         };
         match first[0] < each {
-            // Holes are left where no whole block is.
+            // Holes are used where no whole block is free.
             true => many.or_else(|| self.take_row(medium, first)),
             false => many,
         }
     }
 
-    /// Takes the nearest units behind each other for all of this, which is less
-    /// than a block.
+    /// Takes the nearest adjacent units for all lengths, which together are less than a
+    /// block.
     fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let unit = self.nearest_part(medium, lengths.iter().sum())?;
         Some(self.enter_row(unit, lengths))
@@ -62,8 +61,8 @@ impl Space {
         taken
     }
 
-    /// Takes the nearest free block, and those behind it that are free in the
-    /// same region, as many as are needed.
+    /// Takes the nearest free block, and those behind it that are free in the same
+    /// region, as many as are needed.
     fn take_blocks(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
         let first = self.nearest(medium, Want::Block)?;
@@ -85,8 +84,8 @@ impl Space {
         Some(taken)
     }
 
-    /// A write of all this failed, which came from one taking: nothing of it is
-    /// used again before the next mount, nor what lay between.
+    /// Marks the places of a failed write, all taken by one call: neither they nor the
+    /// units between them are reused before the next mount.
     pub fn spoil_all(&mut self, extents: &[Extent]) {
         for unit in span(extents) {
             let (block, bit) = self.free.place(unit);
@@ -98,24 +97,24 @@ impl Space {
     }
 }
 
-/// From the first unit of some extents to the last.
+/// Returns the range from the first unit of the extents to the last.
 fn span(extents: &[Extent]) -> Range<u64> {
     let start = extents.iter().map(|extent| extent.unit).min();
     let end = extents.iter().map(Extent::end).max();
     start.unwrap_or(0)..end.unwrap_or(0)
 }
 
-/// Blocks looked at for room: what was written together is read together.
+/// Number of begun blocks that are examined for space: blocks that are written together
+/// are read together.
 const OPEN_BLOCKS: usize = 8;
 
-/// Where what takes `lengths` units goes in so many free blocks behind each
-/// other: as many as find room, in their order. Each goes to the block where
-/// least is left behind it, of the last few begun that have room, or else to
-/// the next.
+/// Returns the positions of extents of these `lengths` in `blocks` adjacent free
+/// blocks, for as many as fit, in their order. Each is placed in the one of the last
+/// few begun blocks in which it leaves the least space, or else in the next block.
 fn packed(lengths: &[u32], blocks: u64, each: u32) -> Vec<u64> {
     let mut places = Vec::with_capacity(lengths.len());
     let mut begun = 0;
-    // Where there is room, and how much.
+    // The begun blocks: position and length of their free ends.
     let mut open: VecDeque<(u64, u32)> = VecDeque::with_capacity(OPEN_BLOCKS + 1);
     for &units in lengths {
         assert!((1..=each).contains(&units), "{units} units of {each}");
@@ -148,12 +147,12 @@ mod tests {
     #[test]
     fn short_blocks_lie_behind_each_other_and_cross_no_border() {
         assert_eq!(packed(&[2; 6], 9, 8), [0, 2, 4, 6, 8, 10]);
-        // A tail behind its block, and the next one's before it.
+        // A tail is placed behind its block, and the next one's before it.
         assert_eq!(packed(&[8, 8, 3, 8, 5, 1], 9, 8), [0, 8, 16, 24, 19, 32]);
-        // Where least is left behind it.
+        // An extent is placed where it leaves the least space.
         assert_eq!(packed(&[5, 6, 7, 2, 1, 3], 9, 8), [0, 8, 16, 14, 23, 5]);
         assert_eq!(packed(&[5, 7, 3, 2], 9, 8), [0, 8, 5, 16]);
-        // As many as there is room for.
+        // As many are placed as fit.
         assert_eq!(packed(&[5, 7, 3, 2], 2, 8), [0, 8, 5]);
         assert_eq!(packed(&[8, 8, 8], 2, 8), [0, 8]);
         assert_eq!(packed(&[1; 4], 3, 1), [0, 1, 2]);

@@ -1,13 +1,13 @@
-//! Regions that nothing is written to, as they are being emptied: their free
-//! units are taken, and what is given up there waits behind the fence, until
-//! all of it is free or somebody needs the room. The log's fence is another one: where
-//! a volume that becomes smaller is going to end.
+//! Fences around regions that are being emptied. Nothing is written to such a region:
+//! its free units are taken, and units that are given up there wait behind the fence,
+//! until all of them are free or the space is needed. The fence of the log is another
+//! one: the future end of a volume that is being shrunk.
 
 use super::Space;
 use crate::format::Extent;
 use std::collections::BTreeMap;
 
-/// The units behind the fences, by region: block, and a bit for each.
+/// The units behind the fences, by region: block, and a bit for each unit.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     of: BTreeMap<u32, Vec<(u32, u8)>>,
@@ -20,12 +20,12 @@ fn count(held: &[(u32, u8)]) -> u64 {
 }
 
 impl Fences {
-    /// Free units that are held back.
+    /// Returns the number of free units behind fences.
     pub fn units(&self) -> u64 {
         self.of.values().map(|held| count(held)).sum()
     }
 
-    /// Holds a unit back if its region is fenced.
+    /// Keeps units behind the fence if their region has one. Returns true if it does.
     pub fn hold(&mut self, region: u32, block: u32, units: u8) -> bool {
         match self.of.get_mut(&region) {
             Some(held) => {
@@ -38,7 +38,7 @@ impl Fences {
 }
 
 impl Space {
-    /// Nothing goes to this region from now on.
+    /// Fences a region: nothing is written to it from now on.
     pub fn fence(&mut self, region: u32) {
         if self.fences.of.contains_key(&region) {
             return;
@@ -54,21 +54,21 @@ impl Space {
         self.fences.of.insert(region, held);
     }
 
-    /// Its free units are like any others again.
+    /// Lifts the fence of a region, whose free units can be used again.
     pub fn lift(&mut self, region: u32) {
         for (block, units) in self.fences.of.remove(&region).unwrap_or_default() {
             self.free.give(block, units);
         }
     }
 
-    /// The same of all; false if there is none.
+    /// Lifts all fences; returns false if there is none.
     pub fn lift_all(&mut self) -> bool {
         let regions: Vec<u32> = self.fences.of.keys().copied().collect();
         regions.iter().for_each(|&region| self.lift(region));
         !regions.is_empty()
     }
 
-    /// The same of those behind which everything is free.
+    /// Lifts the fences of regions that are entirely free.
     pub(super) fn lift_empty(&mut self) {
         let each = u64::from(self.measures.units_per_block());
         let blocks = |region: u32| self.free.regions().blocks(region as usize).len() as u64;
@@ -79,7 +79,7 @@ impl Space {
         empty.iter().for_each(|&region| self.lift(region));
     }
 
-    /// What nobody uses any more is free, or waits behind a fence.
+    /// Frees an extent, or keeps it behind a fence.
     pub(super) fn give(&mut self, extent: Extent) {
         let (block, units) = self.bits_of(extent);
         let region = self.free.regions().of(block) as u32;

@@ -1,5 +1,5 @@
-//! What the compactor asks of the free space: which region is worth emptying,
-//! and holes for what lives there.
+//! Questions of the compactor about the free space: the region that is worth emptying,
+//! and holes for its content.
 
 use super::Space;
 use crate::format::Extent;
@@ -8,17 +8,17 @@ use std::ops::Range;
 use varve_vlog::Medium;
 use varve_vlog::eager::{Avoid, Want};
 
-/// Units beyond those of its own that must be left in holes elsewhere before a
-/// region is emptied, in blocks: for what a transaction writes besides.
+/// Number of blocks of holes that must remain elsewhere after a region is emptied, for
+/// the other writes of the transaction.
 const SPARE_BLOCKS: u64 = 8;
 
 impl Space {
-    /// The region that a unit begins in.
+    /// Returns the region in which a unit begins.
     pub fn region_of(&self, unit: u64) -> u32 {
         self.free.regions().of(self.free.place(unit).0) as u32
     }
 
-    /// The regions that begin in a window.
+    /// Returns the regions that begin in a window.
     pub fn regions_in(&self, window: &Range<u64>) -> Range<u32> {
         match window.is_empty() {
             true => 0..0,
@@ -26,24 +26,24 @@ impl Space {
         }
     }
 
-    /// The units of a region.
+    /// Returns the units of a region.
     pub fn units_of(&self, region: u32) -> Range<u64> {
         let each = u64::from(self.measures.units_per_block());
         let blocks = self.free.regions().blocks(region as usize);
         u64::from(blocks.start) * each..u64::from(blocks.end) * each
     }
 
-    /// The share of what is free that lies in empty regions, in `[0, 1]`.
+    /// Returns the share of the free space that is in empty regions, in `[0, 1]`.
     pub fn empty_share(&self) -> f64 {
         let each = self.measures.units_per_block();
-        // What is behind a fence will be empty, too.
+        // Regions behind a fence will be empty, too.
         let fenced = self.fences.units();
         let free = self.free.free_units() + fenced;
         let empty = self.blocks_in_empty() * u64::from(each) + fenced;
         empty as f64 / free.max(1) as f64
     }
 
-    /// Regions with no used unit.
+    /// Returns the number of regions without a used unit.
     pub fn empty_regions(&self) -> u64 {
         self.free.empty_regions().len() as u64
     }
@@ -56,14 +56,14 @@ impl Space {
             .sum()
     }
 
-    /// Units of a region that the tree uses.
+    /// Returns the number of units of a region that the tree uses.
     pub fn live_in(&self, region: u32) -> u64 {
         let units = self.units_of(region);
         units.filter(|&unit| self.tree.get(unit)).count() as u64
     }
 
-    /// Blocks that a region's content takes elsewhere, about: what is more than
-    /// half of a block has one to itself.
+    /// Returns the number of blocks that a region's content needs elsewhere,
+    /// approximately: a block that is more than half full needs one of its own.
     fn wanted_by(&self, region: u32) -> u64 {
         let each = u64::from(self.measures.units_per_block());
         let units = self.units_of(region);
@@ -76,8 +76,8 @@ impl Space {
         taken.sum::<u64>().div_ceil(each)
     }
 
-    /// The emptiest region of `among` whose content fits into holes elsewhere;
-    /// not one that is being filled, holds what cannot move, or is in `not`.
+    /// Returns the emptiest region of `among` whose content fits in holes elsewhere. It
+    /// is not being filled, contains nothing immovable, and is not in `not`.
     pub fn emptiest(&self, among: Range<u32>, not: &BTreeSet<u32>) -> Option<u32> {
         let eager = self.measures.eager_units();
         let holes = self.free.free_blocks() - self.blocks_in_empty();
@@ -92,7 +92,7 @@ impl Space {
             let own = u64::from(self.free.free_blocks_in(region as usize));
             let empty = self.free.empty_regions().contains(&region);
             let candidate = live > 0 && !empty && best.is_none_or(|(least, _)| live < least);
-            // Counted last: most regions are none.
+            // This is counted last, because most regions are no candidates.
             let fits = || holes.saturating_sub(own) > self.wanted_by(region) + SPARE_BLOCKS;
             if candidate && fits() {
                 best = Some((live, region));
@@ -101,13 +101,14 @@ impl Space {
         best.map(|(_, region)| region)
     }
 
-    /// Nodes, inodes and records go to holes from now on, not to empty regions.
+    /// With `holes`, nodes, inodes and records are placed in holes from now on, not in
+    /// empty regions.
     pub fn plug(&mut self, holes: bool) {
         self.plugging = holes;
     }
 
-    /// Takes a hole of so many units of a block; `None` if there is none outside
-    /// of empty and fenced regions.
+    /// Takes a hole of `units` units of a block; `None` if there is none outside of
+    /// empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
         let want = Want::of(units, self.measures.units_per_block());
         let avoid = Avoid {

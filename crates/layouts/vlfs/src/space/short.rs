@@ -1,10 +1,10 @@
-//! Near the last block: what breaks blocks there, and how much of that may be.
+//! The limits on breaking blocks when few blocks are free.
 //!
-//! Writing over makes more blocks live, not more units: units go to whole blocks,
-//! and what they replace leaves holes in others. Growth leaves a margin for that
-//! (`accounts.rs`). What has used up half of it goes to holes, for as long as one
-//! is near; and so that there are holes, what is given up near the last block is
-//! made free before it is more than the margin has room for.
+//! Rewriting makes more blocks live, but not more units: units are written to whole
+//! blocks, and the replaced ones leave holes in other blocks. Growth leaves a margin
+//! for that (`accounts.rs`). Once half of the margin is used, units are placed in holes
+//! as long as one is near. So that there are holes, released units are made free before
+//! their number exceeds the margin.
 
 use super::Space;
 use crate::format::{Extent, Measures};
@@ -12,13 +12,13 @@ use crate::prices::Prices;
 use varve_vlog::Medium;
 use varve_vlog::eager::Want;
 
-/// Blocks that live, from which on they are dear; more than there can be where
-/// blocks have one unit.
+/// The numbers of live blocks at which free blocks become scarce. Where a block is a
+/// unit, they exceed the number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Levels {
-    /// What is given up may not wait for long.
+    /// From this number on, released units may not wait for long.
     near: u64,
-    /// No block is broken where there is a hole.
+    /// From this number on, no block is broken where there is a hole.
     short: u64,
 }
 
@@ -40,22 +40,24 @@ impl Levels {
 }
 
 impl Space {
-    /// True if what is given up should be free soon, as its room will be missed.
+    /// Returns true if released units should be free soon, because their space will be
+    /// needed.
     pub fn is_nearly_short(&self) -> bool {
         self.live_blocks >= self.levels.near
     }
 
-    /// True if units, and what is less than a block, go to holes.
+    /// Returns true if units, and pieces smaller than a block, must be placed in holes.
     pub(super) fn is_short(&self) -> bool {
         self.live_blocks >= self.levels.short
     }
 
-    /// Whole free blocks that units may be put in.
+    /// Returns the number of whole free blocks that may be broken.
     pub(super) fn blocks_to_break(&self) -> u64 {
         self.levels.short.saturating_sub(self.live_blocks)
     }
 
-    /// Units given up, and not free yet, that lie in blocks with others.
+    /// Returns the number of units that are released, not yet free, and share their
+    /// blocks.
     pub fn loose_units(&self) -> u64 {
         let each = self.measures.units_per_block();
         let waiting = self.held.iter().chain(&self.released);
@@ -64,8 +66,8 @@ impl Space {
         loose.map(|extent| u64::from(extent.units)).sum()
     }
 
-    /// The nearest place for so many units, no more than a block has: where
-    /// blocks are short, in one that lives already if there is such a hole.
+    /// Returns the nearest place for `units` units, at most those of a block. If blocks
+    /// are scarce, it is in a live block if there is such a hole.
     pub(super) fn nearest_part(&mut self, medium: &dyn Medium, units: u32) -> Option<u64> {
         let each = self.measures.units_per_block();
         let want = Want::of(units, each);
