@@ -1,4 +1,4 @@
-//! Volumes made, used, crashed and mounted again.
+//! Tests of whole volumes: created, used, crashed and mounted again.
 
 mod attributes;
 mod brief;

@@ -1,5 +1,5 @@
-//! Extended attributes of several blocks: set, replaced, removed, moved, damaged,
-//! on volumes filled with them, and on volumes from before there were such.
+//! Extended attributes of several blocks: set, replaced, removed, moved, damaged, on
+//! volumes filled with them, and on volumes of earlier programs without them.
 
 use super::full::{ends_sound, least_bytes};
 use super::parts::without;
@@ -15,7 +15,7 @@ use varve_format::index::Index;
 use varve_fs::{Error, SetAttr};
 
 const VALUE_MAX: usize = 65_536;
-/// Names of six bytes, and five for each attribute.
+/// Number of bytes of each attribute in addition to its value: a name of six, and five.
 const BESIDE: usize = 11;
 
 fn media() -> Vec<(Arc<dyn Medium>, u32)> {
@@ -42,7 +42,7 @@ fn remove(system: &System, ino: InodeNo, name: &[u8]) -> varve_fs::Result<()> {
     system.removexattr(&Caller::root(), ino, name)
 }
 
-/// The places of a file's attributes, and that of the node above them.
+/// Returns the places of a file's attributes, and the place of the node above them.
 fn places(system: &System, ino: InodeNo) -> (Place, Vec<Place>) {
     let layout = system.layout();
     let tables = layout.tables.read();
@@ -52,7 +52,7 @@ fn places(system: &System, ino: InodeNo) -> (Place, Vec<Place>) {
     (image.xattrs, blocks.into_iter().map(|(_, at)| at).collect())
 }
 
-/// Units that live, once nothing waits any more.
+/// Returns the number of live units, once nothing is pending any more.
 fn settled(system: &System) -> u64 {
     system.sync().unwrap();
     system.layout().checkpoint().unwrap();
@@ -140,7 +140,7 @@ fn as_many_attributes_as_there_is_room_for_and_not_one_byte_more() {
         assert!(get(&system, file, b"user.a").unwrap() == first);
         assert!(get(&system, file, b"user.b").unwrap() == second);
         assert!(get(&system, other, b"user.a").unwrap() == first);
-        // What is left is written anew.
+        // The remaining attributes are rewritten.
         remove(&system, file, b"user.a").unwrap();
         assert!(get(&system, file, b"user.b").unwrap() == second);
         system.sync().unwrap();
@@ -151,14 +151,15 @@ fn as_many_attributes_as_there_is_room_for_and_not_one_byte_more() {
         for name in [&b"file"[..], b"other"] {
             (system.unlink(&root, InodeNo::ROOT, name)).unwrap();
         }
-        // Two inodes less, if those had a block.
+        // There are two inodes less, which may have had a block.
         assert!(settled(&system) <= before);
         ends_sound(system, &medium);
     }
 }
 
-/// With records of 4096 bytes, one of changes says 32 places; with 512 the
-/// transaction is a full one. Between two folds, they come, go and are moved.
+/// With records of 4096 bytes, a record of changes names 32 places; with 512 bytes the
+/// transaction is a full one. Between two folds the attributes are set, removed and
+/// moved.
 #[test]
 fn long_attributes_are_a_brief_transaction_where_a_record_says_them() {
     for (medium, brief) in [(memory(8 << 20, 4096), true), (memory(8 << 20, 512), false)] {
@@ -191,8 +192,8 @@ fn long_attributes_are_a_brief_transaction_where_a_record_says_them() {
     }
 }
 
-/// Every other block between long attributes is given up, so that regions are
-/// worth emptying.
+/// Every other block between long attributes is removed, so that regions are worth
+/// emptying.
 #[test]
 fn the_compactor_moves_blocks_and_nodes_of_attributes() {
     for (medium, unit) in media() {
@@ -242,7 +243,8 @@ fn the_compactor_moves_blocks_and_nodes_of_attributes() {
             system.layout().checkpoint().unwrap();
             let (nodes, blocks) = moved(&system);
             all = (all.0 + nodes, all.1 + blocks);
-            // As they were moved, and after a crash; then another mount learns.
+            // They are read as they were moved, and after a crash; then another mount
+            // learns the owners.
             for again in [false, true] {
                 if again {
                     system.layout().drop_caches();
@@ -269,7 +271,7 @@ fn the_compactor_moves_blocks_and_nodes_of_attributes() {
     }
 }
 
-/// The region of a place, with whatever lives there, as the compactor claims it.
+/// Returns the region of a place and its live content, as the compactor reads it.
 fn claimed(system: &System, place: &Place) -> Claims {
     let layout = system.layout();
     let mut writer = layout.writer.lock();
@@ -279,7 +281,7 @@ fn claimed(system: &System, place: &Place) -> Claims {
     }
     let unit = layout.measures().extent_of(place).unit;
     let region = writer.space.region_of(unit);
-    // What changed since the last fold has been told by its append.
+    // Changes since the last fold were recorded when they were appended.
     let names = |block: usize, height, ino| NodeId {
         ino,
         fork: Fork::Attributes,
@@ -313,8 +315,8 @@ fn claimed(system: &System, place: &Place) -> Claims {
     layout.claim(&writer, region)
 }
 
-/// Moves in brief transactions, of attributes that replaced longer ones or shorter
-/// ones in a former one: what a move does not say again must not come back.
+/// Brief transactions move attributes that replaced longer or shorter ones in an
+/// earlier transaction: attributes that a move does not name must not reappear.
 #[test]
 fn moved_attributes_are_no_longer_than_they_were() {
     for unit in [512, 4096] {
@@ -326,7 +328,7 @@ fn moved_attributes_are_no_longer_than_they_were() {
             set(&system, file, b"user.a", &value(1, first)).unwrap();
             write(&system, filler, 0, &[1; 4096 * 120]).unwrap();
             system.checkpoint().unwrap();
-            // Beyond the region that has inodes and nodes.
+            // The file extends beyond the region with inodes and nodes.
             for nth in 0..12 {
                 write(&system, filler, nth * 4096 * 8, &[2; 4096 * 8]).unwrap();
                 system.fsync(filler, false).unwrap();
@@ -343,8 +345,8 @@ fn moved_attributes_are_no_longer_than_they_were() {
             assert_ne!(moved[0], blocks[0]);
             let transactions = after.transactions - before.transactions;
             assert!(transactions > 0);
-            // A record of 512 bytes does not say five blocks and an inode: then a
-            // node lies there, too.
+            // A record of 512 bytes cannot contain the changes of five blocks and an
+            // inode. The transaction was then full, and a node is in the region, too.
             let brief = unit == 4096 || second <= 9000;
             assert!(!brief || after.brief - before.brief == transactions);
             drop(system);
@@ -403,8 +405,7 @@ fn damage_of_a_node_or_a_block_names_the_inode_and_is_found() {
     }
 }
 
-/// A node with right checksums all the way up, that leads to other blocks than
-/// those of the attributes.
+/// A node with correct checksums leads to other blocks than those of the attributes.
 #[test]
 fn attributes_with_blocks_amiss_are_refused_where_they_are_read() {
     let spoilers: [fn(&mut [Place]); 4] = [
@@ -420,7 +421,7 @@ fn attributes_with_blocks_amiss_are_refused_where_they_are_read() {
         set(&system, file, b"user.a", &value(1, 20_000)).unwrap();
         system.fsync(file, false).unwrap();
         let layout = system.layout();
-        // What readers see, and what is written next.
+        // This is the state that readers see, and that is written next.
         {
             let mut tables = layout.tables.write();
             let id = NodeId {
@@ -493,11 +494,11 @@ fn long_attributes_are_refused_on_a_volume_that_has_none() {
     }
 }
 
-/// Files with attributes until nothing goes in, the last block too.
+/// Files with attributes until the volume is full, to the last block.
 struct Full {
     medium: Arc<dyn Medium>,
     system: System,
-    /// File, name of the attribute, and bytes.
+    /// File, name of the attribute, and number of bytes.
     attributes: Vec<(InodeNo, String, usize)>,
     names: Vec<String>,
     empty: u64,
@@ -562,7 +563,7 @@ impl Full {
         )
     }
 
-    /// All at once, and files with them: the tree is as it was.
+    /// Removes everything at once, with the files: the tree is as it was.
     fn ends_empty(self) {
         let root = Caller::root();
         for name in &self.names {
@@ -571,7 +572,8 @@ impl Full {
         }
         self.system.sync().unwrap();
         while self.system.write_back().unwrap() {}
-        // What the root directory has grown to, and nodes that lead there.
+        // The allowance is for the growth of the root directory, and for the nodes of
+        // it.
         let directory = 4 * u64::from(self.system.layout().measures().units_per_block());
         let left = settled(&self.system);
         assert!(left <= self.empty + directory, "{left}; {}", self.told());
@@ -609,7 +611,7 @@ fn on_a_full_volume_every_attribute_can_be_removed() {
                 if nth % 50 == 49 {
                     drop(full.system);
                     full.system = again(&full.medium);
-                    // What was not synced came back.
+                    // Removals that were not synced are undone.
                     let mut left = all[..=nth].iter();
                     left.try_for_each(|(file, name, _)| {
                         match remove(&full.system, *file, name.as_bytes()) {
@@ -659,7 +661,8 @@ fn on_a_full_volume_attributes_are_replaced_for_ever_and_leak_nothing() {
     }
 }
 
-/// Changes of attributes leave what removals need, those of long ones, too.
+/// Changes of attributes leave the space that removals need, also those of long
+/// attributes.
 #[test]
 fn after_many_changes_of_modes_a_long_attribute_can_be_removed() {
     for (medium, unit) in full_media() {

@@ -1,4 +1,4 @@
-//! Brief transactions: records of changes, and what a crash leaves of them.
+//! Brief transactions: records of changes, and their state after a crash.
 
 use super::super::format::{CHANGES, Change, Delta};
 use super::*;
@@ -11,7 +11,7 @@ fn media() -> [Arc<dyn Medium>; 3] {
     [memory(16 << 20, 4096), memory(16 << 20, 512), drive()]
 }
 
-/// A volume with a file whose index has nodes, all of it in a checkpoint.
+/// Creates a volume with a file whose index has nodes, all of it in a checkpoint.
 fn with_file(medium: &Arc<dyn Medium>) -> (System, InodeNo) {
     let system = made(medium, 0);
     let file = create(&system, "file");
@@ -33,7 +33,8 @@ fn small_updates_write_a_block_and_a_record_and_survive() {
         let mut expected: Vec<u8> = (0..BLOCKS).map(|n| n as u8).collect();
         for life in 0..4u64 {
             for nth in 0..60 {
-                // Some blocks again and again, in the same slot and in others.
+                // Some blocks are written again and again, in the same slot and in
+                // others.
                 let block = (nth * nth * 7 + life) % 90 * 2;
                 let byte = (life * 60 + nth) as u8;
                 update(&system, file, block, byte);
@@ -67,7 +68,7 @@ fn files_come_and_go_between_two_folds() {
     for medium in media() {
         let (system, _) = with_file(&medium);
         let root = Caller::root();
-        // A block and a tail, of every number of sectors.
+        // A block and a tail, with every possible number of sectors.
         let length = |round: u8| 4096 + 512 * (1 + usize::from(round) % 8);
         let synced = |system: &System| system.fsync(InodeNo::ROOT, false).unwrap();
         for round in 0..12u8 {
@@ -79,7 +80,7 @@ fn files_come_and_go_between_two_folds() {
             write(&system, made, 0, &[round; 8192][..length(round)]).unwrap();
             system.fsync(made, false).unwrap();
         }
-        // The room of its index must not be taken before the fold.
+        // The space of the file's index must not be reused before the fold.
         system.unlink(&root, InodeNo::ROOT, b"file").unwrap();
         synced(&system);
         let other = create(&system, "other");
@@ -98,7 +99,7 @@ fn files_come_and_go_between_two_folds() {
             let ino = found(&format!("f{nth}")).expect("the last of its name");
             assert!(read(&system, ino, 0, 9000) == [round; 8192][..length(round)]);
         }
-        // Numbers are not given twice.
+        // No number is allocated twice.
         let more: Vec<InodeNo> = (0..5)
             .map(|nth| create(&system, &format!("more{nth}")))
             .collect();
@@ -196,9 +197,9 @@ fn changes_that_contradict_the_tree_are_refused() {
         (vec![block(5, other)], true),
         // The same place twice.
         (vec![block(7, taken.unwrap())], true),
-        // More than anybody would have left to be folded.
+        // More than a program would leave to be folded.
         (vec![reserved(1 << 20), reserved(1 << 30)], true),
-        // Content where an index is, which is beyond what the root reaches.
+        // Content in an inode that has an index, which is beyond the reach of the root.
         (vec![Change::Inode(Box::new(inline))], true),
         (
             vec![Change::Freed {
@@ -225,7 +226,7 @@ fn changes_that_contradict_the_tree_are_refused() {
         medium.write(at, &[IoSlice::new(&bytes)]).unwrap();
         assert_eq!(mount().is_err(), refused, "change {nth}");
     }
-    // Counts that no sum could take.
+    // Counts that would overflow any sum.
     let mut record = sound.clone();
     let counts = Inode {
         sectors: u64::MAX,

@@ -1,4 +1,4 @@
-//! The compactor: what it makes, what it leaves alone, and that nobody sees it.
+//! The compactor: its results, its limits, and that readers do not notice it.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,23 +24,23 @@ fn mounted_eager(medium: &Arc<dyn Medium>) -> System {
     mounted_with(medium, eager_mount())
 }
 
-/// What block `block` of file `file` holds after `round` rounds.
+/// Returns the content of block `block` of file `file` after `round` rounds.
 fn content(file: u64, block: u64, round: u64) -> Vec<u8> {
     let mut bytes = vec![round as u8; BLOCK as usize];
     bytes[..8].copy_from_slice(&(file * 1000 + block).to_le_bytes());
     bytes
 }
 
-/// Behind its blocks each file has a tail, written again at each sync: in the
-/// end of as many sectors as its number says, of those that there are.
+/// Returns the tail of a file, which is rewritten at each sync: its number of sectors
+/// depends on the file and on the step.
 fn tail(file: u64, step: u64) -> Vec<u8> {
     content(file, BLOCKS, step)[..512 * (1 + (file + step) as usize % 8)].to_vec()
 }
 
 const STEPS: u64 = 2 * BLOCKS / 10;
 
-/// Files whose blocks lie all over the volume, with holes between them: each
-/// fourth block is as of round 1.
+/// Creates files whose blocks are scattered over the volume, with holes between them:
+/// each fourth block is as of round 1.
 fn scattered(system: &System) -> Vec<InodeNo> {
     let files: Vec<InodeNo> = (0..FILES)
         .map(|nth| create(system, &format!("file{nth}")))
@@ -106,7 +106,7 @@ fn regions_are_emptied_and_nobody_sees_it() {
         made(&medium, unit).layout().unmount().unwrap();
         let system = mounted_eager(&medium);
         let files = scattered(&system);
-        // Another mount knows nothing of whose blocks are.
+        // Another mount does not know the owners of blocks.
         system.checkpoint().unwrap();
         drop(system);
         let system = mounted_eager(&medium);
@@ -118,7 +118,7 @@ fn regions_are_emptied_and_nobody_sees_it() {
         assert!(after.regions_empty > before.regions_empty, "{after:?}");
         assert!(after.units_immovable == 0 && after.owners_known > 0);
         assert_eq!(system.usage(), usage);
-        // There is nothing more to do, until something has been written.
+        // There is nothing more to gain, until another write.
         assert_eq!(compact(&system).units_moved, 0);
         system.drop_caches();
         system.layout().drop_caches();
@@ -191,8 +191,8 @@ fn what_was_claimed_and_has_changed_since_is_not_moved() {
     let files = scattered(&system);
     let root = Caller::root();
     let claims = system.layout().claim_region().unwrap().expect("a region");
-    // Blocks that may be among those claimed are cut off or written over, and
-    // their inodes' numbers used again.
+    // Blocks that may be among `claims` are removed or overwritten, and the numbers of
+    // their inodes are reused.
     for (nth, &file) in (0..).zip(&files) {
         let name = format!("file{nth}");
         match nth % 3 {
@@ -276,7 +276,7 @@ fn a_volume_that_is_nearly_full_is_left_alone() {
     }
     system.sync().unwrap();
     assert_eq!(compact(&system).units_moved, 0);
-    // And what there is room for can be written over.
+    // Blocks that fit can also be overwritten.
     for block in 0..block {
         write(&system, file, block * BLOCK, &[2; BLOCK as usize]).unwrap();
         system.fsync(file, true).unwrap();
@@ -331,7 +331,7 @@ fn it_does_not_rest_while_its_last_fold_leaves_something_to_gain() {
         });
         let files = scattered(&system);
         system.checkpoint().unwrap();
-        // Brief transactions, which the compactor folds at its end.
+        // These are brief transactions, which the compactor folds at its end.
         for nth in 0..40 {
             let block = nth * 7 % BLOCKS / 4 * 4;
             let file = nth % FILES;
@@ -347,7 +347,7 @@ fn it_does_not_rest_while_its_last_fold_leaves_something_to_gain() {
         assert!(compact(&system).finished);
         let before = system.layout().statistics();
         assert_eq!(system.layout().writer.lock().unfolded.used(), 0);
-        // As if it had not rested.
+        // The compactor forgets that it found nothing to gain, and looks again.
         system.layout().compactor.lock().forget_rest();
         let more = compact(&system);
         assert!(more.finished);

@@ -1,4 +1,4 @@
-//! Files whose extended attributes take more than a unit are counted; volumes of
+//! The count of blocks of extended attributes that take more than a unit; volumes of
 //! programs that did not count them, and that left no margin.
 
 use super::full::ends_sound;
@@ -7,7 +7,7 @@ use super::*;
 use crate::checkpoint::{read_head, write_head};
 use varve_fs::Error;
 
-/// Changes what both checkpoints say of the count.
+/// Changes the count in both checkpoints.
 fn say(medium: &Arc<dyn Medium>, long_xattrs: u64) {
     let system = mounted(medium);
     for region in [0, 1] {
@@ -17,8 +17,8 @@ fn say(medium: &Arc<dyn Medium>, long_xattrs: u64) {
     }
 }
 
-/// Files with attributes of one to four units, in two checkpoints; and how many
-/// take more than one.
+/// Creates files with attributes of one to four units, in two checkpoints. Returns how
+/// many take more than one unit.
 fn with_attributes(medium: &Arc<dyn Medium>) -> (System, u64) {
     let system = ready(medium);
     for nth in 0..40 {
@@ -44,7 +44,7 @@ fn a_count_that_no_checkpoint_has_is_made_by_the_mount() {
     say(&medium, 0);
     let system = again(&medium);
     assert_eq!(counted(&system), long);
-    // And is there from then on, with what no checkpoint has yet.
+    // The count is known from then on, including changes since the checkpoint.
     let file = create(&system, "another");
     set(&system, file, 2000, 1).unwrap();
     system.fsync(file, false).unwrap();
@@ -71,13 +71,13 @@ fn a_count_that_is_wrong_is_told_by_the_check() {
     let found = check(Arc::clone(&medium), clock(), false).unwrap().problems;
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("30 blocks of extended attributes are longer than a unit, 29 are"));
-    // More than there can be files: then the head is none.
+    // The count exceeds the possible number of files, so the head is invalid.
     say(&medium, u64::MAX);
     assert!(mounted(&medium).recovery_report().walked);
 }
 
-/// As a program from before filled it: no margin, and attributes that count as
-/// what they take just now.
+/// Fills a volume as an earlier program did: without a margin, and with attributes
+/// counted as the units that they take at the moment.
 fn filled_from_before(medium: &Arc<dyn Medium>) -> Vec<String> {
     drop(ready(medium));
     let options = VlfsMountOptions::default();

@@ -1,4 +1,5 @@
-//! Many at once on a full volume: nobody is refused for what the others ask.
+//! Many threads on a full volume: no request is refused because of the requests of
+//! others.
 
 use super::full::{Filled, ends_empty, ends_sound, new};
 use super::*;
@@ -7,7 +8,8 @@ use varve_fs::Error;
 
 const THREADS: u64 = 12;
 
-/// Of a volume that one file fills to the last block: its number and blocks.
+/// Returns a volume that one file fills to the last block, and the file's number and
+/// blocks.
 fn full(unit: u32) -> (Arc<dyn Medium>, Filled, InodeNo, u64) {
     let (medium, mut filled) = new(20 << 20, unit);
     let file = filled.make(InodeNo::ROOT, false).unwrap();
@@ -22,7 +24,8 @@ fn full(unit: u32) -> (Arc<dyn Medium>, Filled, InodeNo, u64) {
     (medium, filled, file, blocks)
 }
 
-/// Writes blocks of a file over, in an order of its own; some are waited for.
+/// Overwrites blocks of a file in an order that depends on the thread; some writes are
+/// synced.
 fn write_over(system: &System, file: InodeNo, blocks: u64, thread: u64, refused: &AtomicU64) {
     for round in 0..200 {
         let block = (round * 7919 + thread * 104_729) % blocks;
@@ -37,8 +40,8 @@ fn write_over(system: &System, file: InodeNo, blocks: u64, thread: u64, refused:
     }
 }
 
-/// Each counted what the others asked for: two were refused one in a hundred,
-/// four one in two.
+/// Formerly each request counted the requests of all threads: of two threads one
+/// request in a hundred was refused, of four one in two.
 #[test]
 fn a_full_volume_is_written_over_by_many_at_once() {
     for unit in [4096, 512] {
@@ -67,7 +70,7 @@ fn a_full_volume_is_written_over_by_many_at_once() {
     }
 }
 
-/// What somebody asks for and does not get is no reason to refuse others.
+/// A request that is refused is no reason to refuse others.
 #[test]
 fn nobody_is_refused_for_what_others_ask_for_in_vain() {
     let (medium, mut filled) = new(20 << 20, 4096);

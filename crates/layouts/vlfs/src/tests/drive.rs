@@ -1,4 +1,4 @@
-//! On a simulated drive: what small synchronous updates cost, in virtual time.
+//! The cost of small synchronous updates on a simulated drive, in virtual time.
 
 use super::*;
 use std::time::Duration;
@@ -7,23 +7,24 @@ use varve_vlog::{FormatOptions, Vld};
 
 const BLOCK: u64 = 4096;
 const UPDATES: u64 = 1000;
-/// More than the drive has blocks: whatever was empty or in order is used up.
+/// More updates than the drive has blocks, so that no space is empty or in order any
+/// more.
 const LASTING: u64 = 6000;
 
-/// The blocks of a file of `blocks` in the order in which they are updated, so
-/// many times.
+/// Returns `times` blocks of a file of `blocks` blocks, in the order in which they are
+/// updated.
 fn updates(times: u64, blocks: u64) -> impl Iterator<Item = u64> {
     (1..=times).map(move |nth| nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks)
 }
 
-/// Nanoseconds that one of so many updates takes in the mean.
+/// Returns the mean time of an update, in nanoseconds.
 fn mean_ns(disk: &SimulatedDisk, times: u64, blocks: u64, mut update: impl FnMut(u64)) -> u64 {
     let begun = disk.clock().monotonic_ns();
     updates(times, blocks).for_each(|block| update(block * BLOCK));
     (disk.clock().monotonic_ns() - begun) / times
 }
 
-/// A file of so many blocks on the volume, written and synced.
+/// Creates a file of `blocks` blocks on the volume, written and synced.
 fn filled(system: &System, blocks: u64) -> InodeNo {
     let file = create(system, "file");
     for block in (0..blocks).step_by(64) {
@@ -34,9 +35,9 @@ fn filled(system: &System, blocks: u64) -> InodeNo {
     file
 }
 
-/// On a drive that is full to 80 %: what an update takes on the virtual log
-/// disk and on VLFS, of the first thousand or, with a pause of the host's before
-/// each, of as many as come after all that was in order is used up.
+/// Returns the time of an update on the virtual log disk and on VLFS, on a drive that
+/// is full to 80 %: of the first thousand updates or, with `lasting` and a pause of the
+/// host before each, of as many after all ordered space has been used.
 fn updates_of_a_full_drive(lasting: bool) -> (u64, u64) {
     let disk = disk_of(11);
     let blocks = disk.geometry().size / BLOCK * 8 / 10;

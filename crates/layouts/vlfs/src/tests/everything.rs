@@ -1,5 +1,5 @@
-//! Volumes full of everything: blocks, tails, far-out blocks, content of inodes,
-//! and extended attributes, written over in any order, across crashes.
+//! Volumes full of everything: blocks, tails, blocks at large offsets, content in
+//! inodes, and extended attributes, overwritten in any order, across crashes.
 
 use super::full::{ends_empty, least_bytes};
 use super::*;
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use varve_fs::Error;
 
-/// What is written over: always as long as it is.
+/// An item that is overwritten without a change of its length.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Bytes { at: u64, bytes: usize },
@@ -42,7 +42,7 @@ impl Full {
         }
     }
 
-    /// True if it fitted.
+    /// Writes an item; returns true if it fitted.
     fn put(&self, ino: InodeNo, item: Item, fill: u8) -> bool {
         let root = Caller::root();
         let put = match item {
@@ -59,7 +59,7 @@ impl Full {
         }
     }
 
-    /// A file with so much of something in it; false if it did not fit.
+    /// Creates a file with a few random items; returns false if they did not fit.
     fn make(&mut self) -> bool {
         let (name, root) = (format!("file{}", self.names.len()), Caller::root());
         let (above, bytes) = (InodeNo::ROOT, name.as_bytes());
@@ -110,7 +110,7 @@ impl Full {
         true
     }
 
-    /// Until not a block fits, nor a sector behind any file.
+    /// Fills the volume until no block fits, nor a sector at the end of any file.
     fn fill(&mut self) {
         while self.make() {
             if self.random.random_range(0..20) == 0 {
@@ -149,7 +149,7 @@ impl Full {
         }
     }
 
-    /// What was not synced is lost, and nothing that waits is written.
+    /// Loses everything that was not synced; pending changes are not written.
     fn crash(self) -> Self {
         let Full {
             medium,

@@ -1,5 +1,5 @@
-//! Volumes filled to the last block: whatever they hold can be removed, and
-//! the room comes back.
+//! Volumes filled to the last block: all content can be removed, and the space becomes
+//! free.
 
 use super::parts::without;
 use super::*;
@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use varve_fs::{Error, Rename, SetAttr};
 
-/// What a volume is filled with.
+/// The kind of content that a volume is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     SmallFiles,
@@ -19,7 +19,7 @@ pub(super) enum Content {
     ExtendedAttributes,
 }
 
-/// A name and the directory it is in.
+/// A name, and the directory that contains it.
 struct Named {
     parent: InodeNo,
     name: String,
@@ -28,12 +28,12 @@ struct Named {
 
 pub(super) struct Filled {
     pub system: System,
-    /// In the order in which they can be made.
+    /// The files and directories in the order of their creation.
     names: Vec<Named>,
 }
 
 impl Filled {
-    /// Makes a file or a directory; `None` if there is no room.
+    /// Creates a file or a directory; `None` if there is no space.
     pub fn make(&mut self, parent: InodeNo, directory: bool) -> Option<InodeNo> {
         let name = format!("a name of some length, number {}", self.names.len());
         let (bytes, root) = (name.as_bytes(), Caller::root());
@@ -54,7 +54,7 @@ impl Filled {
         Some(ino)
     }
 
-    /// True if it fitted.
+    /// Writes `bytes` bytes; returns true if they fitted.
     pub fn write(&self, ino: InodeNo, offset: u64, bytes: usize) -> bool {
         match write(&self.system, ino, offset, &vec![7; bytes]) {
             Ok(written) => written == bytes,
@@ -73,7 +73,7 @@ impl Filled {
         }
     }
 
-    /// Until there is no room for another.
+    /// Creates files until there is no space for another one.
     fn make_many(&mut self, content: Content) {
         let mut parent = InodeNo::ROOT;
         loop {
@@ -97,7 +97,7 @@ impl Filled {
         }
     }
 
-    /// Until the volume takes no block more.
+    /// Fills the volume until no block fits.
     pub fn fill(&mut self, content: Content) {
         let filler = self.make(InodeNo::ROOT, false).unwrap();
         if content != Content::OneLargeFile {
@@ -113,7 +113,7 @@ impl Filled {
         }
     }
 
-    /// Removes everything, children first. Some of it is waited for.
+    /// Removes everything, children first, with a sync now and then.
     fn empty(&mut self, sync_one_in: usize) {
         let root = Caller::root();
         for (nth, named) in std::mem::take(&mut self.names).iter().enumerate().rev() {
@@ -132,7 +132,7 @@ impl Filled {
     }
 }
 
-/// Removes these files, of which none may be refused; then as [`ends_sound`].
+/// Removes these files, of which none may be refused; then does as [`ends_sound`].
 pub(super) fn ends_empty(system: System, medium: &Arc<dyn Medium>, names: &[String]) {
     for (nth, name) in names.iter().enumerate() {
         let (root, name) = (Caller::root(), name.as_bytes());
@@ -150,7 +150,8 @@ pub(super) fn ends_sound(system: System, medium: &Arc<dyn Medium>) {
     sound(medium);
 }
 
-/// The least device that takes a volume with such units.
+/// Returns the size of the smallest device on which a volume with such units can be
+/// made.
 pub(super) fn least_bytes(unit: u32) -> u64 {
     let fits = |blocks: u64| {
         let options = VlfsFormatOptions {
@@ -171,7 +172,7 @@ pub(super) fn least_bytes(unit: u32) -> u64 {
     high * 4096
 }
 
-/// So many numbers that room is what ends.
+/// Returns a limit of inode numbers that is not reached before the space ends.
 fn inodes_of(bytes: u64) -> u64 {
     bytes / 4096
 }
@@ -197,7 +198,7 @@ fn fill_and_empty(bytes: u64, unit: u32, content: Content) {
     let what = format!("{bytes} bytes, units of {unit}, {content:?}");
     let (medium, mut filled) = new(bytes, unit);
     let empty = filled.system.statfs().free;
-    // Large volumes take their time.
+    // Large volumes take a long time.
     let rounds: &[usize] = match bytes <= 5 << 20 {
         true => &[1, 7, usize::MAX],
         false => &[50],
@@ -237,8 +238,8 @@ fn what_fills_a_volume_to_the_last_block_can_be_removed() {
     }
 }
 
-/// Changes that free nothing leave room for removals, in whatever order files
-/// are taken: an inode that moves leaves a block that others share.
+/// Changes that free nothing leave space for removals, in whatever order files are
+/// changed: an inode that moves leaves its block to others that share it.
 #[test]
 fn changed_attributes_leave_room_to_remove_everything() {
     for mebibytes in [6, 20] {
@@ -269,7 +270,7 @@ fn changed_attributes_leave_room_to_remove_everything() {
     }
 }
 
-/// What replaces a name is a removal, and is not refused.
+/// The replacement of a name is a removal, and is not refused.
 #[test]
 fn names_are_replaced_on_a_full_volume() {
     for unit in [4096, 512] {
@@ -286,8 +287,8 @@ fn names_are_replaced_on_a_full_volume() {
     }
 }
 
-/// A refusal is answered from the accounts where nothing that was appended could
-/// make the room: a transaction has a flush.
+/// A refusal follows from the accounts alone if no appended change could free the
+/// space, because a transaction costs a flush.
 #[test]
 fn a_refusal_costs_no_transaction() {
     for unit in [4096, 512] {
@@ -310,8 +311,8 @@ fn a_refusal_costs_no_transaction() {
     }
 }
 
-/// A directory has what it inherits twice, and a volume takes so many bytes of
-/// attributes: a block, if it is from before.
+/// A directory stores the entries that it inherits twice, and a volume limits the bytes
+/// of attributes: to a block, if it was made by an earlier program.
 #[test]
 fn lists_of_more_than_half_of_all_attributes_are_not_inherited() {
     for (old, entries) in [(true, 300), (false, 8180)] {
@@ -355,8 +356,8 @@ fn lists_are_inherited_once(old: bool, entries: u32) {
     ends_sound(system, &medium);
 }
 
-/// Room is told as if what waits were written: an inode is a block where a block
-/// is one unit.
+/// Free space is reported as if pending changes were written: an inode takes a block
+/// where a block is one unit.
 #[test]
 fn files_that_wait_and_are_gone_are_told_with_their_inodes() {
     let (_medium, mut filled) = new(20 << 20, 4096);

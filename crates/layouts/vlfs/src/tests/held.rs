@@ -1,5 +1,5 @@
-//! What brief transactions leave waiting: room, changed inodes, and numbers
-//! that nobody can have used.
+//! Space that brief transactions keep, changed inodes, and numbers that cannot have
+//! been used.
 
 use super::super::format::{Change, Delta};
 use super::*;
@@ -18,7 +18,7 @@ fn room_that_waits_for_the_fold_is_no_more_than_half_of_what_is_free() {
     const FILES: u64 = 400;
     for medium in [memory(16 << 20, 4096), memory(16 << 20, 512)] {
         let system = made(&medium, 0);
-        // Their content is in the inode: a removal gives up nothing else.
+        // The content is in the inode: a removal gives up nothing else.
         for nth in 0..FILES {
             let file = create(&system, &format!("file{nth}"));
             write(&system, file, 0, b"little").unwrap();
@@ -36,7 +36,7 @@ fn room_that_waits_for_the_fold_is_no_more_than_half_of_what_is_free() {
             unlink(&system, &format!("file{nth}"));
             let writer = system.layout().writer.lock();
             let (held, free) = (writer.space.held_units(), writer.space.free_blocks());
-            // The transaction that notices is the next one.
+            // The limit is noticed by the next transaction.
             let most = (free / 2).max(16) + 2;
             assert!(held <= most, "{held} held, {free} free after {nth}");
         }
@@ -82,7 +82,7 @@ fn the_inode_map_says_what_has_changed_since_the_fold() {
 
 #[test]
 fn a_number_far_beyond_all_others_is_refused() {
-    // Sparse, as such an image would be.
+    // The image is sparse.
     let medium = memory(2 << 30, 512);
     let options = VlfsFormatOptions {
         unit_bytes: 512,

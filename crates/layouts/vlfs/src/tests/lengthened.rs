@@ -1,5 +1,5 @@
-//! Volumes whose files are lengthened until the very last block is refused:
-//! what they hold can be written over for ever, and removed.
+//! Volumes whose files are lengthened until the last block is refused: their content
+//! can be overwritten without end, and removed.
 
 use super::full::{ends_empty, least_bytes};
 use super::parts::age;
@@ -9,24 +9,25 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use varve_fs::Error;
 
-/// How files are lengthened.
+/// The method of lengthening files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One, block by block.
+    /// One file, block by block.
     Large,
-    /// As many as there can be, some in their inodes, then block by block.
+    /// As many files as possible, some with content in their inodes, then block by
+    /// block.
     Small,
-    /// The same, sector by sector.
+    /// As many files as possible, sector by sector.
     Tails,
-    /// As many as there can be, of a unit each.
+    /// As many files as possible, of a unit each.
     Units,
-    /// A few, by blocks anywhere: more index nodes than data.
+    /// A few files, by blocks at any offset: more index nodes than data.
     Sparse,
-    /// As many as there can be, with a tail far out in each.
+    /// As many files as possible, with a tail at a large offset in each.
     FarTails,
 }
 
-/// Bytes in a block of a file: where it ends, and which block.
+/// The written part of a block of a file: the block, and where the part ends.
 #[derive(Clone, Copy)]
 struct Block {
     ino: InodeNo,
@@ -39,7 +40,7 @@ struct Full {
     system: System,
     names: Vec<String>,
     blocks: Vec<Block>,
-    /// Each write is waited for.
+    /// True if each write is synced.
     each: bool,
     unit: usize,
     random: Xoshiro256PlusPlus,
@@ -49,7 +50,7 @@ impl Full {
     fn new(medium: Arc<dyn Medium>, unit_bytes: u32, aged: bool, each: bool) -> Self {
         let options = VlfsFormatOptions {
             unit_bytes,
-            // So many that room is what ends.
+            // The limit of inodes is so high that the space ends first.
             inodes: medium.geometry().size / 4096,
             seed: Some(1),
             ..VlfsFormatOptions::default()
@@ -85,7 +86,7 @@ impl Full {
         }
     }
 
-    /// Writes a block from `from` to its end; true if it fitted.
+    /// Writes a block from `from` to its end; returns true if it fitted.
     fn put(&self, at: Block, from: usize, fill: u8) -> bool {
         let offset = at.block * 4096 + from as u64;
         match write(&self.system, at.ino, offset, &vec![fill; at.end - from]) {
@@ -153,7 +154,7 @@ impl Full {
         self.blocks.extend(files);
     }
 
-    /// Writes all of it over, blocks in random order, each third in part.
+    /// Overwrites everything, blocks in random order, each third one in part.
     fn write_over(&mut self, round: u8) {
         self.blocks.shuffle(&mut self.random);
         for nth in 0..self.blocks.len() {
@@ -185,9 +186,9 @@ impl Full {
     }
 }
 
-/// Fills a volume and writes it over again and again. Everything that a fold
-/// writes anew went to whole blocks and left holes; now holes are filled first
-/// where blocks are short, and growth leaves the margin that this needs.
+/// Fills a volume and overwrites it again and again. Formerly everything that a fold
+/// rewrote was written to whole blocks and left holes. Now holes are filled first when
+/// few blocks are free, and growth leaves the margin that this needs.
 fn lengthened(medium: Arc<dyn Medium>, unit: u32, aged: bool, shapes: &[Shape]) {
     let bytes = medium.geometry().size;
     for &shape in shapes {

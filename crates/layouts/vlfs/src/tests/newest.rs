@@ -1,12 +1,12 @@
-//! The newest transaction: recovery compares what it wrote, and it must count
-//! once its flush has returned.
+//! The newest transaction: recovery compares the blocks that it wrote, and it must
+//! count once its flush has returned.
 
 use super::super::format::Place;
 use super::*;
 use std::time::Duration;
 
-/// A file system whose waiting changes are appended, but not made durable, by
-/// letting time pass.
+/// A file system whose pending changes are appended, but not made durable, when time
+/// passes.
 pub(super) struct Waiting {
     clock: Arc<VirtualClock>,
     pub system: System,
@@ -17,7 +17,7 @@ impl Waiting {
         made(medium, 0).layout().unmount().unwrap();
         let clock = Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0));
         let mount = VlfsMountOptions {
-            // Tracks are filled, so that room given up is soon taken again.
+            // Tracks are filled, so that released space is soon taken again.
             policy: varve_vlog::eager::Policy::default(),
             ..VlfsMountOptions::default()
         };
@@ -90,7 +90,7 @@ fn a_piece_of_which_nothing_is_left_is_not_the_checkpoints() {
     let last: Vec<InodeNo> = files.filter(|ino| ino.0 >= 30).collect();
     system.checkpoint().unwrap();
     let layout = system.layout();
-    // Versions that come round again: entries of zeros.
+    // The versions wrap around, so that entries are zeros.
     let freed = last.iter().map(|&ino| Item::Freed {
         ino,
         next_version: 0,

@@ -1,10 +1,11 @@
-//! What `statfs` offers can be had, and what was removed is offered at once.
+//! Space that `statfs` reports as free can be used, and removed files are included at
+//! once.
 
 use super::full::{Filled, ends_sound, new};
 use super::*;
 use varve_fs::Error;
 
-/// Reserves so many blocks of a file; true if they fitted.
+/// Reserves `blocks` blocks of a file; returns true if they fitted.
 fn reserves(filled: &Filled, file: InodeNo, blocks: u64) -> bool {
     let (root, bytes) = (Caller::root(), blocks * 4096);
     match (filled.system).fallocate(&root, file, 0, 0, bytes) {
@@ -19,7 +20,8 @@ fn unlink(filled: &Filled, name: &str) {
     (filled.system.unlink(&root, InodeNo::ROOT, name)).unwrap();
 }
 
-/// All that is offered but a hundredth, and no more than a hundredth beyond.
+/// All that is reported can be reserved, except a hundredth, and at most a hundredth
+/// more.
 #[test]
 fn what_is_offered_can_be_reserved() {
     for unit in [4096, 1024, 512] {
@@ -30,11 +32,12 @@ fn what_is_offered_can_be_reserved() {
             let what = format!("{mebibytes} MiB, units of {unit}, of {free}");
             assert!(!reserves(&filled, file, free + free / 100), "{what}");
             assert!(reserves(&filled, file, free - free / 100), "{what}");
-            // With its index nodes, which brief transactions leave in memory.
+            // The checkpoint writes the index nodes, which brief transactions leave in
+            // memory.
             filled.system.checkpoint().unwrap();
             let left = filled.system.statfs().free;
             assert!(left <= free / 100 + 8, "{what}: {left} are left");
-            // And it holds what is written there.
+            // The reserved blocks can be written.
             for nth in 0..100 {
                 let at = free * 9 / 1000 * nth * 4096;
                 assert!(filled.write(file, at, 10_000), "{what}");
@@ -44,7 +47,7 @@ fn what_is_offered_can_be_reserved() {
     }
 }
 
-/// The same of writes, whatever their length.
+/// All that is reported can be written, whatever the length of the writes.
 #[test]
 fn what_is_offered_can_be_written() {
     for unit in [4096, 512] {
@@ -68,7 +71,7 @@ fn what_is_offered_can_be_written() {
     }
 }
 
-/// A large file is freed in steps: the last of them count, too.
+/// A large file is freed in steps, and the last of them count, too.
 #[test]
 fn what_was_removed_can_be_reserved_at_once() {
     for unit in [4096, 512] {

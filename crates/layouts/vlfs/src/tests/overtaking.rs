@@ -1,5 +1,5 @@
-//! An append while another thread's transaction is being flushed, and a power
-//! cut in that moment: rule 1 of `docs/spec/vlfs.md`.
+//! An append during the flush of another thread's transaction, and a power cut at that
+//! moment: rule 1 of `docs/spec/vlfs.md`.
 
 use super::newest::Waiting;
 use super::*;
@@ -10,13 +10,13 @@ use varve_device::{Device, Geometry, MemoryImage};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Lets somebody work while a flush is under way, and remembers what a power
-/// cut in that flush may leave: nothing of what it was to make durable, and
-/// everything that was written meanwhile.
+/// A device that runs work during a flush, and keeps the image that a power cut in this
+/// flush may leave: without the writes that the flush was to make durable, and with all
+/// writes of the work.
 #[derive(Default)]
 struct Cut {
     during: Option<Work>,
-    /// What the last flush made durable, and what the work has written since.
+    /// The image as of the last flush, with the writes of the work since.
     image: Option<MemoryImage>,
     working: bool,
 }
@@ -90,8 +90,8 @@ fn an_append_during_a_flush_does_not_take_what_the_flush_gives_up() {
     write(system, file, 0, &[1; 4096]).unwrap();
     system.sync().unwrap();
     let first = place(system, file, 0);
-    // Places are given one behind the other: now the end is near, and there is
-    // room at the beginning.
+    // Places are chosen one behind the other: now the end of the volume is near, and
+    // there is free space at the beginning.
     write(system, gone, 0, &vec![7; 3 << 20]).unwrap();
     system.sync().unwrap();
     write(system, rest, 0, &vec![7; 4 << 20]).unwrap();
@@ -131,7 +131,7 @@ fn an_append_during_a_flush_does_not_take_what_the_flush_gives_up() {
         read(&again(&medium), file, 0, 4096) == [1; 4096],
         "the state before, as the flush had not returned"
     );
-    // And if it did return, it is the new one.
+    // If the flush did return, the state is the new one.
     drop(waiting);
     let now: Arc<dyn Medium> =
         Arc::new(InOrder(MemoryDevice::from_image(&device.inner.snapshot())));

@@ -1,5 +1,5 @@
-//! Volumes filled with short blocks, or extended attributes, until nothing goes in:
-//! whatever was accepted can be written over for ever, and removed.
+//! Volumes filled with short blocks, or extended attributes, until nothing more fits:
+//! accepted content can be overwritten without end, and removed.
 
 use super::*;
 use rand::SeedableRng;
@@ -17,7 +17,7 @@ struct File {
 pub(super) fn ready(medium: &Arc<dyn Medium>) -> System {
     let options = VlfsFormatOptions {
         unit_bytes: 512,
-        // So many that room is what ends.
+        // The limit of inodes is so high that the space ends first.
         inodes: 4096,
         seed: Some(1),
         ..VlfsFormatOptions::default()
@@ -27,8 +27,8 @@ pub(super) fn ready(medium: &Arc<dyn Medium>) -> System {
     again(medium)
 }
 
-/// At most so many files of so many units until there is no room, in several
-/// directories; `each` with a sync of its own.
+/// Creates at most `most` files with the given numbers of units until there is no
+/// space, in several directories. With `each`, every file is synced.
 fn fill(
     system: &System,
     units: &mut dyn FnMut(usize) -> usize,
@@ -76,7 +76,7 @@ fn fill(
     files
 }
 
-/// Writes all over in random order, with a sync after so many.
+/// Overwrites everything in random order, with a sync now and then.
 fn write_over(
     system: &System,
     files: &mut [File],
@@ -117,8 +117,8 @@ fn ends_empty(system: System, medium: &Arc<dyn Medium>, files: &[File], round: u
     full::ends_sound(system, medium);
 }
 
-/// Right after a checkpoint all that is given up waits for the next one, so that
-/// what is written over goes to blocks of its own.
+/// Directly after a checkpoint all released space waits for the next one, so that
+/// rewritten data is written to new blocks.
 #[test]
 fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
     for mixed in [false, true] {
@@ -150,8 +150,8 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
     }
 }
 
-/// A short block that is written anew leaves the others of its block: what lives
-/// grows, and not beyond what was counted when the volume was filled.
+/// A short block that is rewritten leaves the others in its block: the number of live
+/// blocks grows, but not beyond the number counted when the volume was filled.
 #[test]
 fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
     for medium in [memory(6 << 20, 512), drive_of(3)] {
@@ -173,12 +173,12 @@ fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
     }
 }
 
-/// Many at once go to whole blocks, and leave holes in others.
+/// Many units at once are written to whole blocks, and leave holes in others.
 #[test]
 fn blocks_of_a_unit_on_a_full_volume_are_written_over_for_ever() {
     for (medium, most) in [(memory(4 << 20, 512), 3000), (drive_of(2), 1400)] {
         let system = ready(&medium);
-        // A name needs more room than there is at last.
+        // A name needs more space than there is at the end.
         let mut files = fill(&system, &mut |_| 0, most, false);
         let fits = |file: &File| write(&system, file.ino, 0, &[1; 512]).is_ok();
         let full = files.iter().take_while(|file| fits(file)).count();
@@ -196,13 +196,14 @@ fn blocks_of_a_unit_on_a_full_volume_are_written_over_for_ever() {
     }
 }
 
-/// A file's attribute takes so many bytes.
+/// Sets an attribute of `bytes` bytes.
 pub(super) fn set(system: &System, ino: InodeNo, bytes: usize, fill: u8) -> varve_fs::Result<()> {
     let (root, value) = (Caller::root(), vec![fill; bytes]);
     system.setxattr(&root, ino, b"user.a", &value, false, false)
 }
 
-/// What the totals say of extended attributes is what a walk counts.
+/// Returns the count of extended attributes in the totals, after comparing it with a
+/// walk.
 pub(super) fn counted(system: &System) -> u64 {
     let layout = system.layout();
     let tables = layout.tables.read().clone();
@@ -211,8 +212,8 @@ pub(super) fn counted(system: &System) -> u64 {
     long
 }
 
-/// Attributes of several units lie beside each other as short blocks do, and count
-/// as what they may come to.
+/// Attributes of several units share blocks as short blocks do, and are counted as the
+/// blocks that they may grow to.
 #[test]
 fn attributes_of_a_full_volume_are_written_over_for_ever() {
     for medium in [memory(6 << 20, 512), drive_of(3)] {
@@ -235,7 +236,7 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // The last block, too.
+        // The last block is filled, too.
         let filler = files[0].ino;
         let mut at = 0;
         while write(&system, filler, at, &[1; 4096]).is_ok() {
@@ -259,7 +260,7 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
                 }
             }
             system.sync().unwrap();
-            // As after a crash: from the checkpoint and what differs since.
+            // This is as after a crash: from the checkpoint and the differences since.
             drop(system);
             system = again(&medium);
             assert_eq!(counted(&system), files.len() as u64);
@@ -274,7 +275,7 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
     }
 }
 
-/// What they may come to is told from the beginning, not when it has come.
+/// The blocks that they may grow to are reported as used from the beginning.
 #[test]
 fn attributes_that_come_apart_take_no_room_that_was_told() {
     for medium in [memory(6 << 20, 512), drive_of(3)] {

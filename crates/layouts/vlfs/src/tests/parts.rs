@@ -1,5 +1,5 @@
-//! Short blocks: in as many units as they need, packed, written over, and on
-//! volumes from before there were such places.
+//! Short blocks: in as many units as they need, packed, overwritten, and on volumes of
+//! earlier programs without them.
 
 use super::super::format::{CHANGES, LONG_XATTRS, MAGIC, Measures, PARTS, Place, Superblock};
 use super::*;
@@ -7,12 +7,12 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::IntoBytes;
 
-/// Makes a volume one from before: without the bit.
+/// Makes a volume one of an earlier program, without the bit.
 pub(super) fn age(medium: &Arc<dyn Medium>) {
     without(medium, PARTS);
 }
 
-/// Takes these bits off the superblock.
+/// Clears these feature bits of the superblock.
 pub(super) fn without(medium: &Arc<dyn Medium>, bits: u64) {
     let mut bytes = [0; 512];
     medium.read(0, &mut bytes).unwrap();
@@ -37,14 +37,14 @@ fn place(system: &System, file: InodeNo, block: u64) -> Place {
     found[0].pointer
 }
 
-/// Bytes of the tail of file `nth`: the last sector is not full.
+/// Returns the tail of file `nth`, whose last sector is not full.
 fn tail(nth: u8) -> Vec<u8> {
     vec![nth + 1; 512 * (1 + usize::from(nth) % 8) - usize::from(nth)]
 }
 
 const FILES: u8 = 24;
 
-/// Files of every length, with a block before the tail in each third.
+/// Creates files of every length; each third one has a block before the tail.
 fn write_tails(system: &System, each: bool) -> Vec<InodeNo> {
     let files = (0..FILES).map(|nth| {
         let file = create(system, &format!("tail{nth}"));
@@ -163,8 +163,8 @@ fn places_of_several_units_are_refused_on_volumes_from_before() {
     assert_eq!(read, readable);
 }
 
-/// Files of 1 KB, as the measurements have them: as close as they can be, and
-/// in few requests.
+/// Files of 1 KB, as in the measurements, are packed as closely as possible, and
+/// written by few requests.
 #[test]
 fn many_small_files_are_packed_into_few_requests() {
     const FILES: u64 = 700;
@@ -189,7 +189,7 @@ fn many_small_files_are_packed_into_few_requests() {
     let writes = after.requests.writes - before.requests.writes;
     assert!(writes < FILES / 5, "{writes} requests");
     let live = system.layout().statistics().blocks_live - live;
-    // Two units of data, one of an inode, and directories.
+    // Two units of data and one of an inode for each file, and directories.
     assert!(live <= FILES * 3 / 8 + 40, "{live} blocks");
     drop(system);
     sound(&medium);
@@ -199,9 +199,9 @@ fn many_small_files_are_packed_into_few_requests() {
 #[derive(Debug)]
 struct Bad {
     memory: MemoryDevice,
-    /// Where it begins.
+    /// Byte address of the sector.
     at: AtomicU64,
-    /// How often somebody tried.
+    /// Number of attempts to write it.
     failed: AtomicU64,
 }
 
@@ -238,7 +238,7 @@ impl Device for Bad {
     }
 }
 
-/// Wherever it lies in what is written together, a unit or room between.
+/// The sector may be anywhere in the written range, in a unit or in a gap between them.
 #[test]
 fn a_sector_that_cannot_be_written_is_gone_round() {
     let mut hit = 0;
@@ -272,8 +272,8 @@ fn a_sector_that_cannot_be_written_is_gone_round() {
     assert!(hit >= 12, "{hit} of 24 sectors were written to");
 }
 
-/// Short blocks may be more than the volume has blocks; recovery took that for
-/// damage, and what it had not counted for room that is reserved.
+/// The short blocks may outnumber the blocks of the volume. Recovery took that for
+/// damage, and the blocks that it had not counted for reserved space.
 #[test]
 fn a_mount_counts_more_short_blocks_than_the_volume_has_blocks() {
     let medium = memory(6 << 20, 512);

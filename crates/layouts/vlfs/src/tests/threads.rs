@@ -1,4 +1,4 @@
-//! Several threads: some append while another's transaction is flushed.
+//! Several threads: some append while another thread's transaction is flushed.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn work(system: &System, thread: u64, file: InodeNo) {
         if round % 40 == 39 {
             system.checkpoint().unwrap();
         }
-        // What is in flight is read as it should be.
+        // Data in flight is read correctly.
         assert!(
             read(system, file, at, 4096) == [round as u8; 4096],
             "at {at}"

@@ -1,12 +1,12 @@
-//! What waits in memory for a nearly full volume: whatever was accepted is
-//! written, and what cannot be written is not accepted.
+//! Pending changes on a nearly full volume: accepted data is written, and data that
+//! cannot be written is not accepted.
 
 use super::full::{Content, ends_sound, new};
 use super::*;
 use varve_fs::Error;
 
-/// Whatever was accepted is written: a byte far out in each of many files takes
-/// a whole way of index nodes, for little that waits.
+/// Accepted data is written: a byte at a large offset in each of many files needs a
+/// whole path of index nodes, for few pending bytes.
 #[test]
 fn what_was_accepted_is_written_however_far_out() {
     for (unit, bytes) in [(4096, 8 << 20), (4096, 40 << 20), (512, 8 << 20)] {
@@ -29,8 +29,8 @@ fn what_was_accepted_is_written_however_far_out() {
     }
 }
 
-/// A reservation over the middle of a whole index takes three ways: to either
-/// end, and to the file's first block, as the index grows above it.
+/// A reservation in the middle of a whole index needs three paths: to both of its ends,
+/// and to the file's first block, because the index grows above it.
 #[test]
 fn what_was_reserved_far_out_is_written() {
     let (medium, mut filled) = new(40 << 20, 4096);
@@ -56,7 +56,7 @@ fn what_was_reserved_far_out_is_written() {
     ends_sound(filled.system, &medium);
 }
 
-/// Read times are images, and wait until something is appended.
+/// Read times are images, and pending until the next append.
 #[test]
 fn a_full_volume_of_which_all_was_read_is_unmounted() {
     for (unit, bytes) in [(4096, 5 << 20), (4096, 40 << 20), (512, 5 << 20)] {
@@ -78,8 +78,8 @@ fn a_full_volume_of_which_all_was_read_is_unmounted() {
     }
 }
 
-/// A hole in each of many parts of a file changes an index node for each, and
-/// no byte waits.
+/// A hole in each of many parts of a file changes an index node for each, while no byte
+/// is pending.
 #[test]
 fn holes_are_written_however_many() {
     for (unit, stride) in [(4096, 338), (512, 40)] {
@@ -98,7 +98,7 @@ fn holes_are_written_however_many() {
         assert!(parts > 300, "{unit}: {parts}");
         for part in 0..parts {
             let (root, offset) = (Caller::root(), part * stride * 4096);
-            // A hole, the size kept.
+            // This mode makes a hole and keeps the size.
             let mode = 3;
             let punched = (filled.system).fallocate(&root, file, mode, offset, 4096);
             punched.unwrap();
@@ -121,8 +121,8 @@ fn holes_are_written_however_many() {
     }
 }
 
-/// Blocks all over a file and small files, written again and again at 95 to
-/// 100 % full: nothing that was accepted is refused when it is written.
+/// Blocks all over a file and small files are written again and again at 95 to 100 %
+/// full: accepted data is not refused when it is written.
 #[test]
 fn what_waits_on_a_full_volume_is_written() {
     for (unit, bytes) in [
@@ -173,7 +173,7 @@ fn what_waits_on_a_full_volume_is_written() {
                 }
                 filled.system.sync().unwrap();
             }
-            // Beyond, moved inodes may break so many blocks that none is left.
+            // Beyond that, moved inodes may break so many blocks that none is left.
             assert!(
                 share > 95 || accepted > blocks / 2,
                 "{what}: {accepted} of {}",
