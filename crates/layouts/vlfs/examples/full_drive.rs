@@ -1,4 +1,4 @@
-//! What an fsynced overwrite takes on VLFS on a full simulated ST19101, in virtual
+//! The time of an fsynced overwrite on VLFS on a full simulated ST19101, in virtual
 //! time: the mean, and the time that one in a hundred exceeds.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Shapes: `large`, blocks of one file; `small`, files of 1 to 4096 bytes; `tails`,
-//! files of one to eight sectors; `sparse`, blocks far out in eight files. As many
-//! ITEMS of these as are told are written first, or as find room; then as many
-//! BLOCKS of a file that is not written over.
+//! files of one to eight sectors; `sparse`, blocks at large offsets in eight files.
+//! First as many ITEMS of these as given are written, or as fit; then as many BLOCKS of
+//! a file that is not overwritten.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -22,7 +22,7 @@ use varve_vlog::{InDrive, Medium};
 const BLOCK: u64 = 4096;
 const SEED: u64 = 9;
 
-/// What is written over: a file, where in it, and how much.
+/// The part of a file that is overwritten: file, offset, and length.
 #[derive(Clone, Copy)]
 struct Item(InodeNo, u64, usize);
 
@@ -70,7 +70,8 @@ impl Full {
         Ok(())
     }
 
-    /// Adds until there are so many, or until there is no room; how many.
+    /// Adds items until there are `most`, or until there is no space; returns their
+    /// number.
     fn fill(most: u64, mut add: impl FnMut(u64) -> Result<(), Error>) -> u64 {
         for nth in 0..most {
             match add(nth) {

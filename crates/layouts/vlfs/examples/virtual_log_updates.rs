@@ -1,8 +1,8 @@
-//! Random synchronous updates of 4 KiB on a simulated ST19101 (the drive and
-//! benchmark of Wang et al. 1999, §5.3): in place, on a virtual log disk, and
-//! of a file on VLFS, at several utilisations. Virtual time, the mean of all
-//! updates. With a burst, so many updates and so much idle time take turns,
-//! in which the compactors work; what overruns an interval is the burst's.
+//! Random synchronous updates of 4 KiB on a simulated ST19101 (the drive and benchmark
+//! of Wang et al. 1999, §5.3): in place, on a virtual log disk, and of a file on VLFS,
+//! at several utilisations. The result is the mean of all updates in virtual time. With
+//! a burst, BURST updates and an idle time alternate, in which the compactors work;
+//! time beyond the idle time counts for the burst.
 //!
 //! ```sh
 //! cargo run --release -p varve-vlfs --example virtual_log_updates [UPDATES [BURST IDLE_MS [PERCENT]]]
@@ -20,10 +20,10 @@ use varve_vlog::{FormatOptions, Granularity, InDrive, Medium, Vld};
 const BLOCK: u64 = 4096;
 const CYLINDERS: u32 = 11;
 const SEED: u64 = 9;
-/// Bytes written at once while the file is made.
+/// Number of bytes written at once while the file is made.
 const CHUNK: u64 = 256 << 10;
 
-/// A seeded stream of numbers.
+/// A stream of random numbers, determined by its seed.
 struct Draw(u64);
 
 impl Draw {
@@ -45,18 +45,18 @@ fn disk() -> (Arc<SimulatedDisk>, Arc<VirtualClock>) {
     )
 }
 
-/// How many updates there are, and what is between them.
+/// The number of updates, and the pauses between them.
 #[derive(Clone, Copy)]
 struct Load {
     updates: u64,
-    /// Updates without a pause.
+    /// Number of updates without a pause.
     burst: u64,
     idle_ms: u64,
 }
 
 impl Load {
-    /// Milliseconds of virtual time for each of the updates. `idle` is told
-    /// until when nobody waits, and may overrun that.
+    /// Returns the mean time of an update in virtual time, in milliseconds. `idle` gets
+    /// the end of the idle time, and may overrun it.
     fn mean_ms(
         self,
         clock: &VirtualClock,
@@ -122,7 +122,7 @@ fn vld(blocks: u64, load: Load) -> f64 {
     })
 }
 
-/// Fills a file until `blocks` blocks of the drive live, and updates it.
+/// Fills a file until `blocks` blocks of the drive are live, and updates it.
 fn vlfs(blocks: u64, load: Load) -> (f64, VlfsStatistics) {
     let (disk, clock) = disk();
     let medium: Arc<dyn Medium> = Arc::new(InDrive(disk));

@@ -1,14 +1,14 @@
-//! Whether what lives, and what is going to, fits.
+//! The accounts of space: whether the live blocks and the pending changes fit.
 //!
-//! What lives is known exactly: blocks of which the tree uses a unit, and
-//! blocks that are reserved and take none yet; a short block counts as a whole
-//! one, as it may come to that ([`Vlfs::lives`]). What waits in memory is priced
-//! at its worst ([`Prices`]); what has been written back is known. As every copy
-//! of everything that waits must fit beside what lives, a group always finds
-//! room once older versions are freed.
+//! The number of live blocks is known exactly: blocks with a unit of the tree, and
+//! reserved blocks without a place. A short block counts as a whole one, because it may
+//! need one ([`Vlfs::lives`]). Pending changes are priced at their worst ([`Prices`]);
+//! changes that were written back are known. Because a copy of all pending changes must
+//! fit next to the live blocks, a group always finds space once older versions are
+//! freed.
 //!
-//! The log's accounts (`varve-lfs/src/space`) are of segments, and of what cleaning
-//! can gain. Nothing needs to be cleaned here before it is written over.
+//! The log's accounts (`varve-lfs/src/space`) are of segments, and of the space that
+//! cleaning can gain. Here nothing needs to be cleaned before it is overwritten.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -17,22 +17,21 @@ use crate::writer::Writer;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{Answer, Purpose, Request, StatFs, Unwritten, Usage, Waiting};
 
-/// Bytes asked for by one operation up to which they may be scattered; beyond,
-/// they are a file's, in sequence.
+/// Number of bytes of one operation that are counted as scattered; bytes beyond are
+/// those of a file, in sequence.
 const SCATTERED: u64 = 64 << 10;
 
-/// Blocks that a removal asks for at most, the longest attributes that it may
-/// leave left out.
+/// Maximum number of blocks that a removal asks for, without the longest attributes
+/// that it may leave.
 const REMOVAL_BLOCKS: u64 = 20;
 
-/// What has been appended, at one moment: a transaction turns what is owed into
-/// what lives.
+/// The appended state at one moment. A transaction converts owed blocks into live ones.
 struct Committed {
-    /// Blocks that live, reserved ones included.
+    /// Number of live blocks, including reserved ones.
     live: u64,
-    /// The same, or what that comes to ([`Vlfs::lives`]).
+    /// Number of live blocks, or the number that they may grow to ([`Vlfs::lives`]).
     comes_to: u64,
-    /// Blocks that nodes and inodes which are to be written take.
+    /// Number of blocks for nodes and inodes that are not yet written.
     owed: u64,
     usage: Usage,
 }
@@ -40,7 +39,7 @@ struct Committed {
 impl Vlfs {
     fn committed(&self) -> Committed {
         let writer = self.writer.lock();
-        // Their nodes are owed until they are written, and live then.
+        // Their nodes are owed until they are written, and live afterwards.
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         Committed {
             live: writer.space.live_blocks() + reserved,
@@ -52,22 +51,24 @@ impl Vlfs {
         }
     }
 
-    /// Blocks that the extended attributes take which operations are about to set,
-    /// so many at once: their own, node and inode. A file's lie behind each other.
+    /// Returns the number of blocks for the extended attributes that the admitted
+    /// operations are about to set: their blocks, and a node and an inode for each.
+    /// Blocks of a file's attributes are adjacent.
     fn attributes_of(&self, waiting: &Waiting) -> u64 {
         let bytes = (waiting.promised_attributes).saturating_add(waiting.asked_attributes);
         let blocks = bytes.div_ceil(self.measures().block_bytes.into());
         match blocks {
             0 => 0,
-            // The last of each is begun, too.
+            // The last block of each operation may be incomplete.
             _ => (blocks - 1).saturating_add(waiting.operations.max(1).saturating_mul(3)),
         }
     }
 
-    /// Blocks that live, or come to: what is written again goes where it can be
-    /// soonest, so that in the end each block of several units may have another
-    /// one to itself, however they are packed now. How many those are is told by
-    /// the totals: of each, at most all but a unit's sectors are beyond one.
+    /// Returns the number of live blocks, or the number that they may grow to. A
+    /// rewrite is placed where it can be soonest, so that in the end each block of
+    /// several units may have a block of its own, however they are packed now. The
+    /// number of these follows from the totals: of each block, at most all sectors
+    /// beyond one unit are counted.
     pub(super) fn lives(&self, writer: &Writer) -> u64 {
         let measures = self.measures();
         let live = writer.space.live_blocks();
@@ -79,12 +80,12 @@ impl Vlfs {
         let reserved =
             (usage.blocks.saturating_sub(stored)).saturating_mul(measures.block_sectors());
         let sectors = usage.sectors.saturating_sub(reserved);
-        // Of blocks of extended attributes longer than a unit, a sector more than
-        // that.
+        // For blocks of extended attributes longer than a unit, one sector more than a
+        // unit is counted.
         let long = writer.long_xattrs;
         let beyond = sectors.saturating_sub(stored + long * (unit + 1));
         let several = stored.min(beyond / unit);
-        // What is not data: nodes and inodes.
+        // The other units are those of nodes and inodes.
         let data = sectors.saturating_add(stored * (unit - 1)) / unit;
         let others = writer.space.tree_units().saturating_sub(data);
         let units = stored - several + others.max(usage.inodes);
@@ -113,22 +114,23 @@ impl Vlfs {
         let (need, owed) = self.need_of(total, waiting, purpose);
         Ok(match need.saturating_add(owed) <= room {
             true => Answer::Granted,
-            // If what is owed is not what is missing, a transaction and its flush would
-            // be in vain.
+            // If owed blocks are not the cause of the shortage, a transaction and its
+            // flush would be useless.
             false if need > room || owed == 0 => Answer::Refused,
             false => Answer::Clean,
         })
     }
 
-    /// Blocks that may live once an operation for this purpose is done, of which
-    /// so many are of extended attributes.
+    /// Returns how many blocks may live after an operation for this purpose, which
+    /// includes `attributes` blocks of extended attributes.
     fn room_for(&self, purpose: Purpose, attributes: u64) -> u64 {
         let measures = self.measures();
         let reserve = measures.reserve_blocks;
         let reserve = match purpose {
             Purpose::Grow => reserve + self.prices.margin(measures),
-            // The margin has room for a block or a few; a long blob is copied as a
-            // whole, into what removals have, but for what two of them ask for.
+            // The margin suffices for one block or a few. Long attributes are copied as
+            // a whole, into the part for removals, except for what two removals ask
+            // for.
             Purpose::Rewrite => {
                 let removals = reserve / 2 + 2 * REMOVAL_BLOCKS;
                 reserve - attributes.min(reserve.saturating_sub(removals))
@@ -138,8 +140,8 @@ impl Vlfs {
         measures.capacity_blocks().saturating_sub(reserve)
     }
 
-    /// Blocks that are to live; and beside them what is owed for nodes and inodes
-    /// that were appended and not written.
+    /// Returns the number of blocks that will live, and the number of blocks for nodes
+    /// and inodes that were appended and not written.
     fn need_of(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> (u64, u64) {
         let measures = self.measures();
         let Committed {
@@ -150,9 +152,9 @@ impl Vlfs {
         } = self.committed();
         let live = match purpose {
             Purpose::Grow => comes_to,
-            // Not what they may come to: a volume that an older program filled,
-            // without a margin or with more short blocks, can be written over as
-            // long as there is room, and emptied.
+            // The number that they may grow to does not count here. A volume that an
+            // older program filled, without a margin or with more short blocks, can be
+            // overwritten as long as there is space, and emptied.
             Purpose::Rewrite | Purpose::Shrink => live,
         };
         let block = u64::from(measures.block_bytes);
@@ -170,8 +172,8 @@ impl Vlfs {
         (live.saturating_add(changes).saturating_add(grown), owed)
     }
 
-    /// True if what waits should be written back, as its worst price is near
-    /// what is left.
+    /// Returns true if pending changes should be written back, because their worst
+    /// price is close to the remaining space.
     pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
         let worst = self.prices.of_unwritten(waiting);
         let Committed { comes_to: live, .. } = self.committed();
@@ -181,12 +183,12 @@ impl Vlfs {
 
     pub(super) fn answer_statfs(&self, total: Usage) -> StatFs {
         let measures = self.measures();
-        // What growth is admitted to, less the nodes that lead there.
+        // This is the space that growth is admitted to, less the nodes that lead there.
         let room = self.room_for(Purpose::Grow, 0);
         let Committed {
             comes_to, usage, ..
         } = self.committed();
-        // An inode is a unit, once it is written.
+        // An inode takes a unit once it is written.
         let each = u64::from(measures.units_per_block());
         let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
         let (before, after) = (with_inodes(usage), with_inodes(total));

@@ -1,5 +1,5 @@
-//! Appending a group: its data goes to the device at once, its metadata to the
-//! tables, where every read sees it.
+//! Appending a group: its data is written to the device at once, its metadata is put
+//! into the tables, where every read sees it.
 
 use crate::Vlfs;
 use crate::change::changes_of;
@@ -17,21 +17,21 @@ use varve_format::{SECTOR, crc32c};
 use varve_fs::{Group, Item, Position, Unwritten};
 use varve_vlog::Access;
 
-/// Inodes and index nodes that may wait in memory for a transaction.
+/// Maximum number of changed inodes and index nodes in memory.
 const OWED_MAX: u64 = 4096;
-/// Blocks that the last few units of a transaction may break.
+/// Number of blocks that the last few units of a transaction may break.
 const FEW: u64 = 4;
 
-/// What is to be written may take.
+/// An upper bound of the space for a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// Blocks, whatever goes there.
+    /// Number of blocks, of any kind.
     pub blocks: u64,
-    /// Units among it that may go to blocks with others.
+    /// Number of units among them that may share blocks with other units.
     pub units: u64,
 }
 
-/// Where the data of a group went, in the order of its items.
+/// The places of a group's data, in the order of its items.
 type Written = std::vec::IntoIter<Place>;
 
 impl Vlfs {
@@ -40,8 +40,8 @@ impl Vlfs {
         let _one;
         let mut writer = self.writer.lock();
         if !self.has_room(&writer, need) {
-            // In the order of locks, which are kept: the room made is this
-            // group's.
+            // The locks are taken again in their order and are kept, because the space
+            // that is freed is for this group.
             drop(writer);
             _one = self.committing.lock();
             writer = self.writer.lock();
@@ -49,8 +49,8 @@ impl Vlfs {
         }
         self.writable()?;
         let writer = &mut *writer;
-        // The host hands a drive data and inodes in one command; index, inode
-        // and map are written from inside (Wang et al. 1999, §3.3).
+        // The host sends data and inodes to a drive in one command; index, inode and
+        // map are written from inside the drive (Wang et al. 1999, §3.3).
         self.store.medium.command(Access::Write);
         self.store.medium.receive(bytes_of(&group));
         let mut extents = Vec::new();
@@ -65,7 +65,7 @@ impl Vlfs {
         let (changes, said) = match changes {
             Ok(changes) => changes,
             Err(error) => {
-                // Written, and of no tree.
+                // The data was written, and no tree refers to it.
                 for extent in extents {
                     self.release(writer, extent)?;
                 }
@@ -84,14 +84,15 @@ impl Vlfs {
         Ok(Position(writer.appended))
     }
 
-    /// Inodes and index nodes that changed and are to be written.
+    /// Returns the number of inodes and index nodes that changed and are not yet
+    /// written.
     pub(super) fn owed(&self) -> u64 {
         let tables = self.tables.read();
         (tables.images.len() + tables.nodes.len()) as u64
     }
 
-    /// Blocks that the map's records take at most, if so many inodes are written
-    /// and those that were freed; none if records have a zone of their own.
+    /// Returns an upper bound of the blocks for the map's records, if `inodes` inodes
+    /// and the freed ones are written; 0 if records have a zone of their own.
     pub(super) fn records_for(&self, writer: &Writer, inodes: u64) -> u64 {
         let changed = inodes + writer.dirty.len() as u64;
         match self.measures().zone_blocks {
@@ -100,7 +101,8 @@ impl Vlfs {
         }
     }
 
-    /// Whether so much can be written, and everything that waits.
+    /// Returns true if `need` can be written, in addition to everything that is
+    /// pending.
     pub(super) fn has_room(&self, writer: &Writer, need: Need) -> bool {
         self.has_blocks(writer, need.blocks) && self.may_loosen(writer, need.units)
     }
@@ -109,14 +111,14 @@ impl Vlfs {
         let owed = self.owed();
         let free = writer.space.free_blocks();
         let records = self.records_for(writer, owed + need);
-        // Room that waits for a checkpoint makes what is left dear.
+        // Space that a checkpoint will free makes the remaining space scarce.
         let each = u64::from(self.measures().units_per_block());
         let pinned = writer.space.pinned_units() / each;
         owed < OWED_MAX && free >= need + owed + records && pinned < (free / 2).max(64)
     }
 
-    /// Whether so many units more may be written anew before those that they
-    /// replace are free: where blocks are nearly short, no more than are in the
+    /// Returns true if `units` more units may be rewritten before the units that they
+    /// replace are free. If free blocks are nearly short, the number is limited to the
     /// margin that growth leaves.
     fn may_loosen(&self, writer: &Writer, units: u64) -> bool {
         if !writer.space.is_nearly_short() {
@@ -127,11 +129,11 @@ impl Vlfs {
         loose == 0 || loose + units <= self.prices.broken_max(self.measures()) * each
     }
 
-    /// Takes along what waits and, if that is much or does not suffice, frees
-    /// what waits for a checkpoint.
+    /// Commits the pending changes and, if a checkpoint would free much or the space
+    /// does not suffice, writes a checkpoint.
     fn relieve(&self, writer: &mut Writer, need: Need) -> Result<()> {
         if self.has_room(writer, need) || (writer.space.lift_all() && self.has_room(writer, need)) {
-            // Others made it meanwhile.
+            // Another thread has made the space meanwhile.
             return Ok(());
         }
         self.counts.reliefs.fetch_add(1, Relaxed);
@@ -145,8 +147,8 @@ impl Vlfs {
         }
     }
 
-    /// Writes the blocks of a group, neighbours in one request. `extents` are
-    /// those written, also if that fails.
+    /// Writes the blocks of a group, adjacent ones in one request. `extents` are those
+    /// written, also if the call fails.
     fn write_data(
         &self,
         writer: &mut Writer,
@@ -176,8 +178,8 @@ impl Vlfs {
         Ok(places.into_iter())
     }
 
-    /// Writes as many of `data`, which take `lengths` units, as find room near
-    /// each other; where. Elsewhere if that fails.
+    /// Writes as many of `data`, which take `lengths` units, as fit near each other,
+    /// and returns their places. If the write fails, it is repeated elsewhere.
     fn write_run(
         &self,
         writer: &mut Writer,
@@ -213,7 +215,7 @@ impl Vlfs {
         Err(error.into())
     }
 
-    /// One request for all of this, ascending; units between get zeros.
+    /// Writes these extents, which ascend, by one request; units in between get zeros.
     fn write_row(&self, row: &[(Extent, Arc<Block>)]) -> varve_device::Result<()> {
         let measures = self.measures();
         let gap = |one: &(Extent, _), next: &(Extent, _)| {
@@ -232,7 +234,7 @@ impl Vlfs {
         self.store.medium.write(at, &buffers)
     }
 
-    /// Makes a group's changes what readers see.
+    /// Makes a group's changes visible to readers.
     pub(super) fn adopt(&self, writer: &mut Writer, changes: Changes) -> Result<()> {
         let measures = self.measures();
         let pieces = changes.freed.keys().map(|&ino| measures.piece_of(ino));
@@ -251,7 +253,7 @@ impl Vlfs {
     }
 }
 
-/// Whose the data is that a change has written, if it has any.
+/// Returns the owner of the data that a change has written, if it has any.
 fn owner_of(change: &Change) -> Option<Owner> {
     change.place()?;
     let (fork, index) = match change {
@@ -283,7 +285,7 @@ fn push_blocks(item: &Item, measures: &Measures, blocks: &mut Vec<Arc<Block>>) {
     }
 }
 
-/// The bytes of data that the host hands over with a group.
+/// Returns the number of bytes of data that the host sends with a group.
 fn bytes_of(group: &Group) -> u64 {
     let bytes = |item: &Item| match item {
         Item::Block { data, .. } | Item::Xattrs { data, .. } => data.len() as u64,
@@ -292,7 +294,8 @@ fn bytes_of(group: &Group) -> u64 {
     group.items.iter().map(bytes).sum()
 }
 
-/// The data with zeros up to `bytes`, no fewer than it has.
+/// Returns the data with zeros up to `bytes` bytes, which must not be less than its
+/// length.
 fn padded(data: &Arc<Block>, bytes: usize) -> Arc<Block> {
     debug_assert!(data.len() <= bytes, "longer than a block");
     if data.len() == bytes {
@@ -304,12 +307,12 @@ fn padded(data: &Arc<Block>, bytes: usize) -> Arc<Block> {
     Arc::new(padded)
 }
 
-/// The sectors that `data` is stored in.
+/// Returns the number of sectors in which `data` is stored.
 fn sectors_of(data: &[u8]) -> u64 {
     (data.len() as u64).div_ceil(SECTOR)
 }
 
-/// The checksum of those sectors.
+/// Returns the checksum of these sectors.
 fn crc_of(data: &[u8]) -> u32 {
     let length = data.len().next_multiple_of(SECTOR as usize);
     match length == data.len() {
@@ -322,7 +325,8 @@ fn crc_of(data: &[u8]) -> u32 {
     }
 }
 
-/// What a group may take, its inodes and its index nodes included.
+/// Returns an upper bound of the space for a group, including its inodes and index
+/// nodes.
 fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
     let (each, fanout) = (measures.units_per_block(), measures.fanout() as u64);
     let mut kinds = Unwritten::default();
@@ -331,7 +335,7 @@ fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
         match item {
             Item::Block { data, .. } | Item::Xattrs { data, .. } => {
                 let blocks = measures.blocks_of(data.len());
-                // All but the last are whole.
+                // All blocks but the last are whole.
                 let rest = data.len() as u64 % u64::from(measures.block_bytes);
                 let units = measures.units_for(rest.div_ceil(SECTOR));
                 short += u64::from(if rest > 0 && units < each { units } else { 0 });
@@ -348,7 +352,7 @@ fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
                 reserved += (to_block - from_block).div_ceil(fanout) * 2;
             }
             Item::Inode(_) => kinds.images += 1,
-            // Nothing is ever spilled here.
+            // Snapshots, and therefore spilled blocks, do not exist in this layout.
             Item::Freed { .. } | Item::Placed { .. } => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Brief transactions: data and a record of changes. Index nodes, inodes and
-//! map stay changed in memory until a full one folds them.
+//! Brief transactions: data and a record of changes. Index nodes, inodes and map remain
+//! changed in memory until a full transaction folds them.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -8,14 +8,14 @@ use crate::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 
-/// Inodes and index nodes that brief transactions may leave in memory.
+/// Maximum number of inodes and index nodes that brief transactions leave in memory.
 const UNFOLDED_MAX: u64 = 1024;
-/// Blocks beyond what waits that must be free.
+/// Number of blocks that must be free in addition to those for pending changes.
 const SPARE_BLOCKS: u64 = 16;
 
 impl Vlfs {
-    /// Makes every group up to `position` durable; whoever waits meanwhile
-    /// shares the next flush.
+    /// Makes every group up to `position` durable. Callers that wait meanwhile share
+    /// the next flush.
     pub(super) fn commit_through(&self, position: u64) -> Result<()> {
         let _one = self.committing.lock();
         let sealed = {
@@ -27,14 +27,13 @@ impl Vlfs {
             self.seal(&mut writer)?;
             writer.sealed
         };
-        // Others may append while the device flushes.
+        // Other threads may append while the device flushes.
         self.flush()?;
         self.settle(&mut self.writer.lock(), sealed);
         Ok(())
     }
 
-    /// Writes the transaction of everything appended so far: a brief one if
-    /// that is possible.
+    /// Writes the transaction of everything appended so far, a brief one if possible.
     pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
         let slot = match self.may_be_brief(writer) {
             true => writer.unfolded.slot(),
@@ -46,14 +45,14 @@ impl Vlfs {
         }
     }
 
-    /// Whether what waits may wait longer: so few that folding it fits beside
-    /// everything else.
+    /// Returns true if the metadata need not be written yet, because folding it later
+    /// will fit in addition to everything else.
     fn may_be_brief(&self, writer: &Writer) -> bool {
         let owed = self.owed();
         let least = owed + self.records_for(writer, owed) + SPARE_BLOCKS;
         let free = writer.space.free_blocks();
-        // Room that waits for the fold makes what is left dear: a unit may keep
-        // a block broken.
+        // Space that the fold will free makes the remaining space scarce, because a
+        // single unit may keep a block broken.
         let held = writer.space.held_units();
         owed <= UNFOLDED_MAX && free >= least && held <= (free / 2).max(SPARE_BLOCKS)
     }

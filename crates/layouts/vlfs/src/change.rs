@@ -1,4 +1,4 @@
-//! Applying changes to the tree, in memory: as they are appended, and again at
+//! Applying changes to the tree in memory: when they are appended, and again at
 //! recovery.
 
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::stage::Stage;
 use std::vec::IntoIter;
 use varve_fs::{Group, InodeNo, Item, Version};
 
-/// What a group changes, given the places of its data in the order of its
+/// Returns the changes of a group, given the places of its data in the order of its
 /// items.
 pub(super) fn changes_of(
     group: &Group,
@@ -85,7 +85,7 @@ pub(super) fn changes_of(
                 }));
                 continue;
             }
-            // Nothing is ever spilled here.
+            // Snapshots, and therefore spilled blocks, do not exist in this layout.
             Item::Placed { .. } => continue,
             Item::Inode(inode) => Change::Inode(inode.clone()),
         });

@@ -1,5 +1,5 @@
-//! The offline check: every checksum, the tree against what is said to be used,
-//! inodes against what they hold, names against link counts. It only looks.
+//! The offline check: every checksum, the tree compared with the bits of used units,
+//! inodes with their content, names with link counts. It writes nothing.
 
 use crate::error::Result;
 use crate::format::{Fork, Image, Place, Superblock};
@@ -16,23 +16,23 @@ use varve_fs::{FileSystem, InodeNo, Layout, Options, Usage, View, attributes_fla
 use varve_vlog::Medium;
 use zerocopy::IntoBytes;
 
-/// Most problems that are told one by one.
+/// Maximum number of problems that are listed one by one.
 const PROBLEMS_MAX: usize = 1000;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Checked {
-    /// What is wrong; empty for a sound volume.
+    /// The problems; empty for a sound volume.
     pub problems: Vec<String>,
-    /// Problems beyond those told.
+    /// Number of problems beyond those listed.
     pub untold: u64,
-    /// What recovery did.
+    /// The report of the recovery.
     pub recovery: VlfsRecovery,
-    /// Inodes, blocks and sectors counted.
+    /// Number of inodes, blocks and sectors counted.
     pub usage: Usage,
-    /// Units of the tree.
+    /// Number of units of the tree.
     pub units_used: u64,
-    /// Bytes whose checksums were compared.
+    /// Number of bytes whose checksums were compared.
     pub bytes_read: u64,
 }
 
@@ -45,8 +45,8 @@ impl Checked {
     }
 }
 
-/// Checks the volume on `medium`, without writing; file content too if `data`
-/// says so.
+/// Checks the volume on `medium`, without writing. With `data` it also checks the
+/// content of files.
 ///
 /// # Errors
 /// If there is no volume, or it cannot be recovered at all.
@@ -91,7 +91,8 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
         let entry = tables.entry(ino);
         match tables.image(&volume.store, ino) {
             Ok(image) => {
-                // What has changed since has no entry of its own yet.
+                // An inode that has changed since the last fold has no entry of its own
+                // yet.
                 let folded = !tables.images.contains_key(&ino);
                 if folded && image.inode.is_unfinished() != entry.unfinished() {
                     checked.tell(format!(
@@ -132,7 +133,8 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
     Ok(checked)
 }
 
-/// Damaged copies of what a volume holds twice: a mount relies on the other one.
+/// Returns damaged copies of structures of which the volume has two; a mount relies on
+/// the other copy.
 pub fn passed_over(volume: &Vlfs) -> Vec<String> {
     let (medium, measures) = (&volume.store.medium, volume.measures());
     let mut problems = Vec::new();
@@ -149,7 +151,8 @@ pub fn passed_over(volume: &Vlfs) -> Vec<String> {
         };
         problems.push(format!("superblock copy at byte {at}: {problem}"));
     }
-    // Both were durable before the volume was released; until then a crash may tear one.
+    // Both were durable before the volume was released; until then a crash may tear one
+    // of them.
     let owner = Vlfs::read_owner(&**medium, &volume.superblock);
     let released = owner.is_ok_and(|owner| owner.is_some_and(|owner| owner.is_released()));
     let damaged = volume.recovery.checkpoints_damaged;
@@ -159,7 +162,7 @@ pub fn passed_over(volume: &Vlfs) -> Vec<String> {
     problems
 }
 
-/// Counts what an inode holds, and compares checksums.
+/// Counts the blocks of an inode, and compares their checksums.
 fn content(
     volume: &Vlfs,
     tables: &Tables,
@@ -180,7 +183,7 @@ fn content(
         }
     };
     let fetch = |id, place: &Place| tables.node(&volume.store, id, place);
-    // Whatever is wrong there, the content is looked at, too.
+    // The content is examined, too, whatever is wrong with the attributes.
     let attributes = attributes(volume.measures(), image, &fetch);
     let mut attribute_sectors = 0;
     for (block, place) in attributes.iter().flatten() {
@@ -202,7 +205,7 @@ fn content(
     checked.bytes_read += bytes_read;
     checked.usage.inodes += 1;
     checked.usage.blocks += blocks;
-    // The volume's count has the attributes, the inode's has not.
+    // The volume's count includes the attributes, the inode's does not.
     checked.usage.sectors += sectors + attribute_sectors;
     if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
         checked.tell(format!(

@@ -1,5 +1,5 @@
-//! Checkpoints: the bits of used units and the whole inode map in one place,
-//! so that the log can be cut short and a mount starts from there.
+//! Checkpoints: the bits of used units and the whole inode map in one place, so that
+//! the log can be truncated and a mount begins there.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -16,13 +16,13 @@ use varve_vlog::recovery::Threaded;
 use varve_vlog::{Access, Medium};
 use zerocopy::IntoBytes;
 
-/// Bytes written or read at once.
+/// Number of bytes written or read at once.
 const PART: usize = 1 << 20;
 
 impl Vlfs {
-    /// Writes a checkpoint over the older one. Everything appended is durable
-    /// before; the log is cut at what is then the older checkpoint; room that
-    /// waited for this is free.
+    /// Writes a checkpoint over the older one. Before that, everything appended is made
+    /// durable. Afterwards the log is truncated at the checkpoint that is then the
+    /// older one, and space that waited for the checkpoint is free.
     pub(super) fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
         self.commit_all(writer)?;
         self.store.medium.command(Access::Write);
@@ -67,12 +67,12 @@ impl Vlfs {
             long_xattrs: (writer.long_xattrs + 1).into(),
         };
         write_head(&self.store.medium, measures, region, &header)?;
-        // Body and head are checked together, so one flush does for both.
+        // Body and head are checked together, so one flush is enough for both.
         self.flush()?;
         writer.checkpoints[region] = Some((serial, seq));
         writer.checkpoint_ns = self.clock.monotonic_ns();
         writer.since_checkpoint = 0;
-        // With the other one damaged the log stays as long as it is.
+        // If the other one is damaged, the log keeps its length.
         let floor = match writer.checkpoints {
             [Some((_, one)), Some((_, other))] => one.min(other),
             _ => writer.log.floor(),
@@ -86,11 +86,11 @@ impl Vlfs {
     }
 }
 
-/// Which checkpoints of a volume are whole, head and body. One is not while it
-/// is being written.
+/// Returns for each of the two checkpoints whether head and body are valid. A
+/// checkpoint is invalid while it is being written.
 ///
 /// # Errors
-/// If there is no volume; device errors.
+/// If there is no volume, or errors of the device.
 pub fn whole_checkpoints(medium: Arc<dyn Medium>) -> Result<[bool; 2]> {
     let superblock = Vlfs::find_superblock(&*medium)?;
     let store = Store::new(medium, Measures::of(&superblock), 0);
@@ -100,7 +100,7 @@ pub fn whole_checkpoints(medium: Arc<dyn Medium>) -> Result<[bool; 2]> {
     }))
 }
 
-/// Writes a checkpoint's head.
+/// Writes the head of a checkpoint.
 pub(super) fn write_head(
     medium: &dyn Medium,
     measures: &Measures,
@@ -113,7 +113,7 @@ pub(super) fn write_head(
     medium.write(at, &[IoSlice::new(&block)])
 }
 
-/// The head in a region.
+/// Reads the head in a region.
 pub(super) fn read_head(store: &Store, region: usize) -> Option<CheckpointHeader> {
     let measures = &store.measures;
     let mut block = vec![0; measures.block_bytes as usize];
@@ -122,10 +122,10 @@ pub(super) fn read_head(store: &Store, region: usize) -> Option<CheckpointHeader
     CheckpointHeader::parse(&block, measures).ok()
 }
 
-/// What a head promises.
+/// Reads the body that a head declares.
 ///
 /// # Errors
-/// If it is not there.
+/// If the body is not valid.
 pub(super) fn read_body(
     store: &Store,
     region: usize,
@@ -152,7 +152,8 @@ pub(super) fn read_body(
     parts.try_for_each(|part| read(&mut at, part))?;
     at = measures.block_byte(head + 1 + measures.bits_blocks());
     let (mut map, mut used) = (Vec::new(), 0);
-    // Grows as it is read: a head may promise more than the device has.
+    // The map grows while it is read, because a damaged head may declare more than the
+    // device has.
     while (map.len() as u64) < header.entries.get() {
         let left = header.entries.get() as usize - map.len();
         let mut part = vec![Entry::default(); left.min(PART / size_of::<Entry>())];

@@ -1,9 +1,9 @@
-//! What the compactor remembers between calls. What it does is in `compact`.
+//! The state of the compactor between calls. Its operations are in `compact`.
 
 use crate::options::Watermarks;
 use std::collections::BTreeSet;
 
-/// Nanoseconds of the medium's clock that the last of each took.
+/// Nanoseconds of the medium's clock that the last step of each kind took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
     pub claim_ns: u64,
@@ -13,17 +13,17 @@ pub struct Took {
     pub checkpoint_ns: u64,
 }
 
-/// What the compactor remembers between calls.
+/// The state of the compactor between calls.
 #[derive(Debug, Default)]
 pub struct Compactor {
-    /// Between the two watermarks: it has begun.
+    /// True between the two watermarks, once it has begun.
     pub working: bool,
     /// Regions that could not be emptied in this pass.
     pub tried: BTreeSet<u32>,
-    /// Regions emptied since the first window was begun.
+    /// True if a region was emptied since the first window was begun.
     pub emptied: bool,
-    /// Groups appended, and share in empty regions, when there was nothing to
-    /// gain.
+    /// Number of groups appended, and share of the free space in empty regions, at the
+    /// last time when there was nothing to gain.
     pub rested: Option<(u64, f64)>,
     pub took: Took,
 }

@@ -1,8 +1,8 @@
-//! What a mounted volume counts.
+//! Counters of a mounted volume.
 
 use varve_device::sync::atomic::AtomicU64;
 
-/// Counters since the mount.
+/// Counts of events since the mount.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub transactions: AtomicU64,

@@ -1,4 +1,4 @@
-//! What can go wrong, with the place it went wrong.
+//! The errors of the layout, each with its place on the volume.
 
 use varve_device::DeviceError;
 use varve_format::Malformed;
@@ -17,57 +17,57 @@ pub enum Error {
     /// The virtual log cannot be recovered.
     #[error(transparent)]
     VirtualLog(#[from] varve_vlog::VldError),
-    /// A structure on the device is not what it should be.
+    /// A structure on the device is invalid.
     #[error(transparent)]
     Damaged(#[from] Malformed),
-    /// A stored block is not what its place says.
+    /// A stored block does not have the checksum of its place.
     #[error(
         "{ino}, block {block}: at sector {sector} the checksum is {found:#010x}, want {expected:#010x}"
     )]
     BadBlock {
-        /// Whose block.
+        /// The inode of the block.
         ino: InodeNo,
-        /// Logical block number.
+        /// Number of the block in the file.
         block: u64,
-        /// Sector address.
+        /// Address of the first sector.
         sector: u64,
-        /// Computed checksum.
+        /// The computed checksum.
         found: u32,
-        /// The place's checksum.
+        /// The checksum of the place.
         expected: u32,
     },
-    /// A unit is not what leads to it says.
+    /// A unit does not contain the inode or node that a reference to it names.
     #[error("inode {ino}, unit {unit}: {source}")]
     BadUnit {
-        /// Whose unit: the inode, or one of its index nodes.
+        /// The inode, or the one whose index node it is.
         ino: InodeNo,
-        /// Which unit.
+        /// The unit.
         unit: u64,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: Malformed,
     },
-    /// No superblock, or none this program can use.
+    /// There is no superblock, or none that this program can use.
     #[error("{device}: no usable superblock: {reason}")]
     NoVolume {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// Why it was refused.
+        /// The reason for which the superblock was refused.
         reason: Malformed,
     },
-    /// mkfs was asked for something impossible.
+    /// The options of mkfs are impossible.
     #[error("cannot make a volume: {0}")]
     Format(String),
-    /// Something was asked for that the volume cannot have.
+    /// The request is impossible on this volume.
     #[error("{0}")]
     Unfit(String),
-    /// No room is left, the reserve included.
+    /// The volume is full, including the reserve.
     #[error("no room left")]
     Full,
-    /// Writing stopped after a failure.
+    /// The volume takes no writes after an earlier failure.
     #[error("writing stopped: {0}")]
     Stopped(String),
-    /// The number has no inode.
+    /// The inode number has no file.
     #[error("{0} does not exist")]
     NoInode(InodeNo),
 }

@@ -1,4 +1,4 @@
-//! What the tree no longer uses.
+//! Releasing the units that the tree no longer uses.
 
 use crate::Vlfs;
 use crate::error::{Error, Result};
@@ -7,10 +7,10 @@ use crate::writer::Writer;
 use varve_fs::planted::{self, Planted};
 
 impl Vlfs {
-    /// The room of data is free with the next transaction.
+    /// Releases the space of data, which is free once the next transaction is durable.
     ///
     /// # Errors
-    /// If the bits of used units have it free already.
+    /// If the bits of used units have it as free already.
     pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
         writer.runs.give_up(extent.unit);
         writer.unfolded.give_up(extent.unit);
@@ -18,8 +18,8 @@ impl Vlfs {
         (writer.space.release(extent)).map_err(|extent| self.not_of_the_tree(extent))
     }
 
-    /// The same of an index node or an inode: recovery may need it until the
-    /// next full transaction is durable.
+    /// Releases an index node or an inode. Recovery may need it until the next full
+    /// transaction is durable.
     pub(super) fn retire(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
         if planted::is(Planted::MetadataNotHeld) {
             return self.release(writer, extent);

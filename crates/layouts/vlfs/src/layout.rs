@@ -1,4 +1,4 @@
-//! The seam: [`varve_fs::Layout`] on the virtual log.
+//! [`varve_fs::Layout`] for a volume on the virtual log.
 
 use crate::Vlfs;
 use crate::error::Result as Inner;
@@ -17,7 +17,7 @@ use varve_fs::{
     Request, Result, StatFs, Usage, Version, View,
 };
 
-/// Units read by one request of neighbours at most.
+/// Maximum number of units that one request reads.
 const RUN_UNITS: u64 = 1024;
 
 impl Layout for Vlfs {
@@ -58,7 +58,8 @@ impl Layout for Vlfs {
     }
 
     fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        // The tables are held, so that no transaction gives the room away.
+        // The tables stay locked, so that no transaction gives the space to another
+        // file.
         let tables = self.tables.read();
         let image = tables.image(&self.store, ino.0)?;
         let fetch = |id, place: &Place| tables.node(&self.store, id, place);
@@ -128,7 +129,7 @@ impl Layout for Vlfs {
     }
 
     fn gains(&self) -> u64 {
-        // The compactor's moves, too, are a transaction's.
+        // The moves of the compactor are transactions, too.
         self.counts.transactions.load(Relaxed)
     }
 
@@ -196,13 +197,13 @@ impl Layout for Vlfs {
 }
 
 impl Vlfs {
-    /// Forgets what can be read again. For measurements.
+    /// Drops the caches of data that can be read again, for measurements.
     pub fn drop_caches(&self) {
         self.store.drop_caches();
     }
 
-    /// The blocks of a file in `from..to`. The tables are held meanwhile: what
-    /// one moment's inode leads to is not mixed with another's index.
+    /// Returns the blocks of a file in `from..to`. The tables stay locked meanwhile, so
+    /// that the inode and its index are of one moment.
     fn blocks(
         &self,
         ino: InodeNo,
@@ -221,7 +222,7 @@ impl Vlfs {
         tree.blocks(from, to, visit)
     }
 
-    /// Blocks behind each other in one request. A block that fails is read
+    /// Reads blocks; adjacent ones are read by one request. A block that fails is read
     /// again by itself.
     fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Inner<Vec<Arc<Block>>> {
         let measures = self.measures();

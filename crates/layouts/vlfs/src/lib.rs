@@ -1,23 +1,22 @@
 //! VLFS: the log-structured file system on the virtual log.
 //!
-//! Data, index nodes and inodes are written eagerly, wherever that is soonest;
-//! the virtual log holds the inode map and nothing else (Wang et al. 1999,
-//! §3.3). A transaction of the log commits everything that was appended since
-//! the last one: what it wrote, then a record for each piece of the inode map
-//! that changed, then one flush. `docs/spec/vlfs.md` has format, rules and limits.
+//! Data, index nodes and inodes are written eagerly, to the place that is reached
+//! soonest; the virtual log contains only the inode map (Wang et al. 1999, §3.3). A
+//! transaction of the log commits everything that was appended since the last one: the
+//! blocks it wrote, then a record for each changed piece of the inode map, then one
+//! flush. `docs/spec/vlfs.md` has format, rules and limits.
 //!
 //! Invariants:
-//! - Nothing that the durable inode map leads to is written over: room that a
-//!   transaction gives up is free once its flush has returned; room that the
-//!   newest checkpoint's tree uses, once the next checkpoint is durable.
+//! - Nothing that the durable inode map leads to is overwritten. Space that a
+//!   transaction gives up is free once its flush has returned; space that the newest
+//!   checkpoint's tree uses, once the next checkpoint is durable.
 //! - The bits of used units are those of the newest checkpoint, amended by the
-//!   difference of the two trees. So a mount looks at what has changed since,
-//!   and at nothing else.
-//! - After a failed flush or record nothing is written any more.
+//!   difference of the two trees. A mount therefore reads only what has changed since.
+//! - After a failed flush or record nothing more is written.
 //!
-//! Locks, in this order: `compactor`, `committing` (one transaction at a time), `writer`
-//! (room, and who changes the tables), `tables` (what readers see; no write
-//! waits for the device under it), `numbers`.
+//! Locks, in this order: `compactor`, `committing` (one transaction at a time),
+//! `writer` (free space, and changes of the tables), `tables` (the state that readers
+//! see; no write waits for the device under it), `numbers`.
 
 mod accounts;
 mod append;

@@ -1,5 +1,5 @@
-//! What the virtual log's recovery asks of a VLFS volume: its records, and
-//! whether what they wrote is there.
+//! The records of a VLFS volume for the virtual log's recovery, and the check of the
+//! data that they name.
 
 use crate::format::{Delta, Measures, Record, Totals};
 use crate::lookup::Store;
@@ -9,20 +9,20 @@ use varve_fs::planted::{self, Planted};
 use varve_vlog::format::{RecordHeader, TailRecord};
 use varve_vlog::recovery::Threaded;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const PART: u64 = 1 << 20;
 
 /// A record of the log.
 #[derive(Clone, Debug)]
 pub enum Logged {
-    /// Of a piece of the inode map, by a full transaction.
+    /// A record of a piece of the inode map, by a full transaction.
     Map(Record),
-    /// Of changes, by a brief one.
+    /// A record of changes, by a brief transaction.
     Changes(Delta),
 }
 
 impl Logged {
-    /// What lives on the volume with its transaction.
+    /// Returns the totals of the volume after the record's transaction.
     pub fn totals(&self) -> Totals {
         match self {
             Logged::Map(record) => record.totals,
@@ -30,7 +30,7 @@ impl Logged {
         }
     }
 
-    /// The record of changes, if it is one.
+    /// Returns the record of changes, if it is one.
     pub fn changes(&self) -> Option<&Delta> {
         match self {
             Logged::Changes(delta) => Some(delta),
@@ -79,7 +79,7 @@ impl Threaded for Store {
         }
     }
 
-    /// Changes count only if no full transaction is younger.
+    /// Returns true for a record of changes if a full transaction is younger.
     fn is_retired(&self, root: &Logged, record: &Logged) -> bool {
         let folded = match root {
             Logged::Map(record) => record.header.seq.get(),
@@ -117,7 +117,7 @@ impl Threaded for Store {
 }
 
 impl Store {
-    /// Whether the checksum of so many bytes is this.
+    /// Returns true if `bytes` bytes at `at` have the expected checksum.
     fn holds(&self, mut at: u64, bytes: u64, expected: u32) -> bool {
         let mut crc = Crc32c::default();
         let end = at + bytes;

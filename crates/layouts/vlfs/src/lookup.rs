@@ -1,5 +1,5 @@
-//! Reading: units checked against their checksums, and what lies over them in
-//! memory.
+//! Reading: units are verified by their checksums, and newer state in memory is found
+//! before them.
 
 use crate::error::{Error, Result};
 use crate::format::{Entry, Extent, Image, Measures, Node, NodeId, Place};
@@ -11,24 +11,24 @@ use varve_fs::caches::{Cache, cache_of};
 use varve_fs::{InodeNo, Version};
 use varve_vlog::{Access, Medium};
 
-/// Times that what fails is read.
+/// Number of attempts to read.
 const READS: usize = 3;
 
-/// The device, and decoded metadata by place and checksum.
+/// The device, and caches of decoded metadata by place and checksum.
 pub struct Store {
     pub medium: Arc<dyn Medium>,
     pub measures: Measures,
     nodes: Cache<(u64, u32), Arc<Node>>,
     images: Cache<(u64, u32), Arc<Image>>,
-    /// Around metadata that was read, and around data.
+    /// Units near metadata that was read, and near data.
     near: Near,
     near_data: Near,
 }
 
 impl Store {
-    /// With room for `cache_bytes` of decoded metadata.
+    /// Creates a store with caches of `cache_bytes` bytes of decoded metadata.
     pub fn new(medium: Arc<dyn Medium>, measures: Measures, cache_bytes: u64) -> Self {
-        // Each kind has half; decoded, a unit takes about a third more.
+        // Each kind has half of them; a decoded unit is about a third larger.
         let each = (cache_bytes / 2 / (u64::from(measures.unit_bytes) * 4 / 3)).max(64) as usize;
         let (unit_bytes, per_block) = (measures.unit_bytes, measures.units_per_block());
         Store {
@@ -41,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Forgets what can be read again.
+    /// Drops the caches, whose content can be read again.
     pub fn drop_caches(&self) {
         self.nodes.clear();
         self.images.clear();
@@ -49,10 +49,10 @@ impl Store {
         self.near_data.clear();
     }
 
-    /// Reads what the host asked for, by one command.
+    /// Reads bytes that the host has requested, by one command.
     ///
     /// # Errors
-    /// Device errors.
+    /// Errors of the device.
     pub fn read_for_host(&self, unit: u64, bytes: &mut [u8]) -> varve_device::Result<()> {
         self.medium.command(Access::Read);
         let begun_ns = self.medium.now_ns().unwrap_or(0);
@@ -61,10 +61,10 @@ impl Store {
         Ok(())
     }
 
-    /// One unit of an inode, whatever it is, perhaps with its neighbours.
+    /// Reads one unit of an inode's metadata, perhaps together with its neighbours.
     ///
     /// # Errors
-    /// `BadUnit` if its checksum is another; device errors.
+    /// `BadUnit` if its checksum does not match, or errors of the device.
     fn unit(&self, ino: InodeNo, unit: u64, crc: u32) -> Result<Vec<u8>> {
         match self.unit_nearby(unit).filter(|bytes| crc32c(bytes) == crc) {
             Some(bytes) => Ok(bytes),
@@ -72,8 +72,8 @@ impl Store {
         }
     }
 
-    /// The unit as it was read with others, now or before; `None` if it is
-    /// alone, or the read failed.
+    /// Returns the unit as it was read together with others, now or before; `None` if
+    /// it must be read by itself, or the read failed.
     fn unit_nearby(&self, unit: u64) -> Option<Vec<u8>> {
         if let Some(bytes) = self.near.get(unit, 1) {
             return Some(bytes);
@@ -109,10 +109,10 @@ impl Store {
         move |source| Error::BadUnit { ino, unit, source }
     }
 
-    /// The node at a place.
+    /// Returns the node at a place.
     ///
     /// # Errors
-    /// If it is not there; device errors.
+    /// If the unit is not that node, or errors of the device.
     pub fn node(&self, place: &Place, id: NodeId) -> Result<Arc<Node>> {
         let key = (place.sector, place.crc);
         if let Some(node) = self.nodes.get(&key) {
@@ -127,10 +127,11 @@ impl Store {
         Ok(node)
     }
 
-    /// The inode of an entry.
+    /// Returns the inode of an entry.
     ///
     /// # Errors
-    /// `NoInode` for a free number; if it is not there; device errors.
+    /// `NoInode` for a free number; also if the unit is not that inode, or errors of
+    /// the device.
     pub fn image(&self, entry: &Entry, ino: u64) -> Result<Arc<Image>> {
         let ino = InodeNo(ino);
         let unit = entry.unit().ok_or(Error::NoInode(ino))?;
@@ -148,35 +149,34 @@ impl Store {
         Ok(image)
     }
 
-    /// What was just written, so that it need not be read.
+    /// Caches a node that was just written.
     pub fn remember(&self, place: &Place, node: Arc<Node>) {
         self.nodes.insert((place.sector, place.crc), node);
     }
 
-    /// The same of an inode.
+    /// Caches an inode that was just written.
     pub fn remember_image(&self, entry: &Entry, image: Arc<Image>) {
         if let Some(unit) = entry.unit() {
             self.images.insert((unit, entry.crc()), image);
         }
     }
 
-    /// The tree no longer leads to this node: it would only be in the way of
-    /// those that live.
+    /// Removes a node from the cache, because the tree no longer refers to it.
     pub fn forget(&self, place: &Place) {
         self.nodes.remove(&(place.sector, place.crc));
     }
 
-    /// The same of an inode.
+    /// Removes an inode from the cache.
     pub fn forget_image(&self, entry: &Entry) {
         if let Some(unit) = entry.unit() {
             self.images.remove(&(unit, entry.crc()));
         }
     }
 
-    /// The stored sectors of a block, from bytes that begin with them.
+    /// Returns the stored sectors of a block, from bytes that begin with them.
     ///
     /// # Errors
-    /// `BadBlock` if the checksum is another.
+    /// `BadBlock` if the checksum does not match.
     pub fn checked(
         &self,
         place: &Place,
@@ -198,8 +198,8 @@ impl Store {
         }
     }
 
-    /// The units of a block as they were read with others, now or before; `None`
-    /// if nothing near was read lately, or the read failed.
+    /// Returns the units of a block as they were read together with others, now or
+    /// before; `None` if no unit near them was read lately, or the read failed.
     fn block_nearby(&self, extent: Extent) -> Option<Vec<u8>> {
         let units = extent.units.into();
         if let Some(bytes) = self.near_data.get(extent.unit, units) {
@@ -215,10 +215,10 @@ impl Store {
         self.near_data.get(extent.unit, units)
     }
 
-    /// The stored sectors of one block, or of extended attributes.
+    /// Returns the stored sectors of one block, or of extended attributes.
     ///
     /// # Errors
-    /// `BadBlock`, device errors; after three tries.
+    /// `BadBlock`, or errors of the device, after three attempts.
     pub fn block(&self, place: &Place, ino: InodeNo, block: u64) -> Result<Vec<u8>> {
         if !place.is_stored() {
             return Ok(vec![0; usize::from(place.sectors) * SECTOR as usize]);
@@ -242,26 +242,26 @@ impl Store {
     }
 }
 
-/// What readers see: the inode map, and over it what no transaction has taken
-/// along yet.
+/// The state that readers see: the inode map, and over it the changes that no full
+/// transaction has included yet.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// By number; numbers beyond the end were never used.
+    /// Entries by inode number; numbers beyond the end were never used.
     pub map: Vec<Entry>,
     /// Inodes that changed.
     pub images: HashMap<u64, Arc<Image>>,
-    /// Index nodes that changed, or are new; every node above one is here, too.
+    /// Index nodes that changed, or are new. Every node above one of them is here, too.
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
 }
 
 impl Tables {
-    /// The entry of a number.
+    /// Returns the entry of a number.
     pub fn entry(&self, ino: u64) -> Entry {
         let at = usize::try_from(ino).unwrap_or(usize::MAX);
         self.map.get(at).copied().unwrap_or_default()
     }
 
-    /// Changes the entry of a number.
+    /// Sets the entry of a number.
     pub fn set(&mut self, ino: u64, entry: Entry) {
         let at = ino as usize;
         if at >= self.map.len() {
@@ -270,7 +270,7 @@ impl Tables {
         self.map[at] = entry;
     }
 
-    /// Takes over what a group changed.
+    /// Adds the changes of a group.
     pub fn adopt(
         &mut self,
         freed: BTreeMap<u64, Version>,
@@ -294,18 +294,18 @@ impl Tables {
         }
     }
 
-    /// One more than the last number that has an inode, or an entry.
+    /// Returns one more than the last number that has an inode, or an entry.
     pub fn end(&self) -> u64 {
         let changed = self.images.keys().max().map_or(0, |ino| ino + 1);
         changed.max(self.map.len() as u64)
     }
 
-    /// True if there is an inode with this number.
+    /// Returns true if there is an inode with this number.
     pub fn has(&self, ino: u64) -> bool {
         self.images.contains_key(&ino) || self.entry(ino).unit().is_some()
     }
 
-    /// The newest inode with this number.
+    /// Returns the newest inode with this number.
     ///
     /// # Errors
     /// As [`Store::image`].
@@ -316,7 +316,7 @@ impl Tables {
         }
     }
 
-    /// The newest node, if there is one at all.
+    /// Returns the newest version of a node, if the node exists.
     ///
     /// # Errors
     /// As [`Store::node`].

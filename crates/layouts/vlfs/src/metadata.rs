@@ -1,13 +1,13 @@
-//! What a full transaction writes before its records: index nodes from the
+//! The metadata that a full transaction writes before its records: index nodes from the
 //! leaves up, then inodes.
 //!
-//! Many go to whole blocks, as many units behind each other as there are: one
-//! request and one search for a place, and blocks that are given up as a whole
-//! when the next fold writes them anew. Few go to single units, which blocks
-//! that are broken already have. Where there is a head, what has a place is
-//! written before the next place is chosen, which is near by where the head is
-//! then: of two that are near now, one may have passed by the time that the
-//! other is written, and costs a revolution.
+//! Many units are written to whole blocks, as many adjacent ones as there are: this
+//! needs one request and one search for a place, and the blocks become free as a whole
+//! when the next fold rewrites the units. Few units are written to single units of
+//! blocks that are broken already. On a device with a head, a unit is written before
+//! the next place is chosen, because the next place is near the head's position at that
+//! time. If two nearby places were chosen together, one might have passed by the time
+//! that the other is written, and would cost a revolution.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -23,11 +23,11 @@ use varve_format::crc32c;
 /// Metadata with its places, ready to be written.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// In the order in which room was taken.
+    /// The units, in the order in which space was taken.
     units: Vec<(u64, Vec<u8>)>,
-    /// How many of them are on the device.
+    /// Number of these units that are on the device.
     written: usize,
-    /// Room that was taken and has no content yet.
+    /// Space that was taken and has no content yet.
     room: std::ops::Range<u64>,
     pub nodes: Vec<(Place, Arc<Node>)>,
     pub images: Vec<(Entry, Arc<Image>)>,
@@ -36,8 +36,8 @@ pub(super) struct Plan {
 }
 
 impl Vlfs {
-    /// Writes nodes and inodes that changed; elsewhere, all of them, if a write
-    /// fails.
+    /// Writes the nodes and inodes that changed. If a write fails, all of them are
+    /// written elsewhere.
     pub(super) fn write_metadata(&self, writer: &mut Writer) -> Result<Plan> {
         let mut failed = None;
         for _ in 0..TRIES {
@@ -55,7 +55,7 @@ impl Vlfs {
             for &(unit, _) in &plan.units {
                 writer.space.spoil(Extent { unit, units: 1 });
             }
-            // Not if no room was left.
+            // There is no other attempt if too little space was free, which stops the volume.
             self.writable()?;
             failed = Some(error);
         }
@@ -64,7 +64,7 @@ impl Vlfs {
         Err(error)
     }
 
-    /// Finds room for nodes and inodes that changed.
+    /// Finds space for the nodes and inodes that changed.
     fn plan(&self, writer: &mut Writer, plan: &mut Plan) -> Result<()> {
         let measures = self.measures();
         let tables = self.tables.read();
@@ -78,7 +78,8 @@ impl Vlfs {
             .iter()
             .map(|(ino, image)| (*ino, (**image).clone()))
             .collect();
-        // By file and height: a node's place is known before its parent goes.
+        // The order is by file and height, so that a node's place is known before its
+        // parent is written.
         while let Some((id, node)) = nodes.pop_first() {
             let left = (1 + nodes.len() + images.len()) as u64;
             let image = images.get_mut(&id.ino).expect("a changed node's inode");
@@ -135,8 +136,8 @@ impl Vlfs {
         Ok(())
     }
 
-    /// Takes room for a unit, of which at most `left` are to come, this one
-    /// included; the unit and its checksum.
+    /// Takes space for a unit, of which at most `left` follow, this one included.
+    /// Returns the unit and its checksum.
     fn place(
         &self,
         writer: &mut Writer,
@@ -165,7 +166,7 @@ impl Vlfs {
         Ok((unit, crc))
     }
 
-    /// Writes what is planned and not written, neighbours in one request.
+    /// Writes the planned units that are not written yet, adjacent ones in one request.
     fn write_units(&self, plan: &mut Plan) -> Result<()> {
         let units = &plan.units[plan.written..];
         for run in units.chunk_by(|(one, _), (next, _)| one + 1 == *next) {

@@ -1,4 +1,4 @@
-//! Making a volume.
+//! Creation of a volume.
 
 use crate::checkpoint::write_head;
 use crate::error::{Error, Result};
@@ -10,25 +10,24 @@ use varve_format::identity::{Identity, identity};
 use varve_vlog::Medium;
 use zerocopy::IntoBytes;
 
-/// What a new VLFS volume is to be like.
+/// The options of a new VLFS volume.
 #[derive(Clone, Debug)]
 pub struct VlfsFormatOptions {
-    /// Bytes in a logical block: 4096 to 65536.
+    /// Size of a logical block, in bytes: 4096 to 65536.
     pub block_bytes: u32,
-    /// Bytes in a unit, at least the device's physical block; 0: that or an
-    /// eighth of a block, and 4096 at least on a device without a head.
+    /// Size of a unit, in bytes: at least the device's physical block. With 0 it is
+    /// that size or an eighth of a block, and at least 4096 on a device without a head.
     pub unit_bytes: u32,
-    /// Inode numbers there can be; 0: one for 16 KiB, at most 16 million.
+    /// Limit of inode numbers; 0: one for 16 KiB, at most 16 million.
     pub inodes: u64,
-    /// Records of changes that may be live at once, at most 1024: without any
-    /// each transaction writes index nodes and inodes. `None`: one for 64
-    /// blocks, 4 to 64.
+    /// Number of slots for records of changes, at most 1024. Without slots each
+    /// transaction writes index nodes and inodes. `None`: one for 64 blocks, 4 to 64.
     pub slots: Option<u64>,
     /// Name for people, at most 64 bytes of UTF-8.
     pub label: String,
-    /// Directory names compare without regard to case.
+    /// True if directory names are compared without regard to case.
     pub case_fold: bool,
-    /// Fixes identity and hash seed, for reproducible runs.
+    /// Determines the UUID and the hash seed, for reproducible runs.
     pub seed: Option<u64>,
 }
 
@@ -46,22 +45,22 @@ impl Default for VlfsFormatOptions {
     }
 }
 
-/// Blocks held back from users: what changes cost before their old versions are
-/// free. A thirty-second of the volume, within bounds.
+/// Returns the number of reserved blocks, for changes before their old versions are
+/// free: a thirty-second of the volume, within bounds.
 fn reserve_blocks(capacity: u64) -> u64 {
     (capacity / 32).clamp(160, 8192)
 }
 
-/// The superblock that a volume on this device would have.
+/// Returns the superblock that a new volume on this device would have.
 ///
 /// # Errors
-/// `Format` says what is impossible.
+/// `Format`, with the value that is impossible.
 pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Result<Superblock> {
     let bad = Error::Format;
     let disk = medium.geometry();
     let physical = disk.logical_block.max(disk.physical_block);
     let has_head = medium.head().is_some();
-    // A block has eight units at most.
+    // A block has at most eight units.
     let least = physical.max(options.block_bytes / 8);
     let unit_bytes = match options.unit_bytes {
         0 if has_head => least,
@@ -86,7 +85,7 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
     let blocks = disk.size / u64::from(options.block_bytes.max(1));
     let slots = options.slots.unwrap_or((blocks / 64).clamp(4, 64));
     let changes = if slots > 0 { CHANGES } else { 0 };
-    // Where a block is a unit, older programs need not be kept away.
+    // Where a block is a unit, older programs can read the volume, too.
     let has_parts = options.block_bytes > unit_bytes;
     let parts = if has_parts { PARTS } else { 0 };
     let mut superblock = Superblock {
@@ -112,7 +111,7 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         tag: 0.into(),
         spare: [0; 320],
     };
-    // Before the rest is derived from them.
+    // The values are checked before others are derived from them.
     Measures::of(&superblock).check().map_err(bad)?;
     if !has_head {
         let records = 3 * Measures::of(&superblock).pieces() + 8 + 2 * slots;
@@ -125,11 +124,11 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
     Ok(superblock.sealed())
 }
 
-/// Makes an empty volume: superblocks and two checkpoints of nothing. The root
-/// directory is the file system's to make.
+/// Creates an empty volume: superblocks and two empty checkpoints. The file system
+/// creates the root directory.
 ///
 /// # Errors
-/// `Format` says what is impossible; device errors.
+/// `Format`, with the value that is impossible, or errors of the device.
 pub fn format(
     medium: &dyn Medium,
     clock: &dyn Clock,
@@ -143,7 +142,7 @@ pub fn format(
     first[..512].copy_from_slice(superblock.as_bytes());
     let put =
         |block: u64, bytes: &[u8]| medium.write(measures.block_byte(block), &[IoSlice::new(bytes)]);
-    // The old volume is gone before the new one is there.
+    // The old volume is invalid before the new one is valid.
     for block in [
         0,
         Measures::OWNER_BLOCK,

@@ -29,8 +29,8 @@ impl Vlfs {
     /// Recovers and mounts a volume.
     ///
     /// # Errors
-    /// If there is no superblock, the inode map cannot be recovered whole, the
-    /// tree uses room twice, or the device fails.
+    /// If there is no superblock, if the inode map cannot be recovered completely, if
+    /// the tree uses a unit twice, or if the device fails.
     pub fn mount(
         medium: Arc<dyn Medium>,
         clock: Arc<dyn Clock>,
@@ -41,7 +41,7 @@ impl Vlfs {
         let store = Store::new(medium, measures, options.cache_bytes);
         let recovered = recover(&store)?;
         let read_only = read_only_reason(&store, &superblock, &options);
-        // Before anything is written: a tree that uses room twice is refused.
+        // This precedes all writes, because a tree that uses a unit twice is refused.
         let mut space = Space::new(
             &store.medium,
             &measures,
@@ -62,8 +62,8 @@ impl Vlfs {
         let vlfs = Self::assemble(parts, clock, recovered, space);
         if vlfs.read_only.is_none() {
             vlfs.write_owner(mount_id, true)?;
-            // What recovery relied on may be in the device's cache, if only
-            // the server died.
+            // The blocks on which recovery relied may be in the device's cache, if only
+            // the server process died.
             vlfs.store.medium.flush()?;
         }
         Ok(vlfs)
@@ -98,7 +98,7 @@ impl Vlfs {
                 space.give_record(unit);
             }
         }
-        // Sums must not overflow, whatever a damaged record counts.
+        // The counts are limited, so that sums do not overflow if a record is damaged.
         let mut usage = totals.usage();
         usage.inodes = usage.inodes.min(measures.inodes);
         usage.blocks = usage.blocks.min(measures.units());
@@ -147,8 +147,8 @@ impl Vlfs {
         }
     }
 
-    /// Takes the last checkpoint, records where the log's tail is, and marks
-    /// the volume as released. It answers reads afterwards, and takes no more
+    /// Takes the last checkpoint, records the place of the log's tail, and marks the
+    /// volume as released. Afterwards the volume serves reads, and takes no more
     /// writes.
     ///
     /// # Errors
@@ -160,7 +160,8 @@ impl Vlfs {
         let _one = self.committing.lock();
         let mut writer = self.writer.lock();
         self.write_checkpoint(&mut writer)?;
-        // Even a tail record that failed may be on the device, or get there.
+        // A tail record whose write failed may nevertheless be on the device, now or
+        // later.
         self.stop("the volume has been unmounted".into());
         let record = writer.log.tail_record(self.measures().volume);
         let mut block = vec![0; self.measures().block_bytes as usize];
@@ -180,10 +181,10 @@ impl Vlfs {
         Ok(self.store.medium.write(at, &[IoSlice::new(&bytes)])?)
     }
 
-    /// The owner record as it stands on the device, if it is whole.
+    /// Returns the owner record on the device, if it is valid.
     ///
     /// # Errors
-    /// Device errors.
+    /// Errors of the device.
     pub fn read_owner(device: &dyn Device, superblock: &Superblock) -> Result<Option<OwnerRecord>> {
         let measures = Measures::of(superblock);
         let mut bytes = vec![0; measures.block_bytes as usize];
@@ -205,17 +206,17 @@ fn read_only_reason(
         return Some("mounted read-only".into());
     }
     not_to_be_written(superblock.read_only_compat.get()).or_else(|| {
-        // A write would touch the units beside its own.
+        // A write would affect neighbouring units.
         (unit < physical).then(|| {
             format!("its units have {unit} bytes, the device's physical blocks {physical}")
         })
     })
 }
 
-/// Makes recovery's decisions durable: records that it discarded are destroyed,
-/// lest another recovery takes them up, and so is the head of a checkpoint that
-/// is not whole, which a torn write could make so again; the tail record will
-/// not be true much longer. The flush is the caller's.
+/// Makes recovery's decisions permanent; the caller flushes. The records that it
+/// discarded are destroyed, because another recovery could accept them. So is the head
+/// of an incomplete checkpoint, because a torn write could complete it. The tail record
+/// is cleared, because it will soon be out of date.
 fn settle(store: &Store, recovered: &Recovered) -> Result<()> {
     let measures = &store.measures;
     let zeros = vec![0; measures.block_bytes as usize];
@@ -227,8 +228,8 @@ fn settle(store: &Store, recovered: &Recovered) -> Result<()> {
     }
     let kept: BTreeSet<u64> = recovered.found.log.units().collect();
     for &at in &recovered.found.unreadable {
-        // A record may be hidden where nothing is that is needed. If it cannot
-        // be destroyed, no number is given twice all the same.
+        // An unreadable unit that is not needed may hide a record. If it cannot be
+        // destroyed, its number is nevertheless not assigned again.
         if !kept.contains(&at) && !recovered.tree.get(at) && !recovered.base.get(at) {
             let at = measures.unit_byte(at);
             store.medium.write(at, &[IoSlice::new(unit)]).ok();
@@ -246,7 +247,7 @@ fn settle(store: &Store, recovered: &Recovered) -> Result<()> {
     Ok(store.medium.flush()?)
 }
 
-/// The head of a checkpoint of nothing.
+/// Creates the head of an empty checkpoint.
 pub(super) fn empty_head(measures: &Measures, serial: u64, now_ns: i64) -> CheckpointHeader {
     CheckpointHeader {
         crc: 0.into(),

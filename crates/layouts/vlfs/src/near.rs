@@ -1,14 +1,14 @@
-//! Units near those that were asked for: what was written together is read
-//! together, inodes and index nodes, and the blocks of small files.
+//! Units near a requested one: inodes, index nodes and blocks of small files that were
+//! written together are read together.
 //!
-//! A miss reads the block around the unit; one next to what was read lately,
-//! twice as much as that, up to [`RUN_BYTES`]. Nothing is trusted here: whoever
-//! takes a unit compares its checksum, so that what was written over since, or
+//! A miss reads the block around the unit. A miss next to units read lately reads twice
+//! as much as that read, up to [`RUN_BYTES`]. The bytes are not trusted: the caller
+//! compares the checksum of its unit, so that a unit that was overwritten since, or
 //! torn, is read again by itself.
 //!
-//! The log's windows (`varve-lfs/src/reader/windows.rs`) lie in the order in which it
-//! was written, are fetched ahead, and are forgotten when their segment is opened.
-//! Eager writing has no such order: neighbours are likely, and no more.
+//! The log's windows (`varve-lfs/src/reader/windows.rs`) follow the order in which it
+//! was written, are fetched ahead, and are dropped when their segment is reused. Eager
+//! writing has no such order: neighbours are likely to be wanted, and no more.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 use varve_device::Block;
 use varve_device::sync::Mutex;
 
-/// Bytes of the longest run.
+/// Maximum size of a run, in bytes.
 const RUN_BYTES: u64 = 64 << 10;
-/// Runs that are kept.
+/// Number of runs that are kept.
 const RUNS: usize = 4;
 
-/// See the module's head.
+/// A cache of runs of units that were read together.
 #[derive(Debug)]
 pub struct Near {
     unit_bytes: u64,
     units_per_block: u64,
-    /// Where there may be units.
+    /// The units that may be read.
     within: Range<u64>,
-    /// First unit and bytes, the newest last.
+    /// First unit and bytes of each run, the newest last.
     runs: Mutex<VecDeque<(u64, Arc<Block>)>>,
 }
 
 impl Near {
-    /// Nothing has been read.
+    /// Creates an empty cache.
     pub fn new(unit_bytes: u32, units_per_block: u32, within: Range<u64>) -> Self {
         Near {
             unit_bytes: unit_bytes.into(),
@@ -43,8 +43,7 @@ impl Near {
         }
     }
 
-    /// The bytes of so many units as they were read along with others, if they
-    /// were.
+    /// Returns the bytes of `units` units, if they were read together with others.
     pub fn get(&self, unit: u64, units: u64) -> Option<Vec<u8>> {
         let (at, run) = {
             let runs = self.runs.lock();
@@ -57,8 +56,8 @@ impl Near {
         Some(run[at..at + (units * self.unit_bytes) as usize].to_vec())
     }
 
-    /// The units to read for one that is wanted, this one among them; empty if
-    /// it is alone.
+    /// Returns the units to read for a wanted one, which is among them; empty if it
+    /// should be read by itself.
     pub fn around(&self, unit: u64) -> Range<u64> {
         if !self.within.contains(&unit) {
             return 0..0;
@@ -80,7 +79,7 @@ impl Near {
         run.start.max(self.within.start)..run.end.min(self.within.end)
     }
 
-    /// What has been read.
+    /// Adds a run that has been read.
     pub fn keep(&self, first: u64, bytes: Vec<u8>) {
         let mut runs = self.runs.lock();
         if runs.len() == RUNS {
@@ -89,7 +88,7 @@ impl Near {
         runs.push_back((first, Arc::new(bytes.into())));
     }
 
-    /// Forgets everything.
+    /// Drops all runs.
     pub fn clear(&self) {
         self.runs.lock().clear();
     }

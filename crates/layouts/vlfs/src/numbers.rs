@@ -1,6 +1,6 @@
-//! Giving out inode numbers. Free ones are known from the inode map, which is
-//! in memory; the log, of whose map only pages are, keeps them on a list there
-//! (`varve-lfs/src/inodes.rs`).
+//! Allocation of inode numbers. Free numbers are known from the inode map, which is in
+//! memory. The log, which has only pages of its map in memory, keeps them on a list in
+//! the map (`varve-lfs/src/inodes.rs`).
 
 use crate::format::Entry;
 use crate::lookup::Tables;
@@ -8,34 +8,34 @@ use std::collections::HashMap;
 use varve_format::Malformed;
 use varve_fs::{InodeNo, Version};
 
-/// See the module's head.
+/// The free inode numbers of a volume.
 #[derive(Debug, Default)]
 pub struct Numbers {
     free: Vec<(u64, Version)>,
-    /// The least number never given out.
+    /// The lowest number that was never allocated.
     next: u64,
-    /// Numbers there can be.
+    /// Limit of the numbers.
     end: u64,
-    /// Given out and not yet appended.
+    /// Numbers that were allocated and whose file is not yet appended.
     given: HashMap<u64, Version>,
 }
 
-/// Numbers below the last one that may never have been written: their files
-/// waited in memory when the power failed.
+/// Maximum number of gaps in the map: numbers whose files were in memory only when the
+/// power failed.
 const GAPS_MAX: u64 = 1 << 20;
 
-/// Numbers that were ever used.
+/// Returns how many numbers were ever used.
 pub fn in_use(map: &[Entry]) -> u64 {
     let used = map.iter().filter(|entry| **entry != Entry::default());
     used.count() as u64
 }
 
-/// Refuses a map that ends at `end` with only `used` numbers ever used. They are
-/// given out in order, so that a volume that has as much was not written by
-/// anybody, and a small image takes no memory for what it does not hold.
+/// Refuses a map that ends at `end` with only `used` numbers ever used. Numbers are
+/// allocated in order, so no program wrote a map with more gaps. The check prevents a
+/// small image from taking much memory.
 ///
 /// # Errors
-/// If more than half of it is gaps, and very many.
+/// If more than half of the map, and more than `GAPS_MAX` numbers, are gaps.
 pub fn not_sparse(used: u64, end: u64) -> Result<(), Malformed> {
     match end > used.saturating_mul(2).saturating_add(GAPS_MAX) {
         true => {
@@ -50,9 +50,9 @@ pub fn not_sparse(used: u64, end: u64) -> Result<(), Malformed> {
 }
 
 impl Numbers {
-    /// Of a volume with these inodes.
+    /// Creates the free numbers of a volume with these inodes.
     pub fn new(tables: &Tables, end: u64) -> Self {
-        // The last is given out first.
+        // The last one is allocated first.
         let free = (InodeNo::FIRST.0..tables.end())
             .rev()
             .filter(|&ino| !tables.has(ino))
@@ -66,8 +66,8 @@ impl Numbers {
         }
     }
 
-    /// A free number and the version its file must carry; `None` if all are
-    /// in use.
+    /// Allocates a free number. Returns it with the version that its file must have;
+    /// `None` if all are in use.
     pub fn allocate(&mut self) -> Option<(InodeNo, Version)> {
         let (ino, version) = match self.free.pop() {
             Some(number) => number,
@@ -81,20 +81,20 @@ impl Numbers {
         Some((InodeNo(ino), version))
     }
 
-    /// A number given out was never appended. Its next file gets the next
-    /// version all the same: somebody may have a handle to this one.
+    /// Returns a number that was allocated and never appended. Its next file gets the
+    /// next version, because a handle to it may exist.
     pub fn give_back(&mut self, ino: InodeNo) {
         if let Some(version) = self.given.remove(&ino.0) {
             self.free.push((ino.0, version.wrapping_add(1).max(1)));
         }
     }
 
-    /// A number given out has been appended.
+    /// Records that an allocated number has been appended.
     pub fn used(&mut self, ino: InodeNo) {
         self.given.remove(&ino.0);
     }
 
-    /// A group freed a number.
+    /// Records that a group freed a number.
     pub fn freed(&mut self, ino: InodeNo, next_version: Version) {
         self.free.push((ino.0, next_version.max(1)));
     }

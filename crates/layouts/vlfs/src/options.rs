@@ -1,30 +1,31 @@
-//! How a volume is mounted.
+//! The options of a mount.
 
 use varve_format::OwnerIdentity;
 use varve_vlog::eager::Policy;
 
-/// How a VLFS volume is mounted.
+/// The options with which a volume is mounted.
 #[derive(Clone, Debug)]
 pub struct VlfsMountOptions {
-    /// Nothing is written; recovery happens in memory.
+    /// True if nothing is written; recovery then changes memory only.
     pub read_only: bool,
-    /// Bytes for decoded metadata, the inode map left out.
+    /// Memory for decoded metadata, in bytes, without the inode map.
     pub cache_bytes: u64,
-    /// Fixes the mount's random identity, for reproducible runs.
+    /// Determines the random identifier of the mount, for reproducible runs.
     pub seed: Option<u64>,
-    /// A checkpoint is due after this many bytes written.
+    /// Number of bytes written after which a checkpoint is due.
     pub checkpoint_bytes: u64,
-    /// A checkpoint is due after this many seconds with changes.
+    /// Number of seconds with changes after which a checkpoint is due.
     pub checkpoint_seconds: u64,
-    /// What guides eager writing where there is a head; default: an empty track
-    /// is filled to a half. Records of changes die soon, so that behind each
-    /// block a free one is left, and to fill those takes longer.
+    /// Parameters of eager writing on a device with a head. By default an empty track
+    /// is filled to a half: records of changes die soon and leave a free block behind
+    /// each block, and filling those takes longer.
     pub policy: Policy,
-    /// When the compactor works.
+    /// The watermarks of the compactor.
     pub compaction: Watermarks,
-    /// Units whose owners the compactor knows at once, 32 bytes each.
+    /// Number of units whose owners the compactor knows at once, 32 bytes of memory
+    /// each.
     pub owners_units: u64,
-    /// Recorded in the owner record.
+    /// The process that is named in the owner record.
     pub owner: OwnerIdentity,
 }
 
@@ -47,14 +48,14 @@ impl Default for VlfsMountOptions {
     }
 }
 
-/// When the compactor works, by the share of what is free that lies in empty
-/// regions.
+/// The watermarks between which the compactor works, as shares of the free space that
+/// is in empty regions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watermarks {
-    /// It begins below this share, in `[0, 1]`; default 0.25. 1: whenever there
-    /// is something to gain.
+    /// The compactor begins below this share, in `[0, 1]`; default 0.25. With 1 it
+    /// works whenever there is something to gain.
     pub begin: f64,
-    /// It ends at this share, in `[0, 1]`; default 0.5.
+    /// The compactor ends at this share, in `[0, 1]`; default 0.5.
     pub end: f64,
 }
 
@@ -68,7 +69,7 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// Whenever nobody waits: for drives, where moving costs nothing but time.
+    /// In all idle time: for drives, where moving costs nothing but time.
     pub const ALWAYS: Watermarks = Watermarks {
         begin: 1.0,
         end: 1.0,

@@ -1,30 +1,30 @@
-//! What changes take at worst, and the limits that it follows from.
+//! Upper bounds of the space that changes need, and the limits from which they follow.
 //!
-//! The log prices what a checkpoint is going to write of the nodes that it has seen
-//! change, in bytes (`varve-lfs/src/price`). Here the next transaction writes them,
-//! before they are known, and what is short is whole blocks.
+//! The log prices the nodes that a checkpoint is going to write, which have changed
+//! already, in bytes (`varve-lfs/src/price`). Here the next transaction writes them
+//! before they are known, and whole blocks are the scarce resource.
 
 use crate::format::Measures;
 use varve_fs::Unwritten;
 
-/// What an operation that has not begun asks for, in bytes, counts so many
-/// times: how many blocks that will be is not known.
+/// Factor by which the bytes are multiplied that a future operation asks for, because
+/// the number of blocks is not known.
 pub const WORST: u64 = 8;
-/// Bytes that a file may have: what its index must reach.
+/// Maximum size of a file, in bytes, which its index must reach.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 60;
 
-/// Nodes on the way to one block, and its inode, at most.
+/// Maximum number of nodes on the path to one block, and its inode.
 pub(crate) const PATH_MAX: u64 = 10;
-/// Places tried for what is written.
+/// Number of places that are tried for a write.
 pub(crate) const TRIES: usize = 3;
 
-/// What changes take at worst, in blocks.
+/// Upper bounds of the space for changes, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prices {
-    /// Index nodes on the way to one block at most.
+    /// Maximum number of index nodes on the path to one block.
     nodes: u64,
     units_per_block: u64,
-    /// Places in an index node.
+    /// Number of places in an index node.
     fanout: u64,
 }
 
@@ -40,24 +40,25 @@ impl Prices {
         }
     }
 
-    /// So many blocks behind each other, and the index nodes that lead to them: a
-    /// leaf for as many as it has places, and the nodes above.
+    /// Returns the number of blocks for `blocks` adjacent ones and the index nodes that
+    /// lead to them: a leaf for as many as it has places, and the nodes above.
     pub fn with_nodes(&self, blocks: u64) -> u64 {
         let nodes = blocks.div_ceil(self.fanout - 1);
         blocks.saturating_add(nodes.div_ceil(self.units_per_block))
     }
 
-    /// The most blocks that have room, with their nodes, in so many.
+    /// Returns how many blocks fit, together with their nodes, in `room` blocks.
     pub fn without_nodes(&self, room: u64) -> u64 {
         let in_a_block = (self.fanout - 1) * self.units_per_block;
         room - room.div_ceil(in_a_block + 1).min(room)
     }
 
-    /// Each block takes one, those of attributes beyond a file's first nothing
-    /// else: the first one's way has room for the node above them. The way to it
-    /// is written anew; the way to both ends of a range; once for each file that a
-    /// block or a range makes higher, the way to its first block; each image is
-    /// one. Nodes and inodes go to whole blocks while there are any, but for the
+    /// Returns an upper bound for pending changes, in blocks. Each block takes one. For
+    /// attributes, the blocks beyond a file's first need nothing else, because the path
+    /// of the first one includes the node above them. The path to each block is
+    /// rewritten; the paths to both ends of a range; the path to a file's first block,
+    /// once for each file that a block or a range makes higher; each image is one unit.
+    /// Nodes and inodes are written to whole blocks while there are any, except for the
     /// last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
         let units = self.units_of(waiting);
@@ -65,7 +66,7 @@ impl Prices {
         blocks.saturating_add(units.div_ceil(self.units_per_block))
     }
 
-    /// The nodes and images among it, in units.
+    /// Returns the number of nodes and images among them, in units.
     pub fn units_of(&self, waiting: Unwritten) -> u64 {
         let Unwritten {
             blocks,
@@ -79,9 +80,9 @@ impl Prices {
         ways.saturating_mul(self.nodes).saturating_add(images)
     }
 
-    /// Blocks that may be broken, whatever is written over how often, beyond those
-    /// that units of the tree fill: as many as units may wait to be free, while
-    /// blocks are short.
+    /// Returns an upper bound of the blocks that can be broken by any number of
+    /// rewrites, in addition to those that units of the tree fill: as many as the units
+    /// that may wait to be free while blocks are short.
     pub fn broken_max(&self, measures: &Measures) -> u64 {
         if self.units_per_block == 1 {
             return 0;
@@ -92,8 +93,8 @@ impl Prices {
         group.div_ceil(self.units_per_block).max(seldom)
     }
 
-    /// Blocks that growth leaves: what an overwriting asks for, and what all of
-    /// them together may break.
+    /// Returns the number of blocks that growth leaves: those for which an overwrite
+    /// asks, and those that all overwrites together may break.
     pub fn margin(&self, measures: &Measures) -> u64 {
         WORST + self.broken_max(measures)
     }

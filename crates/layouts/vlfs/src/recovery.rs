@@ -1,9 +1,9 @@
-//! What a mount finds: the inode map, and which units it leads to.
+//! Recovery at a mount: the inode map, and the units that it leads to.
 //!
-//! The map is the newest checkpoint's, amended by the log's newest records. The
-//! bits are the checkpoint's, less what only its tree has, and with what only
-//! the present one has: of a file that did not change nothing is read, of one
-//! that did the index nodes that differ. If the older tree cannot be read, all
+//! The map is the newest checkpoint's, amended by the log's newest records. The bits of
+//! used units are the checkpoint's, without the units that only its tree has, and with
+//! those that only the present tree has. Of a file that did not change nothing is read,
+//! of one that did the index nodes that differ. If the older tree cannot be read, all
 //! inodes and indexes are walked instead.
 
 use crate::checkpoint::{read_body, read_head};
@@ -26,33 +26,33 @@ use varve_format::Malformed;
 use varve_format::index::Index;
 use varve_vlog::recovery::{Found, Source, find};
 
-/// Everything that a mount needs to know.
+/// The result of recovery.
 pub(super) struct Recovered {
     pub tables: Tables,
-    /// Given up by changes, still of the tree's bits.
+    /// Extents that changes have given up and that are still in the tree's bits.
     pub held: Vec<Extent>,
     pub dirty: BTreeSet<u32>,
     pub unfolded: Unfolded,
     pub tree: Bits,
     pub base: Bits,
     pub totals: Totals,
-    /// Blocks of extended attributes that take more than a unit.
+    /// Number of blocks of extended attributes that take more than a unit.
     pub long_xattrs: u64,
     pub checkpoints: [Option<(u64, u64)>; 2],
     pub found: Found<Logged>,
     pub report: VlfsRecovery,
 }
 
-/// A checkpoint read back.
+/// A checkpoint that was read.
 struct Base {
     bits: Bits,
     map: Vec<Entry>,
     totals: Totals,
-    /// As in the checkpoint's head.
+    /// The number in the checkpoint's head, if known.
     long_xattrs: Option<u64>,
 }
 
-/// Recovers a volume; nothing is written.
+/// Recovers a volume; writes nothing.
 pub(super) fn recover(store: &Store) -> Result<Recovered> {
     let heads = [0, 1].map(|region| read_head(store, region));
     let mut order = [0, 1];
@@ -135,7 +135,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
     })
 }
 
-/// The inode map with what the log says.
+/// Returns the inode map, amended by the log's records.
 fn amended(
     measures: &Measures,
     base: &Base,
@@ -158,20 +158,20 @@ fn amended(
         if map.len() < end {
             map.resize(end, Entry::default());
         }
-        // What is free now may have been used when the checkpoint was taken.
+        // A number that is free now may have been used at the time of the checkpoint.
         let slots = map.iter_mut().skip(first);
         for (slot, entry) in slots.zip(&record.entries) {
             *slot = *entry;
         }
     }
-    // The youngest record is the root's: it comes first.
+    // The youngest record is the root's and is the first.
     let totals = found.newest.first().map_or(base.totals, Logged::totals);
     Ok((map, totals))
 }
 
-/// The changes since the last fold, in order, and how they are kept.
+/// Returns the changes since the last fold, in order, and the state of their slots.
 fn unfolded(measures: &Measures, found: &Found<Logged>) -> (Vec<Change>, Unfolded) {
-    // The youngest comes first.
+    // The youngest record is the first.
     let deltas = found.newest.iter().rev();
     let deltas: Vec<&Delta> = deltas.filter_map(Logged::changes).collect();
     let slot = |delta: &&Delta| u64::from(delta.header.piece.get()) - measures.pieces();
@@ -186,7 +186,7 @@ fn unfolded(measures: &Measures, found: &Found<Logged>) -> (Vec<Change>, Unfolde
     (all, unfolded)
 }
 
-/// Marks what a tree uses; refuses what is used twice.
+/// Marks an extent that a tree uses; refuses one that is used twice.
 fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
     match bits.set(extent) {
         true => Ok(()),
@@ -197,8 +197,9 @@ fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
     }
 }
 
-/// The bits of the present tree, from the checkpoint's and what differs; and by
-/// how many more blocks of extended attributes take more than a unit.
+/// Returns the bits of the present tree, from the checkpoint's and the differences; and
+/// by how much the number of blocks of extended attributes that take more than a unit
+/// has grown.
 fn difference(
     store: &Store,
     base: &Base,
@@ -234,7 +235,7 @@ fn difference(
     Ok((tree, both.long_xattrs))
 }
 
-/// One side of a comparison: what is at one height and number of an index.
+/// One side of a comparison: the place at one height and number of an index.
 #[derive(Clone)]
 enum Side<'a> {
     Nothing,
@@ -244,7 +245,7 @@ enum Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// A whole index, from above its root.
+    /// Returns the side of a whole index, beginning above its root.
     fn above(image: &'a Option<Arc<Image>>) -> Self {
         match image {
             Some(image) => Side::Above(image),
@@ -287,7 +288,7 @@ impl Difference<'_> {
         Ok(())
     }
 
-    /// The place of one side, if it takes room.
+    /// Adds or removes the place of one side, if it takes space.
     fn place(&mut self, id: NodeId, place: &Place, come: bool) -> Result<()> {
         if !place.is_stored() {
             return Ok(());
@@ -362,8 +363,8 @@ impl Difference<'_> {
     }
 }
 
-/// The bits of a tree, from all its inodes and indexes; and how many blocks of
-/// extended attributes take more than a unit.
+/// Returns the bits of a tree, computed from all its inodes and indexes; and the number
+/// of blocks of extended attributes that take more than a unit.
 pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
     let (mut bits, mut long) = (Bits::new(&store.measures), 0);
     for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
@@ -391,8 +392,8 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
     Ok((bits, long))
 }
 
-/// The second of what [`walk`] finds, from the inodes and their attributes alone.
-/// One that cannot be read counts once: what it takes is not known.
+/// Returns the second result of [`walk`], computed from the inodes and their attributes
+/// alone. Attributes that cannot be read count once, because their number is unknown.
 fn count_long_xattrs(store: &Store, tables: &Tables) -> u64 {
     let measures = &store.measures;
     if !measures.parts {
@@ -417,7 +418,7 @@ fn count_long_xattrs(store: &Store, tables: &Tables) -> u64 {
     all.map(|ino| count(ino).unwrap_or(1)).sum()
 }
 
-/// Marks a volume whose bits cannot be trusted.
+/// Creates the error for a volume whose bits cannot be trusted.
 pub(super) fn twice(unit: u64) -> Error {
     let problem = format!("unit {unit} is used twice, or by what it cannot hold");
     Malformed::new("tree", problem).into()

@@ -1,9 +1,9 @@
-//! Records of changes, applied to the tree of the last fold: in memory, by the
-//! code that appends. Nothing is written.
+//! Applying records of changes to the tree of the last fold: in memory, by the code
+//! that appends. Nothing is written.
 //!
-//! A place that a change names may have been given up by a later one and taken
-//! again by a third, which stands before it if their slot has been written
-//! again. So what is used is judged by the sum of all.
+//! A place that a change names may have been given up by a later change and taken again
+//! by a third one, which is stored before it if their slot has been rewritten. The use
+//! of units is therefore computed from the sum of all changes.
 
 use crate::error::Result;
 use crate::format::{Change, Extent, Fork, Image, Measures, Node, NodeId};
@@ -16,26 +16,28 @@ use varve_format::Malformed;
 use varve_fs::flags;
 use varve_fs::planted::{self, Planted};
 
-/// Inodes and index nodes that changes may leave to be folded: a transaction that
-/// leaves more than an eighth of it is not brief, but may pass through some.
+/// Maximum number of inodes and index nodes that changes may leave in memory. A
+/// transaction that leaves more than an eighth of it is not brief, but may exceed that
+/// temporarily.
 const STAGED_MAX: usize = 8192;
 
-/// What changes make of a tree.
+/// The result of applying changes to a tree.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     pub tables: Tables,
-    /// Index nodes and inodes that are given up, and still of the tree's bits.
+    /// Index nodes and inodes that are given up and still in the tree's bits.
     pub held: Vec<Extent>,
     /// Pieces of the map with numbers that were freed.
     pub dirty: BTreeSet<u32>,
-    /// By how many more blocks of extended attributes take more than a unit.
+    /// Growth of the number of blocks of extended attributes that take more than a
+    /// unit.
     pub long_xattrs: i64,
 }
 
-/// Applies `changes` to the tree of `tables`, in their order, and to its bits.
+/// Applies `changes` in their order to the tree of `tables` and to its bits.
 ///
 /// # Errors
-/// If the tree cannot be read, or they contradict it.
+/// If the tree cannot be read, or the changes contradict it.
 pub(super) fn replay(
     store: &Store,
     tables: Tables,
@@ -73,8 +75,8 @@ pub(super) fn replay(
     Ok(replayed)
 }
 
-/// What the changes make of the tree, as long as that is no more than whoever
-/// wrote them could have had in memory.
+/// Applies the changes to the tree, as long as the result is no larger than the memory
+/// of the program that wrote them could have been.
 fn apply(store: &Store, tables: &Tables, changes: &[Change]) -> Result<Changes> {
     let measures = &store.measures;
     let too_much = |what: &str| {
@@ -103,8 +105,8 @@ fn apply(store: &Store, tables: &Tables, changes: &[Change]) -> Result<Changes> 
     Ok(stage.changes)
 }
 
-/// Refuses an inode that would be refused if it were read, and counts no more
-/// than could be read.
+/// Refuses an inode that would be refused when it is read, and limits its counts as a
+/// read does.
 fn check(
     measures: &Measures,
     image: &mut Image,
@@ -132,7 +134,7 @@ fn check(
     Ok(())
 }
 
-/// Amends the bits by what all changes together take and give up.
+/// Amends the bits by the units that all changes together take and give up.
 fn add_up(
     measures: &Measures,
     tree: &mut Bits,

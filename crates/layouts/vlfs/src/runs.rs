@@ -1,35 +1,35 @@
-//! What the transaction in the making has written, for its records to name:
-//! runs of units behind each other, each with one checksum.
+//! The runs of units that the present transaction has written, each with one checksum.
+//! The transaction's records will name them.
 //!
-//! A run may name only what stays as it is until the next transaction is
-//! durable: recovery compares it as long as its transaction is the newest.
-//! Data that a later group of the same transaction replaces is free as soon as
-//! this one is durable, so it is taken out of the runs when it is given up.
+//! A run may name only units that do not change until the next transaction is durable,
+//! because recovery compares them as long as this transaction is the newest. Data that
+//! a later group of the same transaction replaces is free as soon as this one is
+//! durable, so it is removed from the runs when it is given up.
 
 use crate::format::Run;
 use std::collections::BTreeMap;
 use varve_device::{Crc32c, crc32c};
 
-/// Units behind each other.
+/// A run of adjacent units.
 struct OpenRun {
     units: u32,
     crc: Crc32c,
-    /// A part has been given up: what is left is named block by block.
+    /// True if a part has been given up: the rest is named block by block.
     broken: bool,
 }
 
-/// See the module's head.
+/// The runs of the present transaction.
 #[derive(Default)]
 pub struct Runs {
-    /// By first unit.
+    /// The runs by first unit.
     open: BTreeMap<u64, OpenRun>,
-    /// Units and checksum of each block of data, by its first unit.
+    /// Number of units and checksum of each block of data, by its first unit.
     data: BTreeMap<u64, (u32, u32)>,
 }
 
 impl Runs {
-    /// `units` units at `unit` hold `bytes` now: an inode or an index node,
-    /// which is written when its transaction is sealed.
+    /// Adds `units` units at `unit` with the content `bytes`: an inode or an index
+    /// node, which is written when its transaction is sealed.
     pub fn metadata(&mut self, unit: u64, units: u32, bytes: &[u8]) {
         let before = self.open.range_mut(..unit).next_back();
         let goes_on =
@@ -52,13 +52,13 @@ impl Runs {
         }
     }
 
-    /// The same of data, which may be given up before that.
+    /// Adds the units of data, which may be given up before the transaction is durable.
     pub fn data(&mut self, unit: u64, units: u32, bytes: &[u8]) {
         self.data.insert(unit, (units, crc32c(bytes)));
         self.metadata(unit, units, bytes);
     }
 
-    /// The tree no longer uses what is at `unit`.
+    /// Records that the tree no longer uses the data at `unit`.
     pub fn give_up(&mut self, unit: u64) {
         if self.data.remove(&unit).is_some()
             && let Some((_, run)) = self.open.range_mut(..=unit).next_back()
@@ -67,7 +67,7 @@ impl Runs {
         }
     }
 
-    /// What the records are to name.
+    /// Returns the runs for the records to name.
     pub fn named(&self) -> Vec<Run> {
         let run = |unit: u64, units: u32, crc: u32| Run {
             unit: (unit as u32).into(),
@@ -86,7 +86,7 @@ impl Runs {
         named
     }
 
-    /// The next transaction begins.
+    /// Begins the next transaction.
     pub fn clear(&mut self) {
         *self = Runs::default();
     }

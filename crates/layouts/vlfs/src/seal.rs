@@ -1,10 +1,10 @@
-//! Transactions: what was appended becomes durable together.
+//! Transactions, which make appended groups durable together.
 //!
-//! A full one writes everything that changed since the last full one, in this
-//! order: index nodes from the leaves up, inodes, then a record for each piece
-//! of the inode map that changed, then one flush. The records name what the
-//! transaction wrote, with checksums; if that is more than they have room for,
-//! it is flushed before them.
+//! A full transaction writes everything that changed since the last full one, in this
+//! order: index nodes from the leaves up, inodes, then a record for each piece of the
+//! inode map that changed, then one flush. The records name the units that the
+//! transaction wrote, with checksums. If that is more than fits in them, the units are
+//! flushed before the records.
 
 use crate::Vlfs;
 use crate::error::Result;
@@ -18,8 +18,8 @@ use varve_vlog::format::RecordHeader;
 use varve_vlog::virtual_log::Transaction;
 
 impl Vlfs {
-    /// The same of all that was appended, and folds what brief transactions
-    /// said; for those who hold both locks.
+    /// Commits everything that was appended, and folds the changes of brief
+    /// transactions. The caller has both locks.
     pub(super) fn commit_all(&self, writer: &mut Writer) -> Result<()> {
         self.writable()?;
         if writer.durable < writer.appended || writer.unfolded.used() > 0 {
@@ -38,7 +38,7 @@ impl Vlfs {
         })
     }
 
-    /// The transaction is durable: what it gave up is free.
+    /// Releases the space that a transaction gave up, once it is durable.
     pub(super) fn settle(&self, writer: &mut Writer, sealed: u64) {
         writer.durable = sealed;
         for unit in writer.log.reclaim() {
@@ -47,7 +47,7 @@ impl Vlfs {
         writer.space.settled();
     }
 
-    /// Writes the transaction of everything appended so far, and of what
+    /// Writes the transaction of everything appended so far, and of the metadata that
     /// earlier ones left in memory.
     pub(super) fn seal_full(&self, writer: &mut Writer) -> Result<()> {
         let plan = self.write_metadata(writer)?;
@@ -74,7 +74,8 @@ impl Vlfs {
             self.release(writer, extent)?;
         }
         if pieces.is_empty() {
-            // Changes that change nothing: their records are dead all the same.
+            // This is for changes that cancel each other, whose records must become
+            // dead all the same.
             pieces.insert(0);
         }
         writer.space.let_go();
@@ -88,7 +89,7 @@ impl Vlfs {
         Ok(())
     }
 
-    /// The transaction is on its way to the device.
+    /// Updates the state after a transaction was written and before it is flushed.
     pub(super) fn sealed(&self, writer: &mut Writer) {
         writer.runs.clear();
         writer.space.sealed();
@@ -121,7 +122,7 @@ impl Vlfs {
         Ok(())
     }
 
-    /// Writes the record of a piece, which `encode` makes; elsewhere if that fails.
+    /// Writes the record of a piece, encoded by `encode`; elsewhere if that fails.
     pub(super) fn put_record(
         &self,
         writer: &mut Writer,
@@ -131,7 +132,7 @@ impl Vlfs {
     ) -> Result<()> {
         let measures = self.measures();
         let mut unit = self.record_room(writer)?;
-        // The number is the record's, wherever it ends up.
+        // The number stays the same at whichever place the record is written.
         let appended = writer.log.append(piece, unit);
         for attempt in 1.. {
             let written = (piece, &appended);

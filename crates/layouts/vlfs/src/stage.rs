@@ -1,9 +1,9 @@
-//! One group's changes, built beside what readers see: all of them take effect
-//! at once, or none does.
+//! The changes of one group, collected apart from the state that readers see, so that
+//! either all of them take effect or none does.
 //!
-//! They are made in nodes and inodes, which the log does only when it folds (its
-//! `delta.rs` holds pointers by block): what a group gives up here is free with the
-//! next transaction, so it must be known when the group is appended.
+//! Changes are made in nodes and inodes, which the log does only when it folds (its
+//! `delta.rs` holds pointers by block). The space that a group gives up here is free
+//! with the next transaction, so it must be known when the group is appended.
 
 mod cut;
 
@@ -13,34 +13,36 @@ use crate::lookup::{Store, Tables};
 use std::collections::{BTreeMap, HashMap};
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version};
 
-/// See the module's head.
+/// The tables, and the changes of a group over them.
 pub struct Stage<'a> {
     pub store: &'a Store,
     pub tables: &'a Tables,
     pub changes: Changes,
 }
 
-/// What a group changes.
+/// The changes of a group.
 #[derive(Default)]
 pub struct Changes {
-    /// Numbers freed, with the version of the next file. Before `images`.
+    /// Numbers freed, with the version of the next file. They take effect before
+    /// `images`.
     pub freed: BTreeMap<u64, Version>,
-    /// Inodes that changed; `None` for those that are gone.
+    /// Inodes that changed; `None` for those that are freed.
     pub images: HashMap<u64, Option<Image>>,
-    /// Index nodes that changed; `None` for those that are gone.
+    /// Index nodes that changed; `None` for those that are removed.
     pub nodes: BTreeMap<NodeId, Option<Node>>,
-    /// Data that the tree no longer uses.
+    /// Extents of data that the tree no longer uses.
     pub released: Vec<Extent>,
-    /// Index nodes and inodes that it no longer uses.
+    /// Extents of index nodes and inodes that the tree no longer uses.
     pub retired: Vec<Extent>,
-    /// By how much the number of stored blocks grows.
+    /// Growth of the number of stored blocks.
     pub stored: i64,
-    /// The same of blocks of extended attributes that take more than a unit.
+    /// Growth of the number of blocks of extended attributes that take more than a
+    /// unit.
     pub long_xattrs: i64,
 }
 
 impl<'a> Stage<'a> {
-    /// No change yet.
+    /// Creates a stage without changes.
     pub fn new(store: &'a Store, tables: &'a Tables) -> Self {
         Stage {
             store,
@@ -49,11 +51,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The inode as this group has it so far. A number that has none gets one
-    /// without any block: its attributes arrive behind its blocks.
+    /// Takes the inode out of the group's changes to be changed further. A number that
+    /// has no inode gets one without blocks, because its attributes arrive after its
+    /// blocks.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the inode cannot be read.
     pub fn take_image(&mut self, ino: InodeNo, version: Version) -> Result<Image> {
         let present = match self.changes.images.remove(&ino.0) {
             Some(staged) => staged,
@@ -68,12 +71,12 @@ impl<'a> Stage<'a> {
         Ok(present.unwrap_or_else(|| Image::new(blank(), &self.store.measures)))
     }
 
-    /// The inode has changed.
+    /// Puts a changed inode into the group's changes.
     pub fn put_image(&mut self, image: Image) {
         self.changes.images.insert(image.inode.ino.0, Some(image));
     }
 
-    /// The data at `place` is not needed, once this is durable.
+    /// Gives up the data at `place`, which is free once the group is durable.
     pub fn give_up(&mut self, place: &Place) {
         if place.is_stored() {
             let extent = self.store.measures.extent_of(place);
@@ -81,7 +84,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The same of an index node, once a full transaction is durable.
+    /// Gives up an index node, which is free once a full transaction is durable.
     pub fn give_up_node(&mut self, place: &Place) {
         if place.is_stored() {
             let extent = self.store.measures.extent_of(place);
@@ -89,13 +92,13 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The same of a block of one of a file's forks, or one that was reserved.
+    /// Gives up a block of one of a file's forks, stored or reserved.
     pub fn give_up_block(&mut self, fork: Fork, place: &Place) {
         self.count(fork, place, -1);
         self.give_up(place);
     }
 
-    /// So many blocks more are at such a place.
+    /// Adds `by` to the counts of blocks at such a place.
     fn count(&mut self, fork: Fork, place: &Place, by: i64) {
         match fork {
             Fork::Content => self.changes.stored += by * i64::from(place.is_stored()),
@@ -105,17 +108,17 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// All extended attributes are at `place` from now on, or there are none.
+    /// Sets the place of all extended attributes, or that there are none.
     ///
     /// # Errors
-    /// If the node of those before cannot be read.
+    /// If the node of the former attributes cannot be read.
     pub fn set_xattrs(&mut self, image: &mut Image, place: Place) -> Result<()> {
         self.cut(image, Fork::Attributes, 0, u64::MAX)?;
         image.xattrs_height = 0;
         self.set(image, Fork::Attributes, 0, place)
     }
 
-    /// A copy of a node, to be changed and put back; `None` if there is none.
+    /// Takes a copy of a node, to be changed and put back; `None` if there is none.
     pub fn take_node(&mut self, id: NodeId, place: &Place) -> Result<Option<Node>> {
         if let Some(staged) = self.changes.nodes.remove(&id) {
             return Ok(staged);
@@ -124,7 +127,7 @@ impl<'a> Stage<'a> {
         Ok(node.map(|node| (*node).clone()))
     }
 
-    /// Gives `block` a place, on an index that grows as it must.
+    /// Sets the place of `block`, on an index that grows as necessary.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -167,7 +170,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A node and those above it are to be written anew, as they are.
+    /// Marks a node and those above it to be rewritten unchanged.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -197,7 +200,7 @@ impl<'a> Stage<'a> {
         self.count(fork, new, 1);
     }
 
-    /// Puts a node between the root and what hangs on it.
+    /// Inserts a node between the root and the places that it has.
     fn grow(&mut self, image: &mut Image, fork: Fork) {
         let mut node = Node::empty(&self.store.measures);
         let ino = image.inode.ino.0;

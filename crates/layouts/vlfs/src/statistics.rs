@@ -1,4 +1,4 @@
-//! What a mounted volume has done, and how its room is used.
+//! Statistics of a mounted volume, and the use of its space.
 
 use crate::Vlfs;
 use crate::format::Entry;
@@ -6,52 +6,52 @@ use serde::Serialize;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 
-/// What has been counted since the mount, and how room is used.
+/// Counts since the mount, and the present use of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VlfsStatistics {
-    /// Transactions of the virtual log.
+    /// Number of transactions of the virtual log.
     pub transactions: u64,
-    /// Brief ones among them: data and a record of changes.
+    /// Number of brief transactions among them: data and a record of changes.
     pub brief: u64,
-    /// Records in them.
+    /// Number of records in these transactions.
     pub records: u64,
-    /// Flushes of the device.
+    /// Number of flushes of the device.
     pub flushes: u64,
-    /// Checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// Times that an append first had to take along what waited.
+    /// Number of appends that first had to commit pending changes.
     pub reliefs: u64,
-    /// Blocks with no used unit.
+    /// Number of blocks without a used unit.
     pub blocks_free: u64,
-    /// Blocks of which the tree uses a unit.
+    /// Number of blocks of which the tree uses a unit.
     pub blocks_live: u64,
-    /// Units that the next checkpoint frees.
+    /// Number of units that the next checkpoint frees.
     pub units_pinned: u64,
-    /// Units that the next flush frees.
+    /// Number of units that the next flush frees.
     pub units_waiting: u64,
-    /// Dead records kept because others hang on them.
+    /// Number of dead records that are kept because others depend on them.
     pub records_waiting: u64,
-    /// Units that the compactor has moved, inodes and index nodes included.
+    /// Number of units that the compactor has moved, including inodes and index nodes.
     pub units_moved: u64,
-    /// Regions (tracks of a drive) that it has moved everything off.
+    /// Number of regions (tracks of a drive) whose whole content it has moved.
     pub regions_emptied: u64,
-    /// Units that it could not move: unreadable, or nobody's that it knows.
+    /// Number of units that it could not move: unreadable, or without a known owner.
     pub units_immovable: u64,
-    /// Regions with no used unit.
+    /// Number of regions without a used unit.
     pub regions_empty: u64,
-    /// Blocks and units whose owner it knows.
+    /// Number of blocks and units whose owner the compactor knows.
     pub owners_known: u64,
 }
 
 impl Vlfs {
-    /// What lives on the volume.
+    /// Returns the present usage of the volume.
     pub fn usage_now(&self) -> Usage {
         self.writer.lock().usage
     }
 
-    /// The inode map: each number's entry as of the last fold, and whether the
-    /// inode has changed since, in records of changes or in memory. What has
-    /// changed has no unit yet, or another one after the next fold.
+    /// Returns the inode map: each number's entry as of the last fold, and whether the
+    /// inode has changed since, in records of changes or in memory. A changed inode has
+    /// no unit yet, or will have another one after the next fold.
     pub fn inode_map(&self) -> Vec<(Entry, bool)> {
         let tables = self.tables.read();
         (0..tables.end())
@@ -59,7 +59,7 @@ impl Vlfs {
             .collect()
     }
 
-    /// What the volume has done since it was mounted.
+    /// Returns the counts since the mount, and the present use of space.
     pub fn statistics(&self) -> VlfsStatistics {
         let writer = self.writer.lock();
         let counts = &self.counts;

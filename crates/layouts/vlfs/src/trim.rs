@@ -1,19 +1,19 @@
-//! Telling the device, when asked, which blocks are free.
+//! Discards of free blocks, on request.
 //!
-//! A free block may be written over at any moment: what the newest checkpoint
-//! or a transaction that is not durable still has, is not free. The writer's
-//! lock is held while the device is told of a piece, so that nobody takes it.
+//! A free block may be overwritten at any moment: a block that the newest checkpoint or
+//! a transaction that is not durable still has is not free. The writer's lock is taken
+//! while a piece is discarded, so that no append uses it meanwhile.
 
 use crate::Vlfs;
 use crate::error::Result;
 use std::ops::Range;
 use varve_format::range::part_in;
 
-/// Blocks that are looked at before others get the lock.
+/// Number of blocks that are examined before other threads get the lock.
 const PIECE_BLOCKS: u64 = 1024;
 
 impl Vlfs {
-    /// See [`varve_fs::Layout::trim`].
+    /// Discards free space as [`varve_fs::Layout::trim`] says.
     pub(super) fn trim_free(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
         let measures = self.measures();
         let block_bytes = u64::from(measures.block_bytes);

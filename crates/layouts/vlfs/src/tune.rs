@@ -1,9 +1,9 @@
-//! Another label or UUID for a volume that nobody has mounted.
+//! Changing the label or the UUID of a volume that is not mounted.
 //!
-//! The copy in the last block is written first, then, after a flush, the first
-//! block: the commit point. If the power goes while that is written, the copy
-//! takes its place. The tag of all other structures stays (`docs/design/resize.md`). With two
-//! copies no generations are needed, by which the log settles many.
+//! The copy in the last block is written first, then, after a flush, the first block:
+//! the commit point. If the power fails during that write, the copy replaces it. The
+//! tag of all other structures does not change (`docs/design/resize.md`). With two
+//! copies no generations are needed, which decide between the many copies of the log.
 
 use crate::Vlfs;
 use crate::error::{Error, Result};
@@ -13,12 +13,12 @@ use varve_device::Device;
 use varve_format::identity::{Tune, not_to_be_written, padded_label};
 use zerocopy::IntoBytes;
 
-/// Changes the label or the UUID. A power cut leaves the old ones or the new
-/// ones.
+/// Changes the label or the UUID. After a power cut the volume has either the old
+/// values or the new ones.
 ///
 /// # Errors
-/// `Unfit` for a label that is too long or a volume that this program must not
-/// write, `NoVolume`, or device errors.
+/// `Unfit` for a label that is too long or a volume that this program must not write,
+/// `NoVolume`, or errors of the device.
 pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let present = Vlfs::find_superblock(device)?;
     if let Some(reason) = not_to_be_written(present.read_only_compat.get()) {

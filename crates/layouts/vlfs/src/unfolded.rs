@@ -1,40 +1,40 @@
-//! What brief transactions have said, and what the next one is to say.
+//! The changes of brief transactions since the last fold, and those of the next one.
 
 use crate::format::{Change, Measures};
 use std::collections::HashSet;
 use varve_fs::Inode;
 
-/// A change and the bytes that it takes in a record.
+/// A change, and its length in a record.
 #[derive(Debug)]
 struct Said {
     change: Change,
     bytes: usize,
 }
 
-/// See the module's head.
+/// The changes that are not folded yet.
 #[derive(Debug)]
 pub struct Unfolded {
     measures: Measures,
-    /// What the record in the last slot says, if that may be written again.
+    /// The changes in the record of the last slot, if that may be rewritten.
     slot: Vec<Said>,
     open: bool,
-    /// Where the units begin that both lists name.
+    /// The first units of the extents that both lists name.
     units: HashSet<u64>,
-    /// Appended since the last transaction.
+    /// The changes appended since the last transaction.
     pending: Vec<Said>,
-    /// The next transaction cannot be brief.
+    /// True if the next transaction cannot be brief.
     full: bool,
-    /// Blocks reserved since the last fold.
+    /// Number of blocks reserved since the last fold.
     reserved: u64,
-    /// Slots in use since the last fold: the first ones.
+    /// Number of slots in use since the last fold, which are the first ones.
     used: u64,
-    /// The last record of the last fold.
+    /// Sequence number of the last record of the last fold.
     folded: u64,
 }
 
 impl Unfolded {
-    /// Of a log with records of changes in the first `used` slots, all of them
-    /// younger than record `folded`.
+    /// Creates the state of a log with records of changes in the first `used` slots,
+    /// all of them younger than record `folded`.
     pub fn new(measures: &Measures, used: u64, folded: u64) -> Self {
         Unfolded {
             measures: *measures,
@@ -49,23 +49,23 @@ impl Unfolded {
         }
     }
 
-    /// So many blocks were reserved by what those records say.
+    /// Sets the number of blocks that those records reserve.
     pub fn with_reserved(mut self, blocks: u64) -> Self {
         self.reserved = blocks;
         self
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// The last record of the last fold.
+    /// Returns the sequence number of the last record of the last fold.
     pub fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Something has been changed.
+    /// Adds a change.
     pub fn note(&mut self, change: Change) {
         if self.full {
             return;
@@ -76,7 +76,7 @@ impl Unfolded {
             return;
         }
         if let Change::Inode(new) = &change {
-            // Attributes say everything: only the last ones count.
+            // An inode's change is complete in itself: only the last one counts.
             let same = |old: &Inode| (old.ino, old.version) == (new.ino, new.version);
             let older = |said: &Said| matches!(&said.change, Change::Inode(old) if same(old));
             self.pending.retain(|said| !older(said));
@@ -92,15 +92,17 @@ impl Unfolded {
         }
     }
 
-    /// The next transaction takes along what no change can say.
+    /// Makes the next transaction a full one, because a record of changes cannot contain
+    /// what it commits.
     pub fn only_full(&mut self) {
         self.full = true;
-        // What the slot says is never written again either.
+        // The record in the slot is not rewritten any more either.
         (self.slot, self.pending) = (Vec::new(), Vec::new());
         (self.open, self.units) = (false, HashSet::new());
     }
 
-    /// The tree no longer uses what begins at `unit`.
+    /// Removes the changes whose data begins at `unit`, because the tree no longer uses
+    /// it.
     pub fn give_up(&mut self, unit: u64) {
         if !self.units.remove(&unit) {
             return;
@@ -114,8 +116,8 @@ impl Unfolded {
         self.slot.retain(|said| !there(said));
     }
 
-    /// The slot for a brief transaction of everything pending, counted from 0;
-    /// `None` if there cannot be one.
+    /// Returns the slot, counted from 0, for a brief transaction of all pending
+    /// changes; `None` if there cannot be one.
     pub fn slot(&mut self) -> Option<u64> {
         if self.full || self.measures.slots == 0 {
             return None;
@@ -131,7 +133,7 @@ impl Unfolded {
         })
     }
 
-    /// What the slot's record is to say; true for what is said first.
+    /// Returns the changes for the slot's record, each with true if it is new.
     pub fn said(&self) -> Vec<(Change, bool)> {
         let of = |list: &[Said], fresh| -> Vec<(Change, bool)> {
             list.iter()
@@ -141,12 +143,12 @@ impl Unfolded {
         [of(&self.slot, false), of(&self.pending, true)].concat()
     }
 
-    /// It has been written.
+    /// Records that the slot's record has been written.
     pub fn sealed(&mut self) {
         self.slot.append(&mut self.pending);
     }
 
-    /// Everything has been written by a full transaction that ends with this
+    /// Records that a full transaction has written everything; `last` is its last
     /// record.
     pub fn fold(&mut self, last: u64) {
         *self = Unfolded::new(&self.measures, 0, last);

@@ -1,5 +1,5 @@
-//! A mounted volume: its parts, and whether it takes writes. What it does is in the
-//! rooms that know it.
+//! A mounted volume: its parts, and whether it takes writes. The modules of the crate
+//! add its operations.
 
 use crate::compactor::Compactor;
 use crate::counters::Counters;
@@ -16,22 +16,22 @@ use varve_device::{Clock, Device};
 use varve_format::Malformed;
 use varve_vlog::Medium;
 
-/// What recovery did.
+/// A report of the recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VlfsRecovery {
-    /// The log's tail was found by its record, not by a search.
+    /// True if the log's tail was found by its record, not by a search.
     pub tail_record: bool,
-    /// Map records read by following branches.
+    /// Number of map records read by following branches.
     pub records_read: u64,
-    /// Records of a transaction that does not count.
+    /// Number of records of a transaction that does not count.
     pub records_discarded: u64,
-    /// Checkpoints that could not be read.
+    /// Number of checkpoints that could not be read.
     pub checkpoints_damaged: u32,
-    /// Changes applied that no full transaction has taken along.
+    /// Number of changes applied that no full transaction had included.
     pub changes: u64,
-    /// Inodes that differ from the newest checkpoint's.
+    /// Number of inodes that differ from the newest checkpoint's.
     pub inodes_changed: u64,
-    /// The bits of used units had to be made anew, from all inodes.
+    /// True if the bits of used units were computed from all inodes.
     pub walked: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Vlfs {
     pub(crate) tables: RwLock<Tables>,
     pub(crate) numbers: Mutex<Numbers>,
     pub(crate) prices: Prices,
-    /// Why nothing is written, if so.
+    /// The reason why nothing is written any more, if there is one.
     pub(crate) stopped: Mutex<Option<String>>,
     pub(crate) counts: Counters,
     pub(crate) read_only: Option<String>,
@@ -56,10 +56,10 @@ pub struct Vlfs {
 }
 
 impl Vlfs {
-    /// The superblock in the first block, or its copy in the last.
+    /// Returns the superblock in the first block, or its copy in the last.
     ///
     /// # Errors
-    /// `NoVolume` says what is wrong with the first; device errors.
+    /// `NoVolume`, with the problem of the first one, or errors of the device.
     pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
         let geometry = device.geometry();
         let step = u64::from(geometry.logical_block.max(512));
@@ -89,7 +89,7 @@ impl Vlfs {
             Ok(found) => return Ok(found),
             Err(reason) => reason,
         };
-        // The copy is in the last whole block, whatever a block is.
+        // The copy is in the last whole block, whatever the block size.
         for power in 12..=16 {
             let block = 1u64 << power;
             let at = (geometry.size / block).saturating_sub(1) * block;
@@ -104,22 +104,22 @@ impl Vlfs {
         Err(no_volume(reason))
     }
 
-    /// The superblock.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// What recovery found.
+    /// Returns the report of the recovery.
     pub fn recovery_report(&self) -> &VlfsRecovery {
         &self.recovery
     }
 
-    /// What the volume stands on.
+    /// Returns the medium of the volume.
     pub fn medium(&self) -> &Arc<dyn Medium> {
         &self.store.medium
     }
 
-    /// Why the volume takes no writes, if so.
+    /// Returns the reason why the volume takes no writes, if there is one.
     pub fn stopped(&self) -> Option<String> {
         match &self.read_only {
             Some(reason) => Some(reason.clone()),
@@ -131,7 +131,7 @@ impl Vlfs {
         &self.store.measures
     }
 
-    /// Nothing is written from now on.
+    /// Stops all writes from now on; the first reason is kept.
     pub(crate) fn stop(&self, reason: String) {
         self.stopped.lock().get_or_insert(reason);
     }
@@ -141,7 +141,7 @@ impl Vlfs {
             .map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
     }
 
-    /// Room that is kept for something is not there: nothing is written any more.
+    /// Stops all writes, because reserved space is not free; returns the error.
     pub(crate) fn no_room(&self, whose: &str) -> Error {
         let reason = format!("no room is left for {whose}; the reserve should have had it");
         self.stop(reason.clone());

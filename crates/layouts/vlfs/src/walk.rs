@@ -6,10 +6,10 @@ use std::sync::Arc;
 use varve_format::index::{Fanout, Index, Spot};
 use varve_format::{Malformed, SECTOR};
 
-/// The blocks of a file's extended attributes, in their order.
+/// Returns the blocks of a file's extended attributes, in their order.
 ///
 /// # Errors
-/// If a node cannot be read, or they are not what such attributes take.
+/// If a node cannot be read, or the blocks are not those of attributes of this length.
 pub fn attributes(
     measures: &Measures,
     image: &Image,
@@ -28,7 +28,7 @@ pub fn attributes(
     })?;
     let sectors = blocks.iter().map(|(_, place)| u64::from(place.sectors));
     let held = sectors.sum::<u64>() * SECTOR;
-    // Whole but for the last, and behind each other.
+    // The blocks are adjacent in number, and all but the last are whole.
     let last = blocks.len().saturating_sub(1);
     let in_order = (0..).zip(&blocks).all(|(nth, (block, place))| {
         let whole = u64::from(place.sectors) == measures.block_sectors();
@@ -46,8 +46,8 @@ pub fn attributes(
     })
 }
 
-/// How the nodes of an index are found: on the device alone, or with what is
-/// newer in memory.
+/// Returns the node of an index at a place: from the device alone, or also from newer
+/// ones in memory.
 pub type Fetch<'a> = dyn Fn(NodeId, &Place) -> Result<Option<Arc<Node>>> + 'a;
 
 /// One of a file's indexes.
@@ -59,7 +59,7 @@ pub struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// What is at a spot.
+    /// Returns the identity of the node or block at a spot.
     pub fn id(&self, at: Spot) -> NodeId {
         NodeId {
             ino: self.image.inode.ino.0,

@@ -1,4 +1,4 @@
-//! What the one writer has, under the lock of that name.
+//! The state of the writer, under the lock of that name.
 
 use crate::owners::Owners;
 use crate::runs::Runs;
@@ -8,31 +8,32 @@ use std::collections::BTreeSet;
 use varve_fs::Usage;
 use varve_vlog::virtual_log::VirtualLog;
 
-/// What `writer` locks.
+/// The state that the lock `writer` protects.
 pub struct Writer {
     pub space: Space,
     pub log: VirtualLog,
-    /// What the transaction in the making has written.
+    /// The runs that the present transaction has written.
     pub runs: Runs,
-    /// What brief transactions say.
+    /// The changes of brief transactions.
     pub unfolded: Unfolded,
-    /// Pieces of the map that changed without an inode being written.
+    /// Pieces of the map that changed without the write of an inode.
     pub dirty: BTreeSet<u32>,
-    /// Whose units are, for the compactor.
+    /// The owners of units, for the compactor.
     pub owners: Owners,
     pub usage: Usage,
-    /// Blocks of data stored.
+    /// Number of blocks of data that are stored.
     pub stored: u64,
-    /// Blocks of extended attributes that take more than a unit.
+    /// Number of blocks of extended attributes that take more than a unit.
     pub long_xattrs: u64,
-    /// Groups appended; of these, taken along by a transaction; durable.
+    /// Number of groups appended. `sealed` counts those of them in a transaction, and
+    /// `durable` the durable ones.
     pub appended: u64,
     pub sealed: u64,
     pub durable: u64,
-    /// Serial and record of both checkpoints; `None` if damaged.
+    /// Serial and last record of both checkpoints; `None` if damaged.
     pub checkpoints: [Option<(u64, u64)>; 2],
-    /// When the newest was taken, on the monotonic clock.
+    /// Time of the newest checkpoint, on the monotonic clock, in nanoseconds.
     pub checkpoint_ns: u64,
-    /// Bytes written since.
+    /// Number of bytes written since the newest checkpoint.
     pub since_checkpoint: u64,
 }

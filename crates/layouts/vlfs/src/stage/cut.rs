@@ -1,4 +1,4 @@
-//! Taking blocks off a file: truncates, holes, and files that are gone.
+//! Removing blocks of a file: truncation, holes, and files that are freed.
 
 use super::Stage;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::format::{Fork, Image, NodeId, Place};
 use varve_fs::{InodeNo, Version};
 
 impl Stage<'_> {
-    /// The blocks `from..to` of a fork are gone.
+    /// Removes the blocks `from..to` of a fork.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -25,7 +25,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The part of `from..to` at or below one place; height 0 is a block.
+    /// Removes the part of `from..to` at or below one place; height 0 is a block.
     fn cut_slot(&mut self, slot: &mut Place, id: NodeId, from: u64, to: u64) -> Result<()> {
         let index = self.store.measures.index();
         let span = index.span(id.height);
@@ -50,7 +50,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Everything at and below a place is gone.
+    /// Removes everything at and below a place.
     fn drop_tree(&mut self, id: NodeId, place: &Place) -> Result<()> {
         if id.height == 0 {
             self.give_up_block(id.fork, place);
@@ -68,7 +68,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The inode is gone, and all it had.
+    /// Frees the inode and everything it has.
     ///
     /// # Errors
     /// If its index cannot be read.
@@ -77,7 +77,7 @@ impl Stage<'_> {
         for fork in Fork::ALL {
             self.cut(&mut image, fork, 0, u64::MAX)?;
         }
-        // The number was freed before in this group, or has no inode yet.
+        // Otherwise the number was freed before in this group, or has no inode yet.
         let fresh = !self.changes.freed.contains_key(&ino.0);
         if let Some(unit) = self.tables.entry(ino.0).unit().filter(|_| fresh) {
             self.changes
