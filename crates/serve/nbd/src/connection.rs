@@ -1,19 +1,18 @@
-//! A connection in transmission: a crew of threads, one of which receives.
+//! A connection in transmission: a group of threads, one of which receives.
 //!
-//! The thread that holds the *role* receives the next request. What is quick it
-//! serves itself, and sends the replies when no request waits any more; before
-//! anything else it hands the role on, so that as many requests are at the
-//! device as there are threads. Threads are started when the role would
-//! otherwise lie idle.
+//! The thread that has the *role* receives the next request. It serves fast requests
+//! itself, and sends the replies when no received request is pending. Before any other
+//! request it hands the role over, so that as many requests are at the device as there
+//! are threads. A thread is started when no thread would take over the role.
 //!
 //! Invariants:
-//! - Whoever receives has sent its replies before it waits for the client.
-//! - A message that was left in the middle is the last: whoever held the role
-//!   ends the connection before another one gets it.
-//! - A client costs its buffers: a piece to take bytes and a reply for each
-//!   thread, whatever lengths it names.
-//! - Locks: the role, then (never the other way) sending. Neither is held by a
-//!   thread that waits for another one.
+//! - The receiving thread has sent its replies before it waits for the client.
+//! - A message that was received in part is the last: the thread with the role ends the
+//!   connection before another thread gets the role.
+//! - The memory of a client is bounded, whatever lengths it names: for each thread, a
+//!   piece to receive bytes and a reply.
+//! - Locks: the role, then (never in the opposite order) sending. No thread has either
+//!   of them while it waits for another thread.
 
 mod reading;
 
@@ -34,10 +33,10 @@ use crate::request::{Action, Judged, Measures, Request, judge};
 use crate::sender::{Sender, send_all};
 use crate::transport::Transport;
 
-/// Bytes taken from a client or read from the device at once: what stays in a
-/// processor's cache between the two.
+/// Number of bytes that are received from a client, or read from the device, at once:
+/// as many as stay in a processor's cache in between.
 const PIECE_BYTES: usize = 256 << 10;
-/// Replies are sent when they are so long together.
+/// Number of bytes of replies that are sent without waiting for more.
 const SEND_BYTES: usize = 128 << 10;
 const STACK_BYTES: usize = 512 << 10;
 
@@ -46,25 +45,25 @@ pub(crate) struct Connection<'a> {
     pub transport: &'a dyn Transport,
     pub export: &'a Export,
     pub measures: Measures,
-    /// Most threads, and so requests at the device at once.
+    /// Maximum number of threads, and so of requests at the device at once.
     pub threads_max: usize,
-    /// Of the server.
+    /// The phase of the server's end.
     pub ending: &'a Ending,
     role: Mutex<Receiver>,
     sending: Sender,
     ended: Mutex<Option<Ended>>,
     over: AtomicBool,
-    /// It is over, and nobody listens.
+    /// True once the connection is over and the client receives nothing any more.
     broken: AtomicBool,
-    /// Threads that wait for the role.
+    /// Number of threads that wait for the role.
     waiting: AtomicUsize,
     threads: AtomicUsize,
     pace: Pace,
 }
 
-/// What a thread of the crew owns.
+/// The buffers of one thread.
 struct Worker {
-    /// Bytes to be written.
+    /// Bytes to be written to the device.
     payload: Vec<u8>,
     out: Outbox,
 }
@@ -94,8 +93,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Serves the client until it goes or has to go. What it asked for before
-    /// has been answered then, if it takes the answers.
+    /// Serves the client until it disconnects or breaks the rules. All earlier requests
+    /// have then been answered, if the client receives the answers.
     pub(crate) fn run(&self) -> Ended {
         std::thread::scope(|scope| self.work(scope));
         self.ended.lock().take().unwrap_or(Ended::Closed)
@@ -108,18 +107,18 @@ impl<'a> Connection<'a> {
             out: Outbox::new(),
         };
         let mut role = None;
-        // Dropped before the role is.
+        // The guard is dropped before the role is.
         let _guard = EndOnPanic(self);
         if let Err(ended) = self.serve_all(scope, &mut role, &mut worker) {
             self.end(ended);
         }
         drop(role);
-        // What was asked before the end is answered, if the client listens.
+        // Earlier requests are answered, if the client receives the answers.
         let _ = self.send(&mut worker.out);
     }
 
-    /// Serves until the connection is over. An error comes with the role, if
-    /// the role met it.
+    /// Serves until the connection is over. If this thread returns an error as the
+    /// receiver, it still has the role.
     fn serve_all<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -156,13 +155,13 @@ impl<'a> Connection<'a> {
         role
     }
 
-    /// True if somebody else receives while this thread is at work; starts a
-    /// thread if none waits.
+    /// Returns true if another thread receives while this one serves a request. Starts
+    /// a thread if none waits.
     fn is_followed<'s>(&'s self, scope: &'s Scope<'s, '_>) -> bool {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             return true;
         }
-        // Only who has the role gets here: nobody else starts threads.
+        // Only the thread with the role runs this, so no other one starts threads.
         if self.threads.load(Ordering::Relaxed) >= self.threads_max {
             return self.threads_max > 1;
         }
@@ -183,13 +182,13 @@ impl<'a> Connection<'a> {
     }
 
     fn end(&self, ended: Ended) {
-        // A server that stops cuts messages short itself, and the others are
-        // answered all the same.
+        // A stopping server itself cuts messages short, and earlier requests are
+        // nevertheless answered.
         let broken = matches!(ended, Ended::Broken(_)) && !self.ending.has_begun();
         self.ended.lock().get_or_insert(ended);
         self.over.store(true, Ordering::Release);
         if broken {
-            // Nobody waits for this client any longer.
+            // No thread waits for this client any longer.
             self.broken.store(true, Ordering::Release);
             self.transport.cut();
         }
@@ -230,8 +229,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Takes the bytes of a write. A long one is written piece by piece as it
-    /// comes, and answered here.
+    /// Receives the bytes of a write. A long write is written piece by piece while it
+    /// is received, and answered here.
     fn take_bytes(
         &self,
         role: &mut Receiver,
@@ -265,7 +264,7 @@ impl<'a> Connection<'a> {
         Ok(None)
     }
 
-    /// Receives bytes that nobody wants.
+    /// Receives bytes and drops them.
     fn drop_bytes(
         &self,
         role: &mut Receiver,
@@ -284,7 +283,7 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Serves a request whose bytes are there; the reply is in the outbox, or
+    /// Serves a request whose bytes were received. The reply is put into the outbox, or
     /// sent.
     fn serve(&self, request: &Request, worker: &mut Worker) -> Received<()> {
         let begun = Instant::now();
@@ -315,12 +314,12 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// False when nobody will hear of a long request's end.
+    /// Returns false when the client will not receive the result of a long request.
     fn is_wanted(&self) -> bool {
         !self.broken.load(Ordering::Relaxed) && !self.ending.is_hurried()
     }
 
-    /// Makes durable what was asked to be.
+    /// Flushes if the request asks for it.
     fn finish(&self, request: &Request) -> Result<(), Failure> {
         match request.fua {
             true => self.export.make_durable(),
@@ -330,7 +329,8 @@ impl<'a> Connection<'a> {
 
     fn reply(&self, request: &Request, done: Result<(), Failure>, worker: &mut Worker) {
         match done {
-            // Shorter than a chunk, and allowed for all but reads.
+            // A simple reply is shorter than a chunk, and allowed for all requests but
+            // reads.
             Ok(()) => worker.out.simple(request.cookie, 0),
             Err(failure) => self.fail(request.cookie, false, &failure, worker),
         }
@@ -338,8 +338,8 @@ impl<'a> Connection<'a> {
 
     fn fail(&self, cookie: u64, read: bool, failure: &Failure, worker: &mut Worker) {
         self.export.counters().failed();
-        // A plain error says as much to a program; a text is for structured
-        // replies, which a read must have.
+        // A simple reply with an error number is enough for a program. A text needs a
+        // structured reply, which a read must have.
         let structured = self.measures.structured && (read || !failure.why.is_empty());
         worker.out.failure(cookie, structured, failure);
     }
@@ -357,7 +357,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends what is in the outbox.
+    /// Sends the bytes in the outbox.
     fn send(&self, out: &mut Outbox) -> Received<()> {
         if !out.bytes().is_empty() {
             let transport = self.transport;
@@ -369,7 +369,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A thread that panics takes its connection along, and nothing else.
+/// Ends the connection if its thread panics; other connections are not affected.
 struct EndOnPanic<'a, 'b>(&'a Connection<'b>);
 
 impl Drop for EndOnPanic<'_, '_> {

@@ -1,11 +1,11 @@
-//! What a server did, counted.
+//! The counters of a server.
 
 use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::protocol::command;
 
-/// Kinds of requests that are counted, and their names.
+/// The kinds of requests that are counted, with their names.
 const KINDS: [(u16, &str); 6] = [
     (command::READ, "read"),
     (command::WRITE, "write"),
@@ -15,7 +15,7 @@ const KINDS: [(u16, &str); 6] = [
     (command::BLOCK_STATUS, "block_status"),
 ];
 
-/// Counts since the server was started.
+/// Counts of events since the start of the server.
 #[derive(Debug, Default)]
 pub struct Counters {
     connections: AtomicU64,
@@ -72,19 +72,19 @@ impl Counters {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Connections now, those in their handshake included.
+    /// Returns the number of present connections, including those in their handshake.
     pub fn open(&self) -> u64 {
         self.connections_open.load(Relaxed)
     }
 
-    /// Requests of every kind so far.
+    /// Returns the number of requests of all kinds so far.
     pub fn total(&self) -> u64 {
         let known: u64 = self.requests.iter().map(|count| count.load(Relaxed)).sum();
         known + self.requests_unknown.load(Relaxed)
     }
 
-    /// All of it, for scripts. `shared_flushes` are flushes of clients that
-    /// another client's covered.
+    /// Returns all counters, for scripts. `shared_flushes` are flushes of clients that
+    /// the flush of another client covered.
     pub fn to_json(&self) -> Value {
         let mut requests = Map::new();
         for ((_, name), count) in KINDS.iter().zip(&self.requests) {

@@ -1,8 +1,8 @@
-//! How a server ends.
+//! The end of a server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far a server is with ending, as its connections see it.
+/// The phase of a server's end, for its connections.
 #[derive(Debug, Default)]
 pub struct Ending {
     begun: AtomicBool,
@@ -10,24 +10,24 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Nothing more is received. What was, is answered.
+    /// Begins the end: nothing more is received, and received requests are answered.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Release);
     }
 
-    /// Nor is that waited for: what takes long is given up. Cut the transports
-    /// as well.
+    /// Hurries the end: long requests are given up. The caller must also close the
+    /// transports.
     pub fn hurry(&self) {
         self.begin();
         self.hurried.store(true, Ordering::Release);
     }
 
-    /// True after [`Ending::begin`].
+    /// Returns true after [`Ending::begin`].
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// True after [`Ending::hurry`].
+    /// Returns true after [`Ending::hurry`].
     pub fn is_hurried(&self) -> bool {
         self.hurried.load(Ordering::Acquire)
     }

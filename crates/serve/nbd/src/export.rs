@@ -1,10 +1,10 @@
-//! A device as it is offered: its measures, and each request as a call.
+//! A device as it is offered: its sizes, and a function for each kind of request.
 //!
 //! Invariants:
-//! - What is promised to clients of several connections holds because they
-//!   share one device: a write is acknowledged when the device has it, and one
-//!   flush covers every write before it, whoever made it.
-//! - Every request has been held against the export's measures before.
+//! - The promises to clients with several connections hold because the connections
+//!   share one device: a write is acknowledged when the device has it, and a flush
+//!   covers all earlier writes of all connections.
+//! - Every request was checked against the export's sizes before.
 
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::flushes::Flushes;
 use crate::protocol::{Descriptor, Errno, STATE_HOLE, STATE_ZERO, transmission};
 use crate::request::{Measures, REQUEST_BYTES_MAX};
 
-/// Zeros written by one request of the device.
+/// Zeros that one buffer of a device request refers to.
 const ZEROS: &[u8] = &[0; 64 << 10];
-/// So many times those.
+/// Number of these buffers in one device request.
 const ZEROS_EACH: usize = 16;
-/// Bytes forgotten at once: between two such steps others get at the device.
+/// Number of bytes discarded at once: other requests get the device between two steps.
 const STEP_BYTES: u64 = 64 << 20;
-/// Extents told in one answer; a client asks again for the rest.
+/// Maximum number of extents in one answer; a client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
-/// Bytes of a reason that is told to a client.
+/// Maximum number of bytes of a reason that is sent to a client.
 const WHY_BYTES_MAX: usize = 200;
-/// What a device that stopped is worth to a client.
+/// The reason that clients get from a device that has stopped.
 const CHANGES_NOTHING: &str = "nothing is written any more; the server's log says why";
 
-/// How a device is offered.
+/// The options of an export.
 #[derive(Debug, Clone, Default)]
 pub struct ExportOptions {
-    /// What clients call it; the empty name always leads here, too.
+    /// Name of the export; the empty name always selects it, too.
     pub name: String,
-    /// What people are told it is.
+    /// Description for people.
     pub description: String,
-    /// Refuse changes.
+    /// True to refuse changes.
     pub read_only: bool,
-    /// Tell clients that seeking is slow.
+    /// True to announce that seeking is slow.
     pub rotational: bool,
 }
 
@@ -51,11 +51,11 @@ pub struct Export {
     counters: Counters,
 }
 
-/// Why a request was not served.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub errno: Errno,
-    /// For people; says nothing about the server's paths.
+    /// Text for people, without the server's paths.
     pub why: String,
 }
 
@@ -81,7 +81,7 @@ impl From<DeviceError> for Failure {
             _ => Errno::Io,
         };
         let mut why = match error.source.kind() {
-            // What stopped it names the device, and may be of long ago.
+            // The original reason names the device, and may be old.
             ErrorKind::ReadOnlyFilesystem => CHANGES_NOTHING.to_owned(),
             _ => error.source.to_string(),
         };
@@ -97,7 +97,7 @@ impl From<DeviceError> for Failure {
 type Served<T = ()> = Result<T, Failure>;
 
 impl Export {
-    /// Offers `device`.
+    /// Creates an export of `device`.
     pub fn new(device: Arc<dyn Device>, options: ExportOptions) -> Self {
         Export {
             options,
@@ -107,37 +107,37 @@ impl Export {
         }
     }
 
-    /// What was asked of it.
+    /// Returns the counters of requests.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What clients call it.
+    /// Returns the name of the export.
     pub fn name(&self) -> &str {
         &self.options.name
     }
 
-    /// What people are told it is.
+    /// Returns the description of the export.
     pub fn description(&self) -> &str {
         &self.options.description
     }
 
-    /// Makes everything acknowledged durable.
+    /// Makes all acknowledged writes durable.
     ///
     /// # Errors
-    /// Why not: the device failed, now or before.
+    /// The reason, if the device has failed now or earlier.
     pub fn flush(&self) -> Result<(), String> {
         let worked = self.flushes.flush(&*self.device)?;
         self.counters.flushed(worked);
         Ok(())
     }
 
-    /// True if a client may mean this export.
+    /// Returns true if this name selects the export.
     pub(crate) fn is_called(&self, name: &[u8]) -> bool {
         name.is_empty() || name == self.options.name.as_bytes()
     }
 
-    /// What requests are held against, with this much agreed.
+    /// Returns the sizes and agreements against which requests are checked.
     pub(crate) fn measures(&self, structured: bool, allocation: bool) -> Measures {
         let geometry = self.device.geometry();
         Measures {
@@ -149,7 +149,7 @@ impl Export {
         }
     }
 
-    /// Smallest, best and largest request.
+    /// Returns the smallest, the preferred and the largest request, in bytes.
     pub(crate) fn block_sizes(&self) -> [u32; 3] {
         let geometry = self.device.geometry();
         let smallest = geometry.logical_block;
@@ -160,7 +160,7 @@ impl Export {
         [smallest, best, REQUEST_BYTES_MAX]
     }
 
-    /// Transmission flags.
+    /// Returns the transmission flags.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         use transmission::*;
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
@@ -190,12 +190,12 @@ impl Export {
         Ok(())
     }
 
-    /// As [`Export::flush`], for a client.
+    /// Flushes as [`Export::flush`] does, for a client.
     pub(crate) fn make_durable(&self) -> Served {
         self.flush().map_err(|_| stopped())
     }
 
-    /// Lets the device forget a range. Gives up when nobody wants it any more.
+    /// Discards a range in steps. Stops when `wanted` returns false.
     pub(crate) fn trim(&self, offset: u64, length: u32, wanted: impl Fn() -> bool) -> Served {
         self.changeable()?;
         for (at, step) in steps(offset, offset + u64::from(length)) {
@@ -205,9 +205,9 @@ impl Export {
         Ok(())
     }
 
-    /// Zeros a range: what the device can forget is forgotten if it `may_punch`,
-    /// the rest is written, unless that was to be `fast`. Gives up when nobody
-    /// wants it any more.
+    /// Zeroes a range. If `may_punch`, parts that the device can discard are discarded;
+    /// the rest is written, unless `fast` forbids that. Stops when `wanted` returns
+    /// false.
     pub(crate) fn zero(
         &self,
         offset: u64,
@@ -223,8 +223,8 @@ impl Export {
         let mut punched = may_punch && last > first;
         for (at, step) in steps(first, last) {
             still(&wanted)?;
-            // A device can or cannot; where it could at first, the rest is
-            // written as if it never could.
+            // A device either can punch or cannot. If it could only for the first steps,
+            // the whole range is written.
             punched = punched && self.device.zero(at, step)?;
         }
         let written = match (punched, fast) {
@@ -253,7 +253,7 @@ impl Export {
         Ok(())
     }
 
-    /// What is stored in a range that is not empty, as descriptors.
+    /// Returns descriptors of a range that is not empty.
     pub(crate) fn status(&self, offset: u64, length: u32, one: bool) -> Served<Vec<Descriptor>> {
         let mut found: Vec<(u32, bool)> = Vec::new();
         let (mut at, end) = (offset, offset + u64::from(length));
@@ -283,7 +283,8 @@ impl Export {
     }
 }
 
-/// A range in steps that begin on multiples of a step, and so on whole blocks.
+/// Divides a range into steps that begin at multiples of a step, and so at whole
+/// blocks.
 fn steps(offset: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = offset;
     std::iter::from_fn(move || {

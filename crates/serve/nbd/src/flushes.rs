@@ -1,10 +1,10 @@
-//! Flushes, shared: whoever waits for one waits with all others who do.
+//! Shared flushes: all callers that wait for a flush share the next one.
 //!
 //! Invariants:
-//! - A flush that was asked for is answered by one that began after it was
-//!   asked, so it covers every write acknowledged on any connection before.
-//! - After a flush that failed none succeeds any more: what the writes since
-//!   the last good one became is unknown, and a later success would lie.
+//! - A request for a flush is answered by a flush that began after the request, so it
+//!   covers every write acknowledged on any connection before.
+//! - After a flush that failed no flush succeeds any more: the state of the writes
+//!   since the last good flush is unknown, so a later success would be false.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,33 +16,33 @@ use varve_device::Device;
 pub(crate) struct Flushes {
     state: Mutex<State>,
     changed: Condvar,
-    /// `State::failed` is set; for those who only ask.
+    /// True once `State::failed` is set; it is read without the lock.
     stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Flushes begun; the last of them is running or done.
+    /// Number of flushes begun; the last of them is running or done.
     begun: u64,
     running: bool,
     failed: Option<String>,
 }
 
 impl State {
-    /// Flushes that returned success.
+    /// Returns the number of flushes that succeeded.
     fn done(&self) -> u64 {
         self.begun - u64::from(self.running || self.failed.is_some())
     }
 }
 
 impl Flushes {
-    /// True if the device takes no changes any more.
+    /// Returns true if the device takes no changes any more.
     pub(crate) fn have_failed(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Makes durable what the device has acknowledged; true if this call did
-    /// the work.
+    /// Makes the acknowledged writes durable. Returns true if this call flushed the
+    /// device, and false if it shared another call's flush.
     pub(crate) fn flush(&self, device: &dyn Device) -> Result<bool, String> {
         let mut state = self.state.lock();
         let wanted = state.begun + 1;
@@ -71,7 +71,7 @@ impl Flushes {
     }
 }
 
-/// Ends a flush, also when the device panics.
+/// Ends a flush, also if the device panics.
 struct End<'a> {
     flushes: &'a Flushes,
     failed: Option<String>,
@@ -100,7 +100,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use varve_device::{DeviceError, Geometry, Operation};
 
-    /// Counts flushes; each waits until it is let go.
+    /// A device that counts flushes; each waits until the test lets it continue.
     #[derive(Debug, Default)]
     struct Slow {
         flushes: AtomicU64,
@@ -161,7 +161,7 @@ mod tests {
                 .into_iter()
                 .map(|thread| usize::from(thread.join().unwrap().unwrap()))
                 .sum();
-            // Those that were late to ask need another one.
+            // Callers that came too late for a running flush need another one.
             assert_eq!(worked as u64 + 1, device.flushes.load(SeqCst));
             assert!(worked >= 1);
         });

@@ -1,25 +1,25 @@
-//! Serves any [`varve_device::Device`] over the network block device protocol
-//! (fixed newstyle), to any number of clients and connections.
+//! Serves any [`varve_device::Device`] over the network block device protocol (fixed
+//! newstyle), to any number of clients and connections.
 //!
-//! | module | its part |
+//! | module | contents |
 //! |---|---|
-//! | [`protocol`] | the wire's numbers and structures |
-//! | [`options`], [`request`] | what clients send, judged; pure |
+//! | [`protocol`] | numbers and structures of the protocol |
+//! | [`options`], [`request`] | parsing and checking what clients send, without I/O |
 //! | `negotiate` | the handshake |
-//! | `connection`, `receiver`, `sender`, `outbox`, `pace` | requests in, replies out, and who does it |
+//! | `connection`, `receiver`, `sender`, `outbox`, `pace` | requests, replies, and the threads that serve them |
 //! | [`export`], `flushes`, [`counters`] | a device as it is offered |
-//! | [`session`](serve), [`server`] | one client; all of them |
+//! | [`session`](serve), [`server`] | one client; all clients |
 //! | [`transport`] | the seam under a connection |
-//! | [`ScratchDisk`] | a disk in memory, for many at once |
+//! | [`ScratchDisk`] | a disk in memory, for many connections at once |
 //!
-//! It translates and decides nothing about storage. `docs/guide/nbd.md` says what is
-//! promised. A client that breaks the rules loses its connection, and that is
-//! logged in a line; others notice nothing.
+//! The crate translates requests and decides nothing about storage. `docs/guide/nbd.md`
+//! has its promises. A client that breaks the rules loses its connection, with one line
+//! in the log; other clients are not affected.
 //!
 //! Invariants:
-//! - No length, count or offset from a client is used before it was held
-//!   against a limit.
-//! - No thread waits for a client while it holds what another client needs.
+//! - No length, count or offset from a client is used before it was compared with a
+//!   limit.
+//! - No thread waits for a client while it has what another client needs.
 //! - No `unsafe`.
 
 mod connection;

@@ -1,9 +1,9 @@
 //! The handshake: fixed newstyle, without encryption.
 //!
 //! Invariants:
-//! - It ends within the time it is given, whatever the client sends or leaves
-//!   out, and holds at most one option's data.
-//! - Both ways into transmission describe one export in the same terms.
+//! - The handshake ends within its time limit, whatever the client sends or omits, and
+//!   needs memory for at most one option's data.
+//! - Both options that begin transmission describe an export in the same terms.
 
 use std::time::Instant;
 
@@ -20,12 +20,12 @@ use crate::request::Measures;
 use crate::sender::send_all;
 use crate::transport::Transport;
 
-/// Most bytes of an option's data.
+/// Maximum number of bytes of an option's data.
 const OPTION_BYTES_MAX: usize = 64 << 10;
-/// Most options of one handshake.
+/// Maximum number of options in one handshake.
 const OPTIONS_MAX: usize = 1000;
 
-/// A handshake under way.
+/// The state of a handshake.
 struct Handshake<'a> {
     transport: &'a dyn Transport,
     receiver: &'a mut Receiver,
@@ -35,13 +35,14 @@ struct Handshake<'a> {
     allocation: bool,
 }
 
-/// What an option leads to.
+/// The step that follows an option.
 enum Next {
     Another,
     Transmission,
 }
 
-/// Agrees with a client on how its requests will be served.
+/// Makes the handshake with a client, and returns the agreed parameters of its
+/// requests.
 pub(crate) fn negotiate(
     transport: &dyn Transport,
     receiver: &mut Receiver,
@@ -87,7 +88,7 @@ impl Handshake<'_> {
             .message(self.transport, || false, Some(self.deadline))
     }
 
-    /// Takes one option and answers it.
+    /// Receives one option and answers it.
     fn option(&mut self, padding: bool) -> Received<Next> {
         let bytes: [u8; size_of::<OptionHeader>()] = self.message()?;
         let header: OptionHeader = transmute!(bytes);
@@ -104,7 +105,7 @@ impl Handshake<'_> {
         match kind {
             option::EXPORT_NAME => self.export_name(&data, padding),
             option::ABORT => {
-                // It may be gone already.
+                // The client may have closed the connection already.
                 let _ = self.answer(kind, answer::ACK, &[]);
                 Err(Ended::Closed)
             }
@@ -135,7 +136,7 @@ impl Handshake<'_> {
 
     fn export_name(&mut self, name: &[u8], padding: bool) -> Received<Next> {
         if !self.export.is_called(name) {
-            // This option has no way to say so.
+            // This option cannot report an error.
             return broken(format!("asked for {}", shown(name)));
         }
         let mut bytes = self.size_and_flags().to_vec();
@@ -170,7 +171,8 @@ impl Handshake<'_> {
             .iter()
             .flat_map(|size| size.to_be_bytes())
             .collect();
-        // Also to those who do not ask: it is what requests are held against.
+        // These are sent without being requested, because requests are checked against
+        // them.
         items.push(item(info::BLOCK_SIZE, &sizes));
         for (kind, text) in [
             (info::NAME, self.export.name()),
@@ -204,7 +206,7 @@ impl Handshake<'_> {
     fn contexts(&mut self, option: u32, data: &[u8]) -> Received<Next> {
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // Also if it fails.
+            // The selection is cleared also if the option fails.
             self.allocation = false;
         }
         let Some(request) = meta_request(data) else {
@@ -231,7 +233,7 @@ impl Handshake<'_> {
     }
 }
 
-/// A name as a client gave it, short and printable.
+/// Returns a client's name of an export in a short and printable form.
 fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(&name[..name.len().min(64)]);
     format!("the export {text:?}")

@@ -1,44 +1,44 @@
-//! The data of options, read without trusting a length in it.
+//! Parsing the data of options without trusting any length in it.
 
 use crate::protocol::ALLOCATION;
 
-/// Most bytes of a string, as the protocol has it.
+/// Maximum number of bytes of a string, as defined by the protocol.
 pub const STRING_BYTES_MAX: usize = 4096;
 
-/// What INFO and GO ask.
+/// The data of INFO and GO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
-    /// The export.
+    /// Name of the export.
     pub name: &'a [u8],
-    /// Kinds of information, in pairs of bytes.
+    /// Requested kinds of information, in pairs of bytes.
     pub kinds: Vec<u16>,
 }
 
-/// What LIST_META_CONTEXT and SET_META_CONTEXT ask.
+/// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaRequest<'a> {
-    /// The export.
+    /// Name of the export.
     pub name: &'a [u8],
     /// Names of contexts.
     pub queries: Vec<&'a [u8]>,
 }
 
 impl MetaRequest<'_> {
-    /// True if SET_META_CONTEXT selects the one context there is.
+    /// Returns true if SET_META_CONTEXT selects the one context there is.
     pub fn selects(&self) -> bool {
         self.queries
             .iter()
             .any(|query| *query == ALLOCATION.as_bytes())
     }
 
-    /// True if LIST_META_CONTEXT is to name it: no query asks for all there
-    /// are, and an empty leaf name for all of the namespace.
+    /// Returns true if LIST_META_CONTEXT must list the context: a request without
+    /// queries asks for all contexts, and an empty leaf name for all of the namespace.
     pub fn lists(&self) -> bool {
         self.queries.is_empty() || self.selects() || self.queries.contains(&&b"base:"[..])
     }
 }
 
-/// Bytes taken from the front.
+/// The bytes that are not yet parsed.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -56,14 +56,14 @@ impl<'a> Rest<'a> {
         Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// A length and a string.
+    /// Takes a length and a string of that length.
     fn string(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u32()?).ok()?;
         (length <= STRING_BYTES_MAX).then(|| self.take(length))?
     }
 }
 
-/// Reads the data of INFO or GO; `None` if it is malformed.
+/// Parses the data of INFO or GO; `None` if it is malformed.
 pub fn info_request(data: &[u8]) -> Option<InfoRequest<'_>> {
     let mut rest = Rest(data);
     let name = rest.string()?;
@@ -72,13 +72,12 @@ pub fn info_request(data: &[u8]) -> Option<InfoRequest<'_>> {
     rest.0.is_empty().then_some(InfoRequest { name, kinds })
 }
 
-/// Reads the data of LIST_META_CONTEXT or SET_META_CONTEXT; `None` if it is
-/// malformed.
+/// Parses the data of LIST_META_CONTEXT or SET_META_CONTEXT; `None` if it is malformed.
 pub fn meta_request(data: &[u8]) -> Option<MetaRequest<'_>> {
     let mut rest = Rest(data);
     let name = rest.string()?;
     let count = rest.u32()?;
-    // Each takes four bytes at least: what is claimed is not believed.
+    // Nothing is allocated for the count, which may be false: each query is checked.
     let queries = (0..count).map(|_| rest.string()).collect::<Option<_>>()?;
     rest.0.is_empty().then_some(MetaRequest { name, queries })
 }

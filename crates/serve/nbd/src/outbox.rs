@@ -1,19 +1,19 @@
-//! Replies of one thread, put together before they are sent.
+//! The replies of one thread, collected before they are sent.
 //!
-//! A reply is built where it will be sent from: the device reads straight into
-//! it. Several small ones leave in one call.
+//! A reply is built in the buffer from which it is sent: the device reads directly into
+//! it. Several small replies are sent by one call.
 
 use zerocopy::IntoBytes;
 
 use crate::export::Failure;
 use crate::protocol::{CHUNK_MAGIC, Chunk, SIMPLE_REPLY_MAGIC, SimpleReply, chunk};
 
-/// Bytes that a thread keeps between requests.
+/// Number of bytes of memory that a thread keeps between requests.
 const KEPT_BYTES: usize = 320 << 10;
 
-/// Bytes to be sent.
+/// A buffer of bytes to be sent.
 pub(crate) struct Outbox {
-    /// Initialised throughout, so that nothing is cleared for each reply.
+    /// The memory, all of it initialised, so that it is not cleared for each reply.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -26,17 +26,18 @@ impl Outbox {
         }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to be sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
-    /// Forgets what follows `length` bytes.
+    /// Removes the bytes behind the first `length` ones.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.used = self.used.min(length);
     }
 
-    /// It has been sent. The memory of a large reply is given back.
+    /// Empties the buffer after its bytes were sent, and frees the memory of a large
+    /// reply.
     pub(crate) fn clear(&mut self) {
         self.used = 0;
         if self.bytes.len() > KEPT_BYTES {
@@ -45,7 +46,7 @@ impl Outbox {
         }
     }
 
-    /// Room for `length` bytes, which the caller fills.
+    /// Appends `length` bytes, which the caller fills.
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         let end = self.used + length;
         if end > self.bytes.len() {
@@ -61,7 +62,7 @@ impl Outbox {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// A simple reply without its bytes.
+    /// Appends a simple reply without its bytes.
     pub(crate) fn simple(&mut self, cookie: u64, error: u32) {
         let reply = SimpleReply {
             magic: SIMPLE_REPLY_MAGIC.into(),
@@ -71,7 +72,7 @@ impl Outbox {
         self.push(reply.as_bytes());
     }
 
-    /// The head of a chunk with `length` bytes of payload.
+    /// Appends the header of a chunk with `length` bytes of payload.
     pub(crate) fn chunk(&mut self, cookie: u64, kind: u16, last: bool, length: usize) {
         let head = Chunk {
             magic: CHUNK_MAGIC.into(),
@@ -83,7 +84,7 @@ impl Outbox {
         self.push(head.as_bytes());
     }
 
-    /// A failure, in the form that was agreed on.
+    /// Appends a failure, in the form that was agreed on.
     pub(crate) fn failure(&mut self, cookie: u64, structured: bool, failure: &Failure) {
         let errno = failure.errno as u32;
         if !structured {

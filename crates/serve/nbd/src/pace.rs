@@ -1,24 +1,25 @@
-//! Whether a request is served by the thread that received it.
+//! The decision whether a request is served by the thread that received it.
 //!
-//! That thread is the only one to receive. Before a request that takes time it
-//! hands this over to another thread, so that the device gets several requests
-//! at once; but waking a thread costs more than a request of memory or of a
-//! page cache. So requests are timed, kind by kind, and those that have lately
-//! been quicker than a thread is woken stay where they are.
+//! Only this thread receives. Before a request that takes time it hands the role of
+//! receiving over to another thread, so that the device gets several requests at once.
+//! But waking a thread costs more than a request of memory or of a page cache. Requests
+//! are therefore timed by kind, and kinds that were lately faster than a wake-up are
+//! served by the receiving thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::request::{Action, Request};
 
-/// A request that takes longer is worth another thread.
+/// Time in ns from which a request is worth another thread.
 const QUICK_NS: u64 = 60_000;
-/// A single measurement counts at most so much: one delay is no habit.
+/// Maximum value of a single sample, in ns, so that one delay does not change the
+/// decision.
 const SAMPLE_NS_MAX: u64 = 4 * QUICK_NS;
-/// Requests longer than this count apart.
+/// Length in bytes above which requests are timed separately.
 const SMALL_BYTES: u32 = 16 << 10;
 
-/// How long requests have lately taken, by kind: a decaying mean.
+/// The recent durations of requests, by kind: a decaying mean.
 #[derive(Debug)]
 pub(crate) struct Pace {
     mean_ns: [AtomicU64; 6],
@@ -26,7 +27,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        // Slow until they have shown otherwise.
+        // A kind counts as slow until it was measured.
         Pace {
             mean_ns: [const { AtomicU64::new(2 * QUICK_NS) }; 6],
         }
@@ -44,12 +45,13 @@ impl Pace {
         &self.mean_ns[kind]
     }
 
-    /// True if this is served sooner than another thread is woken.
+    /// Returns true if a request of this kind is served faster than another thread is
+    /// woken.
     pub(crate) fn is_quick(&self, request: &Request) -> bool {
         self.mean(request).load(Relaxed) < QUICK_NS
     }
 
-    /// Such a request took so long.
+    /// Records the duration of a request.
     pub(crate) fn took(&self, request: &Request, time: Duration) {
         let sample =
             u64::try_from(time.as_nanos()).map_or(SAMPLE_NS_MAX, |ns| ns.min(SAMPLE_NS_MAX));

@@ -1,233 +1,233 @@
-//! The wire: numbers and structures, declared once. All big-endian.
+//! The numbers and structures of the protocol, declared once. All are big-endian.
 //!
-//! Source: the protocol's document, `doc/proto.md` of the NBD project. Names
-//! are its names without the prefix `NBD_`.
+//! Source: the protocol's document, `doc/proto.md` of the NBD project. Names are its
+//! names without the prefix `NBD_`.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `NBDMAGIC`, the first thing a server says.
+/// `NBDMAGIC`, the first bytes that a server sends.
 pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// `IHAVEOPT`: newstyle, and before every option.
+/// `IHAVEOPT`: in the greeting of a newstyle server, and before every option.
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// Before every answer to an option.
+/// Magic number before every answer to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Before every request.
+/// Magic number before every request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before every simple reply.
+/// Magic number before every simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// Before every chunk of a structured reply.
+/// Magic number before every chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags, the server's and the client's alike.
+/// Handshake flag of server and client: fixed newstyle.
 pub const FIXED_NEWSTYLE: u16 = 1 << 0;
-/// No 124 zeros behind the answer to `EXPORT_NAME`.
+/// Handshake flag of server and client: no padding behind the answer to `EXPORT_NAME`.
 pub const NO_ZEROES: u16 = 1 << 1;
-/// Those zeros.
+/// Number of zeros behind the answer to `EXPORT_NAME`, unless the flag excludes them.
 pub const PADDING_BYTES: usize = 124;
 
 /// Transmission flags.
 pub mod transmission {
-    /// Always set.
+    /// Always set, because the other flags are valid.
     pub const HAS_FLAGS: u16 = 1 << 0;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
-    /// FLUSH is served.
+    /// FLUSH is supported.
     pub const SEND_FLUSH: u16 = 1 << 2;
-    /// The flag FUA is served.
+    /// The flag FUA is supported.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// It is slow to seek.
+    /// The device is slow to seek.
     pub const ROTATIONAL: u16 = 1 << 4;
-    /// TRIM is served.
+    /// TRIM is supported.
     pub const SEND_TRIM: u16 = 1 << 5;
-    /// WRITE_ZEROES is served.
+    /// WRITE_ZEROES is supported.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// The flag DF is served.
+    /// The flag DF is supported.
     pub const SEND_DF: u16 = 1 << 7;
-    /// A flush covers what other connections were told is written.
+    /// A flush covers the acknowledged writes of other connections, too.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// The flag FAST_ZERO is served.
+    /// The flag FAST_ZERO is supported.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// Options.
+/// Numbers of options.
 pub mod option {
-    /// Choose an export and begin, without errors.
+    /// Choose an export and begin transmission; errors cannot be reported.
     pub const EXPORT_NAME: u32 = 1;
-    /// End.
+    /// End the connection.
     pub const ABORT: u32 = 2;
-    /// Name the exports.
+    /// List the names of the exports.
     pub const LIST: u32 = 3;
     /// Describe an export.
     pub const INFO: u32 = 6;
-    /// Describe an export and begin.
+    /// Describe an export and begin transmission.
     pub const GO: u32 = 7;
-    /// Answer in chunks.
+    /// Answer with structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Which metadata there is.
+    /// List the metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
-    /// Which metadata is wanted.
+    /// Select metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Kinds of answers to options.
 pub mod answer {
-    /// Done.
+    /// Success.
     pub const ACK: u32 = 1;
-    /// An export's name.
+    /// The name of an export.
     pub const SERVER: u32 = 2;
-    /// About an export.
+    /// Information about an export.
     pub const INFO: u32 = 3;
     /// A metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// Not known here.
+    /// Error: the option is not supported.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
-    /// It makes no sense.
+    /// Error: the option is malformed.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
-    /// No such export.
+    /// Error: there is no such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
 }
 
-/// What can be told about an export.
+/// Kinds of information about an export.
 pub mod info {
-    /// Size and flags.
+    /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
     /// Name.
     pub const NAME: u16 = 1;
-    /// A text for people.
+    /// Description, for people.
     pub const DESCRIPTION: u16 = 2;
-    /// Smallest, best and largest request.
+    /// Smallest, preferred and largest request.
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Requests.
+/// Kinds of requests, and their flags.
 pub mod command {
-    /// Bytes, please.
+    /// Read bytes.
     pub const READ: u16 = 0;
-    /// Bytes follow.
+    /// Write the bytes that follow.
     pub const WRITE: u16 = 1;
-    /// Goodbye; there is no answer.
+    /// End the connection, without an answer.
     pub const DISC: u16 = 2;
-    /// Make durable what was acknowledged.
+    /// Make the acknowledged writes durable.
     pub const FLUSH: u16 = 3;
-    /// Nothing of value is there.
+    /// Discard a range, which contains nothing of value.
     pub const TRIM: u16 = 4;
-    /// Zeros.
+    /// Write zeros.
     pub const WRITE_ZEROES: u16 = 6;
-    /// What is where.
+    /// Report which ranges are stored.
     pub const BLOCK_STATUS: u16 = 7;
 
-    /// Durable before the answer.
+    /// The request is durable before its answer.
     pub const FLAG_FUA: u16 = 1 << 0;
-    /// Zeros are to be stored.
+    /// Zeros must be stored, not punched.
     pub const FLAG_NO_HOLE: u16 = 1 << 1;
-    /// One chunk, please.
+    /// The answer must be one chunk.
     pub const FLAG_DF: u16 = 1 << 2;
-    /// One extent, please.
+    /// The answer must have one extent.
     pub const FLAG_REQ_ONE: u16 = 1 << 3;
-    /// Only if it is faster than writing.
+    /// Fail if it is not faster than a write.
     pub const FLAG_FAST_ZERO: u16 = 1 << 4;
 }
 
-/// Chunks of structured replies.
+/// Kinds of chunks of structured replies, and their flag.
 pub mod chunk {
-    /// The last of its reply.
+    /// This chunk is the last of its reply.
     pub const FLAG_DONE: u16 = 1 << 0;
-    /// Nothing but the end.
+    /// A chunk without content, which ends a reply.
     pub const NONE: u16 = 0;
-    /// Bytes.
+    /// Bytes that were read.
     pub const OFFSET_DATA: u16 = 1;
-    /// Extents.
+    /// Extents with their states.
     pub const BLOCK_STATUS: u16 = 5;
-    /// A failure.
+    /// The reason of a failure.
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The one metadata context there is.
+/// Name of the one metadata context.
 pub const ALLOCATION: &str = "base:allocation";
-/// Its number.
+/// Number of this context.
 pub const ALLOCATION_ID: u32 = 1;
-/// Flags of an extent: nothing stored, reads as zeros.
+/// Flag of an extent: nothing is stored.
 pub const STATE_HOLE: u32 = 1 << 0;
-/// Reads as zeros.
+/// Flag of an extent: it reads as zeros.
 pub const STATE_ZERO: u32 = 1 << 1;
 
 /// Error numbers of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
-    /// EPERM: the export takes no changes.
+    /// EPERM: the export is read-only.
     NotPermitted = 1,
-    /// EIO.
+    /// EIO: the device failed.
     Io = 5,
-    /// ENOMEM.
+    /// ENOMEM: memory is exhausted.
     Memory = 12,
-    /// EINVAL.
+    /// EINVAL: the request is invalid.
     Invalid = 22,
-    /// ENOSPC.
+    /// ENOSPC: the range is beyond the end, or no space is free.
     Space = 28,
-    /// EOVERFLOW: too long for one chunk.
+    /// EOVERFLOW: the answer is too long for one chunk.
     Overflow = 75,
-    /// ENOTSUP: not faster than writing.
+    /// ENOTSUP: zeroing is not faster than writing.
     NotSupported = 95,
 }
 
-/// What the server says first.
+/// The greeting, which the server sends first.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Greeting {
-    /// [`GREETING_MAGIC`].
+    /// Always [`GREETING_MAGIC`].
     pub magic: U64,
-    /// [`OPTION_MAGIC`].
+    /// Always [`OPTION_MAGIC`].
     pub style: U64,
-    /// [`FIXED_NEWSTYLE`], [`NO_ZEROES`].
+    /// Handshake flags: [`FIXED_NEWSTYLE`], [`NO_ZEROES`].
     pub flags: U16,
 }
 const _: () = assert!(size_of::<Greeting>() == 18);
 
-/// Before an option's data.
+/// The header of an option; its data follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OptionHeader {
-    /// [`OPTION_MAGIC`].
+    /// Always [`OPTION_MAGIC`].
     pub magic: U64,
-    /// One of [`option`].
+    /// Number of the option, one of [`option`].
     pub option: U32,
-    /// Bytes of data that follow.
+    /// Number of bytes of data that follow.
     pub length: U32,
 }
 const _: () = assert!(size_of::<OptionHeader>() == 16);
 
-/// Before the data of an answer to an option.
+/// The header of an answer to an option; its data follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OptionReply {
-    /// [`OPTION_REPLY_MAGIC`].
+    /// Always [`OPTION_REPLY_MAGIC`].
     pub magic: U64,
-    /// The option answered.
+    /// Number of the option.
     pub option: U32,
-    /// One of [`answer`].
+    /// Kind of the answer, one of [`answer`].
     pub kind: U32,
-    /// Bytes of data that follow.
+    /// Number of bytes of data that follow.
     pub length: U32,
 }
 const _: () = assert!(size_of::<OptionReply>() == 20);
 
-/// A request; the bytes of a WRITE follow.
+/// The header of a request; the bytes of a WRITE follow.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RequestHeader {
-    /// [`REQUEST_MAGIC`].
+    /// Always [`REQUEST_MAGIC`].
     pub magic: U32,
-    /// Flags of [`command`].
+    /// Flags, from [`command`].
     pub flags: U16,
-    /// One of [`command`].
+    /// Kind of the request, one of [`command`].
     pub kind: U16,
-    /// The client's name for the request, as it likes.
+    /// The client's identifier of the request, of any value.
     pub cookie: U64,
-    /// Byte address.
+    /// Byte address of the range.
     pub offset: U64,
-    /// Bytes.
+    /// Length of the range, in bytes.
     pub length: U32,
 }
 const _: () = assert!(size_of::<RequestHeader>() == 28);
@@ -236,38 +236,38 @@ const _: () = assert!(size_of::<RequestHeader>() == 28);
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SimpleReply {
-    /// [`SIMPLE_REPLY_MAGIC`].
+    /// Always [`SIMPLE_REPLY_MAGIC`].
     pub magic: U32,
-    /// 0, or an [`Errno`].
+    /// 0 for success, or an [`Errno`].
     pub error: U32,
-    /// The request's.
+    /// The identifier of the request.
     pub cookie: U64,
 }
 const _: () = assert!(size_of::<SimpleReply>() == 16);
 
-/// Before the payload of a chunk.
+/// The header of a chunk; its payload follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Chunk {
-    /// [`CHUNK_MAGIC`].
+    /// Always [`CHUNK_MAGIC`].
     pub magic: U32,
-    /// [`chunk::FLAG_DONE`].
+    /// Flags: [`chunk::FLAG_DONE`].
     pub flags: U16,
-    /// One of [`chunk`].
+    /// Kind of the chunk, one of [`chunk`].
     pub kind: U16,
-    /// The request's.
+    /// The identifier of the request.
     pub cookie: U64,
-    /// Bytes of payload.
+    /// Number of bytes of payload.
     pub length: U32,
 }
 const _: () = assert!(size_of::<Chunk>() == 20);
 
-/// An extent, in the payload of a chunk of block status.
+/// An extent in a chunk of block status.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Bytes.
+    /// Length, in bytes.
     pub length: U32,
-    /// [`STATE_HOLE`], [`STATE_ZERO`].
+    /// State: [`STATE_HOLE`], [`STATE_ZERO`].
     pub state: U32,
 }

@@ -1,27 +1,27 @@
-//! Bytes from a client, received many messages at a time.
+//! Receiving bytes from a client, many messages at a time.
 //!
 //! Invariants:
-//! - No length that a client names is believed before the bytes are there.
-//! - Between messages a client may be silent for ever; inside one it must go on
-//!   within the transport's patience.
+//! - No length that a client names is trusted before its bytes were received.
+//! - Between messages a client may be silent without limit; inside a message it must
+//!   continue within the transport's time limit.
 
 use std::io::ErrorKind;
 use std::time::Instant;
 
 use crate::transport::Transport;
 
-/// Bytes received at once: a burst of requests, or the beginning of a write.
+/// Number of bytes received at once: several requests, or the beginning of a write.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The same after a long write: what follows is likely another one, whose bytes
-/// had better not be copied from here.
+/// Number of bytes received at once after a long write: another one is likely to
+/// follow, and its bytes should not be copied from this buffer.
 const HEADER_BYTES: usize = 512;
-/// A write of so many bytes is long.
+/// Number of bytes from which a write is long.
 const LONG_BYTES: usize = 32 << 10;
 
-/// Why no more messages come.
+/// The reason why no more messages are received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The client has ended properly, or was told to.
+    /// The client has ended the connection properly, or the server has.
     Closed,
     /// The connection broke, or the client broke the rules.
     Broken(String),
@@ -34,7 +34,7 @@ pub(crate) struct Receiver {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The last bytes that were asked for were many.
+    /// True if the last write was long.
     long: bool,
 }
 
@@ -48,13 +48,13 @@ impl Receiver {
         }
     }
 
-    /// Bytes received and not yet taken.
+    /// Returns the bytes that were received and not yet taken.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Waits for a message of at least `N` bytes and takes so many. While there
-    /// is nothing of it, waits as long as `idle` says; with a deadline, until
+    /// Waits for a message of at least `N` bytes and takes `N` of them. While nothing
+    /// of it was received, waits as long as `idle` returns true; with a deadline, until
     /// then.
     pub(crate) fn message<const N: usize>(
         &mut self,
@@ -95,7 +95,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Receives what comes.
+    /// Receives bytes into the buffer.
     fn more(
         &mut self,
         transport: &dyn Transport,
@@ -134,7 +134,7 @@ impl Receiver {
     }
 }
 
-/// With a deadline, lets the transport wait no longer than that.
+/// With a deadline, limits the time that the transport waits.
 fn wait_until(transport: &dyn Transport, deadline: Option<Instant>) -> Received<()> {
     let Some(deadline) = deadline else {
         return Ok(());
@@ -159,7 +159,7 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Nothing happened, or the end.
+/// Returns `Ok` if nothing was received, or the reason why the connection ends.
 fn recover(error: std::io::Error, deadline: Option<Instant>) -> Received<()> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),

@@ -1,105 +1,104 @@
-//! A request's header, judged: what is to be done, or why not.
+//! Checking the header of a request: the action, or the reason of a refusal.
 //!
-//! Pure, so that it can be attacked by itself. Invariant: what is accepted lies
-//! within the export, on its blocks, and no longer than [`REQUEST_BYTES_MAX`]
-//! where bytes travel.
+//! The check is a pure function, so that it can be fuzzed alone. Invariant: an accepted
+//! request is within the export, consists of its blocks, and has at most
+//! [`REQUEST_BYTES_MAX`] bytes if it transfers bytes.
 //!
-//! A request that is not on the blocks announced is refused with EINVAL, as the
-//! protocol advises. Serving it would mean to read a block, change a part and
-//! write it, under a lock over all connections: a client's write would then
-//! touch bytes that it did not name, and a torn one could lose them. No client
-//! in use sends such requests once it has been told the block size; those that
-//! never ask send whole sectors.
+//! A request that does not consist of announced blocks is refused with EINVAL, as the
+//! protocol advises. To serve it, the server would have to read a block, change a part
+//! and write it, under a lock over all connections: a client's write would then affect
+//! bytes that it did not name, and a torn write could lose them. No client in use sends
+//! such requests once it knows the block size, and clients that never ask for it send
+//! whole sectors.
 
 use crate::protocol::{Errno, REQUEST_MAGIC, RequestHeader, command};
 
-/// Most bytes of a read or a write: what every client may send.
+/// Maximum number of bytes of a read or a write, which every client may send.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
-/// The measures that requests are held against.
+/// The sizes and agreements against which requests are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measures {
-    /// Bytes of the export.
+    /// Size of the export, in bytes.
     pub size: u64,
-    /// Bytes of the smallest request; a power of two.
+    /// Size of the smallest request, in bytes; a power of two.
     pub block: u32,
-    /// Writes are refused.
+    /// True if writes are refused.
     pub read_only: bool,
-    /// Answers come in chunks.
+    /// True if answers are structured replies.
     pub structured: bool,
-    /// Block status may be asked for.
+    /// True if the client may ask for block status.
     pub allocation: bool,
 }
 
-/// What to do.
+/// The action that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Send bytes; in one chunk if `whole`.
+    /// Send bytes.
     Read {
-        /// The flag DF.
+        /// The flag DF: in one chunk.
         whole: bool,
     },
-    /// Take bytes.
+    /// Receive bytes and write them.
     Write,
-    /// Make durable.
+    /// Make acknowledged writes durable.
     Flush,
-    /// Discard.
+    /// Discard a range.
     Trim,
     /// Write zeros.
     Zero {
-        /// Not NO_HOLE: they need not be stored.
+        /// True without NO_HOLE: the zeros need not be stored.
         may_punch: bool,
-        /// FAST_ZERO: only if that is faster.
+        /// FAST_ZERO: only if it is faster than a write.
         fast: bool,
     },
-    /// Tell what is stored; one extent if `one`.
+    /// Report the extents that are stored.
     Status {
-        /// The flag REQ_ONE.
+        /// The flag REQ_ONE: only one extent.
         one: bool,
     },
 }
 
-/// A request that may be served.
+/// A valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// The client's name for it.
+    /// The client's identifier of the request.
     pub cookie: u64,
-    /// Byte address.
+    /// Byte address of the range.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range, in bytes.
     pub length: u32,
-    /// Durable before the answer.
+    /// True if it must be durable before the answer.
     pub fua: bool,
 }
 
-/// What a header asks for.
+/// The result of checking a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
-    /// This.
+    /// The request is valid.
     Serve(Request),
-    /// What must be refused. So many bytes of payload follow, and are to be
-    /// dropped.
+    /// The request is refused. The payload that follows must be dropped.
     Refuse {
-        /// The client's name for it.
+        /// The client's identifier of the request.
         cookie: u64,
-        /// With what number.
+        /// Error number of the answer.
         errno: Errno,
-        /// For people.
+        /// Reason, for people.
         why: &'static str,
-        /// Bytes that follow.
+        /// Number of bytes of payload that follow.
         payload: u32,
-        /// It was a READ, whose answer has its own form.
+        /// True for a READ, whose answer has its own form.
         read: bool,
     },
-    /// The client goes.
+    /// The client ends the connection.
     Disconnect,
-    /// What follows cannot be understood any more: the connection must end.
+    /// The bytes that follow cannot be interpreted any more: the connection must end.
     Fatal(&'static str),
 }
 
-/// Judges a header.
+/// Checks a header.
 pub fn judge(header: &RequestHeader, measures: &Measures) -> Judged {
     if header.magic.get() != REQUEST_MAGIC {
         return Judged::Fatal("a request without its magic number");

@@ -1,9 +1,8 @@
 //! A disk in memory that many connections use at once.
 //!
-//! [`varve_device::MemoryDevice`] is made to be forked and compared, and
-//! applies a request whole, under one lock. Here each piece of the disk has a
-//! lock of its own, and a request is whole within a piece only, as a disk
-//! promises.
+//! [`varve_device::MemoryDevice`] is designed for forks and comparisons, and applies a
+//! request as a whole, under one lock. Here each piece of the disk has its own lock,
+//! and a request is atomic within a piece only, as a disk promises.
 
 use std::collections::TryReserveError;
 use std::io::IoSlice;
@@ -11,13 +10,13 @@ use std::io::IoSlice;
 use parking_lot::RwLock;
 use varve_device::{Device, DeviceError, Extent, Geometry, Operation, check_request, total_length};
 
-/// Bytes under one lock, and taken from the host when one of them is written.
+/// Number of bytes under one lock, which are allocated when one of them is written.
 const PIECE_BYTES: u64 = 256 << 10;
 
 type Piece = RwLock<Option<Box<[u8]>>>;
 type Result<T, E = DeviceError> = std::result::Result<T, E>;
 
-/// Bytes in memory, zeros until they are written.
+/// A disk in memory, which reads as zeros until it is written.
 #[derive(Debug)]
 pub struct ScratchDisk {
     size: u64,
@@ -25,10 +24,10 @@ pub struct ScratchDisk {
 }
 
 impl ScratchDisk {
-    /// A disk of `size` bytes, rounded down to 4096.
+    /// Creates a disk of `size` bytes, rounded down to a multiple of 4096.
     ///
     /// # Errors
-    /// When there is no memory for its table, 24 bytes for each 256 KiB.
+    /// If there is no memory for its table, 24 bytes for each 256 KiB.
     pub fn new(size: u64) -> Result<Self, TryReserveError> {
         let size = size / 4096 * 4096;
         let count = usize::try_from(size.div_ceil(PIECE_BYTES)).unwrap_or(usize::MAX);
@@ -39,7 +38,7 @@ impl ScratchDisk {
         Ok(ScratchDisk { size, pieces })
     }
 
-    /// The pieces of a range, each with where the range lies in it.
+    /// Returns the pieces of a range, each with the part of the range in it.
     fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = (&Piece, usize, usize)> {
         let (mut at, end) = (offset, offset + length);
         std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! The sending end of a connection: whole replies, one behind the other.
+//! Sending whole replies to a client, one after the other.
 //!
-//! Invariant: a reply that was begun and not finished is the last. A client
-//! takes what follows for the rest of it.
+//! Invariant: a reply that was sent in part is the last, because the client takes the
+//! next bytes for the rest of it.
 
 use std::io::ErrorKind;
 
@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::receiver::{Ended, Received};
 use crate::transport::Transport;
 
-/// Whose turn it is to send.
+/// The lock of the sending direction.
 pub(crate) struct Sender {
-    /// Why a reply was left in the middle, if one was.
+    /// The reason why a reply was sent in part, if there is one.
     torn: Mutex<Option<Ended>>,
 }
 
@@ -23,14 +23,14 @@ impl Sender {
         }
     }
 
-    /// Has `send` send whole replies, with nobody else's between. If it fails
-    /// or panics nothing is sent any more.
+    /// Calls `send`, which sends whole replies, while no other thread sends. If it
+    /// fails or panics, nothing more is sent.
     pub(crate) fn whole(&self, send: impl FnOnce() -> Received<()>) -> Received<()> {
         let mut torn = self.torn.lock();
         if let Some(ended) = &*torn {
             return Err(ended.clone());
         }
-        // Stays if it panics, which is reported elsewhere.
+        // This remains if `send` panics, which is reported elsewhere.
         *torn = Some(Ended::Closed);
         let sent = send();
         *torn = sent.clone().err();

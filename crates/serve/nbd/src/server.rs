@@ -1,12 +1,13 @@
-//! Listeners, the connections they bring, and the end.
+//! The server: its listeners, its connections, and its end.
 //!
 //! Invariants:
-//! - A client costs a thread, its crew and its buffers, all bounded; one that
-//!   comes when there are enough is closed at once.
-//! - Stopping ends listening first, then lets every connection answer what it
-//!   has received. [`Server::run`] returns when the last one is gone.
+//! - A client costs a thread, its further threads and its buffers, all bounded. A
+//!   client beyond the limit is disconnected at once.
+//! - Stopping closes the listeners first, then lets every connection answer the
+//!   requests that it has received. [`Server::run`] returns when the last connection
+//!   has ended.
 //!
-//! Locks: the table of connections, held for a look-up only.
+//! Locks: the table of connections, which is locked for look-ups only.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -28,18 +29,19 @@ use crate::export::Export;
 use crate::session::{Limits, serve};
 use crate::transport::{Socket, Transport};
 
-/// A warning about what clients cause is given once in this time.
+/// Minimum time between two warnings about the behaviour of clients.
 const WARN_BETWEEN: Duration = Duration::from_secs(1);
-/// After an accept that failed, such as for want of descriptors.
+/// Pause after an accept that failed, for example because there are no free
+/// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STACK_BYTES: usize = 512 << 10;
 
-/// A place where clients come in.
+/// A socket on which clients connect.
 #[derive(Debug)]
 pub enum Listener {
     /// Over the network.
     Tcp(TcpListener),
-    /// On this host; the socket's file is removed in the end.
+    /// On this host; the socket's file is removed at the end.
     Unix(UnixListener, SocketFile),
 }
 
@@ -54,23 +56,23 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 stands for any that is free.
+    /// Listens at `address`; port 0 selects any free port.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Listener::Tcp(listener))
     }
 
-    /// Listens at a socket named `path`, for the present user only. A socket
-    /// that a dead server left there is replaced. Call it before there are
-    /// other threads: it changes the mask of new files for a moment.
+    /// Listens at a socket named `path`, for the present user only. The socket of a
+    /// dead server is replaced. The caller must have no other threads yet, because the
+    /// call changes the process's mask of new files for a moment.
     ///
     /// # Errors
-    /// When something else has that name, somebody listens there, or the system
-    /// refuses.
+    /// If another kind of file has that name, another server listens there, or the
+    /// system refuses.
     pub fn unix(path: &Path) -> io::Result<Self> {
         if let Ok(found) = std::fs::symlink_metadata(path) {
             use std::os::unix::fs::FileTypeExt;
@@ -107,7 +109,7 @@ impl Listener {
     }
 }
 
-/// The address as clients write it.
+/// Shows the address in the form that clients use.
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,7 +132,7 @@ impl fmt::Display for Listener {
     }
 }
 
-/// Serves one export to everybody who comes.
+/// A server of one export for all clients that connect.
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
@@ -154,17 +156,17 @@ struct Table {
     sockets: HashMap<u64, Arc<Socket>>,
 }
 
-/// Ends a server, from any thread.
+/// A handle that ends a server, from any thread.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Shared>);
 
 impl Stopper {
-    /// Listens no more and has every connection end when it has answered what
-    /// it has received; those that take longer than `grace` are cut.
+    /// Stops listening, and ends every connection when it has answered the requests
+    /// that it has received. Connections that take longer than `grace` are closed.
     pub fn stop(&self, grace: Duration) {
         let shared = &self.0;
         shared.ending.begin();
-        // A full pipe wakes just as well.
+        // If the pipe is full, the server wakes as well.
         let _ = rustix::io::write(&shared.wake, &[0]);
         let deadline = Instant::now() + grace;
         let mut open = shared.open.lock();
@@ -186,10 +188,10 @@ impl Stopper {
 }
 
 impl Server {
-    /// A server for `export` behind these listeners.
+    /// Creates a server of `export` with these listeners.
     ///
     /// # Errors
-    /// When the system has no descriptors left.
+    /// If the system has no free descriptors.
     pub fn new(export: Arc<Export>, listeners: Vec<Listener>, limits: Limits) -> io::Result<Self> {
         let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
@@ -207,21 +209,21 @@ impl Server {
         })
     }
 
-    /// Where clients can come.
+    /// Returns the listeners.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
     }
 
-    /// What ends it.
+    /// Returns a handle that ends the server.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.shared))
     }
 
-    /// Serves until it is stopped; then no thread of it is left and no request
-    /// is under way.
+    /// Serves until the server is stopped. Then all its threads have ended and no
+    /// request is pending.
     ///
     /// # Errors
-    /// When the listeners cannot be waited for.
+    /// If the server cannot wait for its listeners.
     pub fn run(self) -> io::Result<()> {
         let accepted = self.accept_all();
         drop(self.listeners);
@@ -265,7 +267,7 @@ impl Server {
         }
     }
 
-    /// Starts serving a client, unless there are enough.
+    /// Begins to serve a client, unless there are enough.
     fn admit(&self, socket: Socket, warned: &mut Warnings) {
         let shared = &self.shared;
         let refuse = |why: String, warned: &mut Warnings| {
@@ -286,7 +288,7 @@ impl Server {
             open.next += 1;
             open.sockets.insert(number, Arc::clone(&socket));
             if shared.ending.has_begun() {
-                // It came too late to be told.
+                // The client came too late for the notification of the stop.
                 socket.stop_receiving();
             }
             Place {
@@ -304,7 +306,7 @@ impl Server {
                 drop(client);
             });
         if let Err(error) = started {
-            // The place went with the closure.
+            // The client's place was dropped with the closure.
             let why = format!("no thread for it: {error}");
             shared.export.counters().refused();
             warned.warn(&format!("{} is refused: {why}", socket.peer()));
@@ -319,8 +321,8 @@ fn blocking(socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// A connection's place in the table, given back when its thread ends, however
-/// it does.
+/// The place of a connection in the table, released when its thread ends, also by a
+/// panic.
 struct Place {
     shared: Arc<Shared>,
     number: u64,
@@ -333,8 +335,8 @@ impl Drop for Place {
     }
 }
 
-/// Warnings that clients can cause at will: one a second, and how many more
-/// there were.
+/// Limits warnings that clients can cause at will to one a second, with the number of
+/// those left out.
 #[derive(Default)]
 struct Warnings {
     last: Option<Instant>,

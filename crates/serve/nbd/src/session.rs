@@ -1,4 +1,4 @@
-//! One client from its first byte to its last.
+//! The service of one client from its first byte to its last.
 
 use crate::ending::Ending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,18 +10,19 @@ use crate::negotiate::negotiate;
 use crate::receiver::{Ended, Received, Receiver};
 use crate::transport::Transport;
 
-/// What one client may take.
+/// The limits of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; default 32. Others are closed at once.
+    /// Maximum number of connections; default 32. Further ones are closed at once.
     pub connections: usize,
-    /// Requests of one connection at the device at once, and its threads;
-    /// default 8. Each takes up to 2.5 MiB of memory.
+    /// Maximum number of requests of one connection at the device, and of its threads;
+    /// default
+    /// 8. Each takes up to 2.5 MiB of memory.
     pub in_flight: usize,
-    /// From connecting to the end of the handshake; default 10 s.
+    /// Time from connecting to the end of the handshake; default 10 s.
     pub handshake: Duration,
-    /// How long a client may stop in the middle of a request, or take no
-    /// replies; default 30 s. Between requests it may be silent for ever.
+    /// Time for which a client may stop in the middle of a request, or receive no
+    /// replies; default 30 s. Between requests it may be silent without limit.
     pub stall: Duration,
 }
 
@@ -36,13 +37,13 @@ impl Default for Limits {
     }
 }
 
-/// Serves the client at the other end of `transport` until it goes, has to go,
-/// or `ending` has begun and nothing of it is under way. The transport is cut
-/// then. True if it went as it should.
+/// Serves the client at the other end of `transport` until it disconnects, breaks the
+/// rules, or `ending` has begun and no request of it is pending. The transport is
+/// closed then. Returns true if the connection ended properly.
 pub fn serve(transport: &dyn Transport, export: &Export, limits: &Limits, ending: &Ending) -> bool {
     let counters = export.counters();
     counters.connected();
-    // Nobody can be asked once the connection is gone.
+    // The address is not available once the connection is closed.
     let peer = transport.peer();
     let talk = || match begin(transport, export, limits) {
         Ok(agreed) => {
@@ -54,7 +55,8 @@ pub fn serve(transport: &dyn Transport, export: &Export, limits: &Limits, ending
     let ended = catch_unwind(AssertUnwindSafe(talk))
         .unwrap_or_else(|_| Ended::Broken("met a panic of the server".into()));
     transport.cut();
-    // What a stopping server no longer received is not the client's fault.
+    // A message that a stopping server does not receive any more is not the client's
+    // fault.
     let properly = ended == Ended::Closed || ending.has_begun();
     match ended {
         _ if properly => tracing::debug!(client = peer, "a client has gone"),

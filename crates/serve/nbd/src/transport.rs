@@ -1,6 +1,6 @@
-//! The seam under a connection: bytes in, bytes out, an end.
+//! The seam under a connection: receiving bytes, sending bytes, closing.
 //!
-//! Sockets in service, memory in tests and under the fuzzer.
+//! It is a socket in service, and memory in tests and under the fuzzer.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,32 +12,33 @@ use rustix::net::sockopt;
 
 /// A stream of bytes in both directions, used by several threads.
 pub trait Transport: Send + Sync {
-    /// Fills a part of `buffer`; 0 when the peer sends no more.
+    /// Fills a part of `buffer`. Returns the number of bytes, 0 if the peer sends no
+    /// more.
     ///
     /// # Errors
-    /// `WouldBlock` or `TimedOut` when nothing came in time; others when the
+    /// `WouldBlock` or `TimedOut` if nothing was received in time; others if the
     /// connection broke.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends a part of the bytes.
+    /// Sends a part of the bytes. Returns their number.
     ///
     /// # Errors
-    /// As [`Transport::receive`], when the peer takes nothing.
+    /// As [`Transport::receive`], if the peer receives nothing.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// How long to wait for each of the two from now on.
+    /// Sets the time limit of each later call of the other two methods.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     fn set_patience(&self, patience: Duration) -> io::Result<()>;
 
-    /// Ends both directions at once; whoever waits is woken.
+    /// Closes both directions at once, and wakes threads that wait.
     fn cut(&self);
 
-    /// Receives what has arrived, and no more.
+    /// Lets bytes that have arrived be received, and no more.
     fn stop_receiving(&self);
 
-    /// Who is at the other end, for people.
+    /// Returns the address of the peer, for people.
     fn peer(&self) -> String;
 }
 
@@ -50,18 +51,18 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
-/// Seconds after which the network is asked whether the peer is still there,
-/// and between two questions; so many without an answer end the connection.
+/// Seconds of silence after which the network probes the peer, and between two probes.
+/// The given number of probes without an answer ends the connection.
 const KEEPALIVE_IDLE_S: u64 = 60;
 const KEEPALIVE_BETWEEN_S: u64 = 15;
 const KEEPALIVE_QUESTIONS: u32 = 4;
 
 impl Socket {
-    /// Sets what a fresh socket needs: no delay of small replies, and questions
-    /// to a peer that is silent, as one that lost its power says nothing.
+    /// Prepares a new socket: small replies are not delayed, and a silent peer is
+    /// probed, because one that lost its power sends nothing.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn prepare(&self) -> io::Result<()> {
         let Socket::Tcp(stream) = self else {
             return Ok(());
@@ -75,7 +76,7 @@ impl Socket {
     }
 
     fn shutdown(&self, how: Shutdown) {
-        // Fails only if it is closed already.
+        // This fails only if the socket is closed already.
         let _ = match self {
             Socket::Tcp(stream) => stream.shutdown(how),
             Socket::Unix(stream) => stream.shutdown(how),
@@ -99,7 +100,7 @@ impl Transport for Socket {
     }
 
     fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        // Zero would mean for ever.
+        // Zero would mean no limit.
         let patience = Some(patience.max(Duration::from_millis(1)));
         match self {
             Socket::Tcp(stream) => {

@@ -7,8 +7,9 @@ use crate::receiver::{Ended, Received};
 use crate::request::Request;
 use crate::sender::send_all;
 
-/// A read of at most so much is whole in memory before the first byte of a
-/// simple reply leaves: after that, a failure could only be told by hanging up.
+/// Maximum length of a read that is completely in memory before the first byte of a
+/// simple reply is sent. After that byte, a failure can be reported only by closing the
+/// connection.
 const SIMPLE_BYTES_MAX: usize = 2 << 20;
 
 impl Connection<'_> {
@@ -61,8 +62,8 @@ impl Connection<'_> {
         }
     }
 
-    /// A simple reply that is too long to be held: it is sent while it is read,
-    /// and a failure on the way ends the connection, as the protocol has it.
+    /// Sends a simple reply that is too long for memory while it is read. A failure
+    /// ends the connection, as the protocol requires.
     fn read_endless(&self, request: &Request, worker: &mut Worker) -> Received<()> {
         self.send(&mut worker.out)?;
         self.sending.whole(|| {
