@@ -1,5 +1,6 @@
-//! A virtual log disk behind the server, and the power cut at any moment: what
-//! a flush on any connection covered is there, whoever wrote it.
+//! A virtual log disk behind the server, with a power cut at any moment: all writes
+//! that a flush on any connection covered are present, on whichever connection they
+//! were made.
 
 use crate::support::{Client, Running};
 use std::ops::ControlFlow;
@@ -13,14 +14,14 @@ use varve_vlog::{FormatOptions, InOrder, Options, Vld};
 const BLOCK: u64 = 1024;
 const BLOCKS: u64 = 60;
 
-/// A block that says which version it is.
+/// Returns a block that begins with its version.
 fn block(version: u64) -> Vec<u8> {
     let mut bytes = vec![version as u8; BLOCK as usize];
     bytes[..8].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
-/// The version of each block.
+/// Returns the version of each block.
 fn versions(device: &dyn Device) -> Vec<u64> {
     let mut bytes = vec![0; BLOCK as usize];
     (0..BLOCKS)
@@ -50,9 +51,9 @@ impl Draw {
 
 type Recorded = Arc<InOrder<RecordingDevice<MemoryDevice>>>;
 
-/// Requests on three connections, drawn from `seed`; the versions after each,
-/// and a mark in the trace when one is answered: its number, and the highest
-/// bit if all before is durable.
+/// Makes requests on three connections, drawn from `seed`. Returns the versions after
+/// each. When a request is answered, the trace gets a mark: the request's number, and
+/// the highest bit if everything before it is durable.
 fn story(medium: &Recorded, seed: u64) -> Vec<Vec<u64>> {
     let (vld, _) = Vld::open(Arc::clone(medium), Options::default()).unwrap();
     let server = Running::new(Arc::new(vld));
@@ -102,7 +103,7 @@ fn what_was_flushed_on_any_connection_survives_every_power_cut() {
     let mut images = 0u64;
     for seed in 1..=6 {
         eprintln!("seed {seed}");
-        // Records that share a block, or that lie behind their data.
+        // Records share a block, or are stored behind their data.
         let unit = if seed % 2 == 0 { 512 } else { BLOCK as u32 };
         let geometry = Geometry {
             size: 160 << 10,
@@ -131,7 +132,7 @@ fn what_was_flushed_on_any_connection_survives_every_power_cut() {
                     durable = answered;
                 }
             }
-            // The one under way may be there, whole.
+            // The request that was pending may be present as a whole.
             let may_be = &states[durable..(answered + 2).min(states.len())];
             let flow = explorer.for_each::<()>(stop, seed, |image, description| {
                 let medium = Arc::new(InOrder(MemoryDevice::from_image(&image)));

@@ -67,7 +67,7 @@ fn the_export_is_listed_and_described() {
         answer::ERR_UNKNOWN
     );
     assert_eq!(client.ask(option::GO, b"short").0, answer::ERR_INVALID);
-    // After every error it goes on.
+    // After every error the handshake continues.
     assert_eq!(client.ask(option::GO, &go("", &[])).0, answer::ACK);
     assert_eq!(client.read(0, 512), [0; 512]);
 }
@@ -77,7 +77,7 @@ fn unknown_options_are_refused_and_the_client_may_end() {
     let server = named();
     let mut client = server.client();
     client.greet(1);
-    // STARTTLS, PEEK_EXPORT, EXTENDED_HEADERS and what nobody knows.
+    // STARTTLS, PEEK_EXPORT, EXTENDED_HEADERS and unassigned numbers.
     for unknown in [5, 4, 11, 12345, u32::MAX] {
         assert_eq!(client.ask(unknown, b"data").0, answer::ERR_UNSUP);
     }
@@ -143,7 +143,7 @@ fn contexts_are_listed_and_set() {
         answer::ERR_UNKNOWN
     );
     assert_eq!(client.ask(option::SET_META_CONTEXT, &all), context(1));
-    // One that fails takes back what was set.
+    // A failed option clears the earlier selection.
     assert_eq!(
         client.ask(option::SET_META_CONTEXT, b"\0\0").0,
         answer::ERR_INVALID

@@ -1,5 +1,5 @@
-//! Clients that break the rules, or mean harm: each costs its connection, and
-//! the server and its other clients nothing.
+//! Clients that break the rules or attack: each loses its connection, and the server
+//! and its other clients are not affected.
 
 use crate::support::{PATIENCE, Running, request};
 use std::io::Write;
@@ -24,7 +24,7 @@ fn impatient() -> Running {
     Running::with(device, ExportOptions::default(), limits)
 }
 
-/// The server has closed this connection; what it sent before is dropped.
+/// Returns true if the server has closed this connection. Earlier bytes are dropped.
 fn is_ended(stream: &mut dyn crate::support::Stream) -> bool {
     let begun = Instant::now();
     let mut away = [0; 4096];
@@ -48,7 +48,7 @@ fn is_well(server: &Running) {
 #[test]
 fn silence_and_dribble_end_in_time() {
     let server = impatient();
-    // Nothing; a part of the flags; options without end.
+    // One client sends nothing, one a part of the flags, one options without end.
     let mut silent = server.client();
     let mut partial = server.client();
     partial.stream.write_all(&[0, 0]).unwrap();
@@ -65,7 +65,7 @@ fn silence_and_dribble_end_in_time() {
     assert!(is_ended(&mut *silent.stream) && is_ended(&mut *partial.stream));
     assert!(is_ended(&mut endless));
     dribble.join().unwrap();
-    // In transmission: half a header, and half of a write's bytes.
+    // In transmission, one sends half a header, and one half of a write's bytes.
     let mut halves = [
         server.client().go(true, false),
         server.client().go(true, false),
@@ -80,7 +80,7 @@ fn silence_and_dribble_end_in_time() {
     for half in &mut halves {
         assert!(is_ended(&mut *half.stream));
     }
-    // Silence between requests is no offence.
+    // Silence between requests is allowed.
     let mut quiet = server.client().go(true, false);
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(quiet.read(0, 512), [0; 512]);
@@ -116,7 +116,7 @@ fn nonsense_and_giant_lengths_end_the_connection() {
         client.stream.write_all(header.as_bytes()).unwrap();
         assert!(is_ended(&mut *client.stream));
     }
-    // Lengths that only sound large are refused, and it goes on.
+    // Requests with large lengths are refused, and the connection continues.
     let mut client = server.client().go(true, true);
     assert_eq!(client.call(READ, 0, 0, !511, &[]).error, 22);
     assert_eq!(client.call(WRITE_ZEROES, 0, 0, !511, &[]).error, 28);
@@ -163,7 +163,8 @@ fn a_thousand_connections_are_too_many_and_no_harm() {
     }
     drop(kept);
     is_well(&server);
-    // All but the few that were let in, timed out, and made room.
+    // Nearly all were refused, except those that connected, timed out, and left a free
+    // place.
     assert!(server.count("connections_refused") > 500);
 }
 
@@ -186,7 +187,7 @@ fn floods_of_random_bytes_change_nothing() {
                 client.stream
             }
             _ => {
-                // Right but for the length, kind and flags.
+                // These headers are valid except for length, kind and flags.
                 for header in bytes.chunks_exact_mut(28) {
                     header[..4].copy_from_slice(&0x2560_9513u32.to_be_bytes());
                     header[16..22].fill(0);
@@ -194,7 +195,7 @@ fn floods_of_random_bytes_change_nothing() {
                 server.client().go(true, true).stream
             }
         };
-        // It may hang up at any moment.
+        // The server may close the connection at any moment.
         let _ = stream.write_all(&bytes);
     }
     is_well(&server);

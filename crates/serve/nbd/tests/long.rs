@@ -1,4 +1,4 @@
-//! Requests that take long do not keep others, or a server that ends, waiting.
+//! Requests that take long do not delay other requests, nor the end of a server.
 
 use crate::support::{PATIENCE, Running};
 use std::io::IoSlice;
@@ -9,10 +9,10 @@ use varve_device::{Device, Geometry, Result};
 use varve_nbd::protocol::command::*;
 
 const SIZE: u64 = 1 << 30;
-/// Bytes of zeros that are written at once.
+/// Number of zero bytes that are written at once.
 const ZEROS: u64 = 1 << 20;
 
-/// Stores nothing; notes what is forgotten, and takes a moment for each write.
+/// A device that stores nothing, records discards, and takes a moment for each write.
 #[derive(Debug, Default)]
 struct Noting {
     forgotten: Mutex<Vec<(u64, u64)>>,
@@ -57,8 +57,8 @@ impl Device for Noting {
     }
 }
 
-/// A device that forgets a range under a lock gives the lock back between
-/// steps, and loses no block where one step ends and another begins.
+/// A device that discards under a lock releases the lock between steps, and no block is
+/// omitted between two steps.
 #[test]
 fn a_long_trim_is_done_in_steps_of_whole_blocks() {
     let device = Arc::new(Noting::default());

@@ -1,4 +1,4 @@
-//! A server and a client that says exactly what it is told to.
+//! The server, tested by a client that sends exactly the bytes given.
 
 mod crash;
 mod handshake;

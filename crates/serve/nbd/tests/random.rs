@@ -1,4 +1,4 @@
-//! Random requests over several connections against a plain image in memory.
+//! Random requests over several connections, compared with an image in memory.
 
 use crate::support::{Client, Running};
 use rand::{RngExt, SeedableRng};
@@ -19,7 +19,8 @@ fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Memory that takes its time now and then, so that requests are handed on.
+/// A memory device that is slow now and then, so that requests are handed over to other
+/// threads.
 #[derive(Debug)]
 struct Slow(MemoryDevice);
 
@@ -64,7 +65,7 @@ fn device(slow: bool) -> Arc<dyn Device> {
     }
 }
 
-/// A range of whole sectors.
+/// Returns a random range of whole sectors.
 fn range(
     random: &mut Xoshiro256PlusPlus,
     within: std::ops::Range<usize>,
@@ -76,8 +77,8 @@ fn range(
     within.start + start * 512..within.start + (start + length) * 512
 }
 
-/// What one connection did is seen by every other one as soon as it is
-/// answered, whichever form the answers have.
+/// A change by one connection is visible to every other one as soon as it is answered,
+/// in either form of replies.
 #[test]
 fn every_connection_sees_what_any_was_told_is_done() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed("every_connection"));
@@ -127,8 +128,8 @@ fn every_connection_sees_what_any_was_told_is_done() {
     }
 }
 
-/// Many requests under way on each of four connections, each in a part of its
-/// own and never two at once on the same bytes.
+/// Each of four connections has many pending requests, in its own part of the disk and
+/// never two at once on the same bytes.
 #[test]
 fn requests_under_way_at_once_do_not_mix() {
     let seed = seed("requests_under_way");
@@ -155,10 +156,10 @@ fn requests_under_way_at_once_do_not_mix() {
     }
 }
 
-/// Bytes of replies that may wait in a socket of the usual size.
+/// Number of bytes of replies that fit in a socket of the usual size.
 const OWED_AT_MOST: usize = 32 << 10;
 
-/// Keeps up to sixteen requests under way; answers what is there in the end.
+/// Keeps up to sixteen requests pending; returns the final content of the part.
 fn pipeline(
     mut client: Client,
     mut random: Xoshiro256PlusPlus,
@@ -166,7 +167,7 @@ fn pipeline(
     rounds: usize,
 ) -> Vec<u8> {
     let mut model = vec![0u8; part.len()];
-    // What each request under way touches, and what a read must give.
+    // The range of each pending request, and the bytes that a read must return.
     let mut under_way: HashMap<u64, (std::ops::Range<usize>, Option<Vec<u8>>)> = HashMap::new();
     let mut sent = 0;
     while sent < rounds || !under_way.is_empty() {
@@ -174,8 +175,8 @@ fn pipeline(
         let free = under_way
             .values()
             .all(|(busy, _)| busy.end <= at.start || at.end <= busy.start);
-        // Whoever sends on without taking replies waits for ever once these fill
-        // the socket: the server does not keep them.
+        // A client that sends without receiving replies waits without end once the
+        // replies fill the socket, because the server does not store them.
         let owed: usize = under_way
             .values()
             .flat_map(|(_, reply)| reply)

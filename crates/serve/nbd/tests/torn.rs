@@ -1,5 +1,5 @@
-//! A reply or a request that is left in the middle is the last one: what
-//! follows would be taken for the rest of it.
+//! A reply or request that is cut short is the last one, because the bytes behind it
+//! would be taken for the rest of it.
 
 use crate::support::{Client, PATIENCE, Running, request};
 use std::io::{self, IoSlice, Write};
@@ -13,10 +13,10 @@ use varve_nbd::{Ending, Export, ExportOptions, Limits, Socket, Transport, serve}
 use zerocopy::IntoBytes;
 
 const SIZE: u64 = 16 << 20;
-/// Bytes read from the device at once.
+/// Number of bytes that the server reads from the device at once.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// A socket that takes its time to be cut, as a thread may be interrupted there.
+/// A socket whose closing takes a moment, as if its thread were interrupted.
 struct CutLate(Socket);
 
 impl Transport for CutLate {
@@ -46,8 +46,8 @@ impl Transport for CutLate {
     }
 }
 
-/// Fails or panics where the fourth piece begins, and leaves other requests
-/// time to be answered before.
+/// A device that fails or panics at the beginning of the fourth piece, after other
+/// requests had time to be answered.
 #[derive(Debug)]
 struct Bad {
     memory: MemoryDevice,
@@ -88,8 +88,8 @@ impl Device for Bad {
     }
 }
 
-/// The rest of a long simple reply must never be another reply: a client would
-/// take it for the bytes that it asked for.
+/// The rest of a long simple reply must never be another reply, because a client would
+/// take it for the bytes that it has requested.
 #[test]
 fn nothing_follows_a_simple_reply_that_failed_in_the_middle() {
     for panics in [false, true] {
@@ -109,7 +109,7 @@ fn nothing_follows_a_simple_reply_that_failed_in_the_middle() {
         let mut got = Vec::new();
         let _ = client.stream.read_to_end(&mut got);
         assert!(!server.join().unwrap(), "it did not end well");
-        // Either reply may be the first; behind the torn one there is nothing.
+        // Either reply may be the first; nothing follows the torn one.
         let torn = 16 + 3 * PIECE_BYTES as usize;
         let whole = 16 + (1 << 20);
         let first = u64::from_be_bytes(got[8..16].try_into().unwrap());
@@ -118,7 +118,7 @@ fn nothing_follows_a_simple_reply_that_failed_in_the_middle() {
     }
 }
 
-/// Counts writes; reads take a moment.
+/// A device that counts writes; reads take a moment.
 #[derive(Debug)]
 struct Counting {
     memory: MemoryDevice,
@@ -149,8 +149,8 @@ impl Device for Counting {
     }
 }
 
-/// What follows a write that is too long is its bytes, whatever they look like,
-/// also to the threads that wait to receive.
+/// The bytes behind a write that is too long are its payload, whatever they look like,
+/// also for the threads that wait to receive.
 #[test]
 fn bytes_behind_a_request_that_ends_the_connection_are_no_requests() {
     let device = Arc::new(Counting {
@@ -178,7 +178,7 @@ fn bytes_behind_a_request_that_ends_the_connection_are_no_requests() {
     }
 }
 
-/// Its first write waits until it is let go.
+/// A device whose first write waits until the test lets it continue.
 #[derive(Debug)]
 struct Gate {
     memory: MemoryDevice,
@@ -228,7 +228,8 @@ fn a_stop_in_the_middle_of_a_request_leaves_the_others_their_answers() {
     client.stream.write_all(&[2; 4096]).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| server.stopper.stop(PATIENCE));
-        // Time to notice that the rest of the second one will not come.
+        // The server needs time to notice that the rest of the second one will not
+        // arrive.
         std::thread::sleep(Duration::from_millis(300));
         open.send(()).unwrap();
         let reply = client.reply(|_| 0);

@@ -29,7 +29,7 @@ fn bytes_of_every_length_come_back_in_both_forms() {
             client.write(1024, &data);
             assert!(client.read(1024, length as u32) == data, "{length}");
         }
-        // Nothing at all is in order.
+        // An empty request is valid.
         client.write(0, &[]);
         assert!(client.read(SIZE, 0).is_empty());
         assert_eq!(client.call(TRIM, 0, 0, 0, &[]).error, 0);
@@ -90,7 +90,7 @@ fn zeros_holes_and_their_status() {
     assert_eq!(status(&mut client, FLAG_REQ_ONE, 512, 1 << 20), [(7680, 3)]);
     assert_eq!(status(&mut client, 0, 9216, 512), [(512, 0)]);
 
-    // Fast where whole blocks can be forgotten; the rest is written.
+    // This is fast where whole blocks can be discarded; the rest is written.
     let zero = |client: &mut crate::support::Client, flags, offset, length| {
         client.call(WRITE_ZEROES, flags, offset, length, &[]).error
     };
@@ -117,7 +117,7 @@ fn zeros_holes_and_their_status() {
         "stored"
     );
     assert_eq!(client.read(8192, 16_384), [0; 16_384]);
-    // Longer than any buffer.
+    // The range is longer than any buffer.
     client.write(0, &pattern(SIZE as usize, 9));
     assert_eq!(zero(&mut client, 0, 512, SIZE as u32 - 1024), 0);
     let mut expected = vec![0; SIZE as usize];
@@ -180,7 +180,8 @@ fn a_server_that_stops_answers_what_it_has_taken() {
     let mut client = server.client().go(true, false);
     let mut idle = server.client().go(true, false);
     let mut handshaking = server.client();
-    // It has been let in: whom nobody has accepted yet, a stop may reset.
+    // The server has accepted this client; a stop may reset one that is not yet
+    // accepted.
     let _greeting: [u8; 18] = handshaking.take();
     let count = 300u64;
     for nth in 0..count {
@@ -190,7 +191,8 @@ fn a_server_that_stops_answers_what_it_has_taken() {
     server.stop();
     assert!(idle.is_closed());
     assert!(handshaking.is_closed());
-    // Whole replies and then the end: each of them for a write that is there.
+    // Whole replies are followed by the end, and each of them is for a write that is
+    // present.
     let mut rest = Vec::new();
     let _ = client.stream.read_to_end(&mut rest);
     assert_eq!(rest.len() % 16, 0);
@@ -220,15 +222,15 @@ fn failures_of_the_device_are_told_and_a_failed_flush_ends_writing() {
         assert_eq!(client.call(WRITE, 0, 1 << 20, 1 << 20, &long).error, 5);
         assert_eq!(client.read(0, 4096), [1; 4096], "it goes on");
         if structured {
-            // In the fourth of eight chunks.
+            // The fault is in the fourth of eight chunks.
             device.inject(Fault::once(FaultKind::ReadError).after(3));
             assert_eq!(client.call(READ, 0, 0, 2 << 20, &[]).error, 5);
             assert_eq!(client.read(0, 4096), [1; 4096]);
         }
     }
     device.clear_faults();
-    // A failure behind the first bytes of a long simple reply: only the end of
-    // the connection can tell it.
+    // A failure after the first bytes of a long simple reply can be reported only by
+    // the end of the connection.
     let mut client = server.client().go(false, false);
     device.inject(Fault::once(FaultKind::ReadError).after(3));
     client.send(READ, 0, 0, 4 << 20, &[]);

@@ -1,5 +1,5 @@
-//! A small client and a server in the background, for tests. The client is
-//! plain on purpose: it says exactly what it is told to.
+//! A small client, and a server in the background, for tests. The client is simple on
+//! purpose: it sends exactly the bytes given.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -18,10 +18,10 @@ use varve_nbd::protocol::{
 use varve_nbd::{Export, ExportOptions, Limits, Listener, Server, Stopper};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Longer than anything takes, however busy the machine is.
+/// A time longer than any operation takes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server in a thread, stopped when it is dropped.
+/// A server in a thread, which is stopped when this is dropped.
 pub struct Running {
     pub export: Arc<Export>,
     pub socket: PathBuf,
@@ -54,7 +54,7 @@ impl Running {
         Client::new(UnixStream::connect(&self.socket).unwrap())
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops the server, and waits for its end.
     pub fn stop(&mut self) {
         self.stopper.stop(PATIENCE);
         if let Some(thread) = self.thread.take() {
@@ -84,7 +84,7 @@ impl Drop for Running {
     }
 }
 
-/// A server on a loopback port.
+/// Starts a server on a loopback port.
 pub fn tcp(device: Arc<dyn Device>) -> (SocketAddr, Stopper, JoinHandle<std::io::Result<()>>) {
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).unwrap();
     let Listener::Tcp(inner) = &listener else {
@@ -97,7 +97,7 @@ pub fn tcp(device: Arc<dyn Device>) -> (SocketAddr, Stopper, JoinHandle<std::io:
     (address, stopper, std::thread::spawn(move || server.run()))
 }
 
-/// What a reply said.
+/// A reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
     pub cookie: u64,
@@ -119,7 +119,7 @@ pub struct Client {
     pub flags: u16,
     pub block_sizes: Option<[u32; 3]>,
     cookie: u64,
-    /// Replies of which pieces have come, and where the next must begin.
+    /// Replies of which some chunks were received, and where the next chunk must begin.
     partial: HashMap<u64, (Reply, Option<u64>)>,
 }
 
@@ -148,7 +148,7 @@ impl Client {
         bytes
     }
 
-    /// True if the server has closed the connection.
+    /// Returns true if the server has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         match self.stream.read(&mut byte) {
@@ -158,7 +158,7 @@ impl Client {
         }
     }
 
-    /// Greets; `flags` are the client's.
+    /// Exchanges greetings; `flags` are the client's.
     pub fn greet(&mut self, flags: u32) {
         assert_eq!(&self.take::<16>(), b"NBDMAGICIHAVEOPT");
         assert_eq!(self.take(), [0, 3]);
@@ -175,7 +175,7 @@ impl Client {
         self.stream.write_all(data).unwrap();
     }
 
-    /// An answer to an option: its kind and data.
+    /// Receives an answer to an option: its kind and data.
     pub fn answer(&mut self, option: u32) -> (u32, Vec<u8>) {
         let header = OptionReply::read_from_bytes(&self.take::<20>()[..]).unwrap();
         assert_eq!(header.magic.get(), OPTION_REPLY_MAGIC);
@@ -183,7 +183,7 @@ impl Client {
         (header.kind.get(), self.bytes(header.length.get() as usize))
     }
 
-    /// Sends an option and takes answers up to the last one.
+    /// Sends an option and receives answers up to the last one.
     pub fn ask(&mut self, option: u32, data: &[u8]) -> (u32, Vec<(u32, Vec<u8>)>) {
         self.send_option(option, data);
         let mut before = Vec::new();
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Through the handshake with GO.
+    /// Makes the handshake, with the option GO.
     pub fn go(mut self, structured: bool, allocation: bool) -> Self {
         self.greet(3);
         if structured {
@@ -237,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Sends a request without waiting; answers its cookie.
+    /// Sends a request without waiting; returns its identifier.
     pub fn send(&mut self, kind: u16, flags: u16, offset: u64, length: u32, data: &[u8]) -> u64 {
         self.cookie += 1;
         let header = request(kind, flags, self.cookie, offset, length);
@@ -247,10 +247,10 @@ impl Client {
         self.cookie
     }
 
-    /// Takes one whole reply. `length` tells how many bytes a simple reply to
-    /// the request of that cookie carries if it succeeded.
+    /// Receives one whole reply. `length` returns the number of bytes of a successful
+    /// simple reply to the request with the given identifier.
     pub fn reply(&mut self, length: impl Fn(u64) -> usize) -> Reply {
-        // Pieces of different replies may alternate.
+        // Chunks of different replies may alternate.
         loop {
             let magic = u32::from_be_bytes(self.take());
             if magic == SIMPLE_REPLY_MAGIC {
@@ -298,7 +298,7 @@ impl Client {
         }
     }
 
-    /// A request and its reply.
+    /// Sends a request and receives its reply.
     pub fn call(&mut self, kind: u16, flags: u16, offset: u64, length: u32, data: &[u8]) -> Reply {
         let cookie = self.send(kind, flags, offset, length, data);
         let read = if kind == command::READ {
@@ -342,7 +342,7 @@ fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-/// The data of GO and INFO.
+/// Returns the data of GO and INFO.
 pub fn go(name: &str, kinds: &[u16]) -> Vec<u8> {
     let mut data = string(name);
     data.extend((kinds.len() as u16).to_be_bytes());
@@ -352,7 +352,7 @@ pub fn go(name: &str, kinds: &[u16]) -> Vec<u8> {
     data
 }
 
-/// The data of SET_META_CONTEXT and LIST_META_CONTEXT.
+/// Returns the data of SET_META_CONTEXT and LIST_META_CONTEXT.
 pub fn meta(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = string(name);
     data.extend((queries.len() as u32).to_be_bytes());
