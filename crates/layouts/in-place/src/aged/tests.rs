@@ -10,7 +10,8 @@ use varve_fs::Caller;
 
 const KIB: u64 = 1 << 10;
 
-/// Two groups: holes of a block, of fragments, of parts of fragments; and a run.
+/// Returns a map of two groups: holes of a block, of fragments, of parts of fragments; and
+/// a run.
 fn map() -> FreeMap {
     let hole = |start: u64, length: u64| start * KIB..(start + length) * KIB;
     let holed = (0..50).map(|nth| hole(64 * nth, 8)).collect();
@@ -23,13 +24,13 @@ fn map() -> FreeMap {
     FreeMap::new(8192, 4096 * KIB, vec![holed, mixed]).unwrap()
 }
 
-/// What is free on a volume that nobody writes to.
+/// Returns the free space of a volume that is not being written to.
 fn free_on(volume: &Ffs) -> FreeMap {
     let geometry = &volume.store.geometry;
     let unit = u64::from(geometry.fragment_bytes);
     let mut groups = vec![Vec::new(); geometry.groups() as usize];
     for run in volume.writer.lock().room.free_runs() {
-        // A head is between groups: no run is in two.
+        // The head of a group separates it from the one before: no run is in two groups.
         let group = run.start / geometry.group_fragments();
         let first = geometry.data_fragments(group).start;
         groups[group as usize].push((run.start - first) * unit..(run.end() - first) * unit);
@@ -72,7 +73,7 @@ fn what_the_map_has_free_is_free_and_nothing_else() {
     let mut expected = map.groups[0].clone();
     expected[0].start = KIB;
     assert_eq!(found.groups[0], expected);
-    // A fragment that is not free altogether is in use.
+    // A fragment that is only partly free is in use.
     let (mut expected, all) = (map.groups[1].clone(), &found.groups[1]);
     expected.remove(2);
     assert_eq!(*all, expected);
@@ -90,7 +91,7 @@ fn what_the_map_has_free_is_free_and_nothing_else() {
     write(&system, file, 0, &[1; 300_000]).unwrap();
     system.sync().unwrap();
     assert!(system.statfs().free < free);
-    // It is young again.
+    // The volume is young again.
     system
         .unlink(&Caller::root(), varve_fs::InodeNo::ROOT, b"aged")
         .unwrap();
@@ -135,7 +136,7 @@ fn what_is_in_use_stays_in_use() {
     system.unmount().unwrap();
     system.layout().age(ino, &map).unwrap();
     let free = system.layout().statistics().fragments_free * KIB;
-    // A hole is the file's, at least.
+    // At least one hole is used by the file.
     let lost = map.free_bytes() - free;
     assert!((4 * KIB..40 * KIB).contains(&lost), "{lost}");
     system.layout().unmount().unwrap();
