@@ -6,8 +6,8 @@ const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /// A number of bytes, shown exactly: in the largest unit of which it is a multiple.
 ///
-/// For example, `Bytes(64 << 20)` is shown as `64 MiB`, and `Bytes(1000)` as `1000
-/// bytes`.
+/// For example, `Bytes(64 << 20)` is shown as `64 MiB`, and `Bytes(1000)` as
+/// `1000 bytes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes(pub u64);
 

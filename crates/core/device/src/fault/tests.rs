@@ -1,4 +1,4 @@
-//! One test for each kind of fault, and for when faults strike.
+//! A test for each kind of fault, and tests of the moments at which faults strike.
 
 use super::*;
 use crate::Clock;
