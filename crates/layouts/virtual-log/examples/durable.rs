@@ -2,8 +2,7 @@
 //! compared with a plain file that is written from its beginning to its end, and one
 //! that is updated in place. Each write is flushed before the next.
 //!
-//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT]
-//! [BEFORE]`
+//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT] [BEFORE]`
 //!
 //! It uses three files of 256 MiB, written beforehand, so that a flush writes no
 //! metadata of the host's file system; direct I/O, one thread. The sides alternate

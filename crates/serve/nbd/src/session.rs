@@ -15,9 +15,8 @@ use crate::transport::Transport;
 pub struct Limits {
     /// Maximum number of connections; default 32. Further ones are closed at once.
     pub connections: usize,
-    /// Maximum number of requests of one connection at the device, and of its threads;
-    /// default
-    /// 8. Each takes up to 2.5 MiB of memory.
+    /// Maximum number of requests of one connection at the device, and of its threads.
+    /// The default is 8. Each takes up to 2.5 MiB of memory.
     pub in_flight: usize,
     /// Time from connecting to the end of the handshake; default 10 s.
     pub handshake: Duration,

@@ -72,7 +72,7 @@ pub struct Superblock {
     pub spare: [u8; 3],
     /// Time of creation, in nanoseconds since 1970.
     pub created_ns: I64,
-    /// With [`OWN_TAG`], the tag of all other structures; otherwise 0.
+    /// With `OWN_TAG`, the tag of all other structures; otherwise 0.
     pub tag: U64,
     /// Unused, zero.
     pub padding: [u8; 240],
