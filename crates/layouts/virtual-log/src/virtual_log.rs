@@ -247,8 +247,8 @@ impl VirtualLog {
         }
     }
 
-    /// Returns the record itself, or the one below if it is retired and only that one
-    /// depends on it. Retired records in between are left without a parent.
+    /// Returns `seq`, or the record below it if `seq` is retired and only one record
+    /// depends on it, and so on. The records that are skipped are left without a parent.
     fn below_retired(&mut self, mut seq: u64) -> u64 {
         loop {
             let kept = self.kept.get_mut(&seq).expect("kept");

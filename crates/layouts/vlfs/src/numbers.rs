@@ -35,7 +35,7 @@ pub fn in_use(map: &[Entry]) -> u64 {
 /// small image from taking much memory.
 ///
 /// # Errors
-/// If more than half of the map, and more than `GAPS_MAX` numbers, are gaps.
+/// If the gaps outnumber the used numbers by more than `GAPS_MAX`.
 pub fn not_sparse(used: u64, end: u64) -> Result<(), Malformed> {
     match end > used.saturating_mul(2).saturating_add(GAPS_MAX) {
         true => {
