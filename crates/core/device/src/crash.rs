@@ -82,7 +82,7 @@ impl Limits {
 pub enum Missing {
     /// The former bytes.
     Old,
-    /// Zeros.
+    /// All zeros.
     Zero,
     /// Seeded garbage, for a unit that would read as an error.
     Garbage,
@@ -93,7 +93,7 @@ pub enum Missing {
 pub struct Tear {
     /// Index of the write in the trace.
     pub write: usize,
-    /// For each atomic unit of the write, whether it is on the medium.
+    /// A flag for each atomic unit of the write: true if the unit is on the medium.
     pub landed: Vec<bool>,
     /// The content of the other units.
     pub missing: Missing,
@@ -118,7 +118,7 @@ pub enum CrashShape {
     Scattered(u32),
 }
 
-/// How a crash state was made, for people and for reproduction.
+/// A description of a crash state, for people and for reproduction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashDescription {
     /// Number of events of the trace before the power cut.

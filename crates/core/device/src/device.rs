@@ -93,7 +93,7 @@ pub struct Zones {
     pub max_open: u32,
 }
 
-/// What a device knows, without reading it, about the beginning of a range.
+/// The state of the beginning of a range, as far as the device knows it without a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Number of bytes, from the beginning of the range, that the answer covers.

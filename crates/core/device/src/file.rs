@@ -37,16 +37,16 @@ const BOUNCE_BYTES: usize = 1 << 20;
 /// Number of bounce buffers that are kept while not in use.
 const BOUNCE_KEPT: usize = 4;
 
-/// How bytes travel between the process and the host.
+/// The path of bytes between the process and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoMode {
-    /// Past the host's page cache (`O_DIRECT`). If the host's file system refuses that,
-    /// the mode becomes [`IoMode::Buffered`], and [`FileDevice::note`] says so.
+    /// Direct I/O, past the host's page cache (`O_DIRECT`). If the host's file system
+    /// refuses that, the mode becomes [`IoMode::Buffered`], and [`FileDevice::note`]
+    /// says so.
     Direct,
-    /// Through the host's page cache.
+    /// Buffered I/O, through the host's page cache.
     Buffered,
-    /// Through the page cache in plain calls only: no vectored calls, no allocation, no
-    /// discards.
+    /// Buffered I/O in plain calls only: no vectored calls, no allocation, no discards.
     Sync,
 }
 

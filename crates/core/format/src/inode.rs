@@ -35,7 +35,7 @@ pub const MAX_HEIGHT: u8 = 9;
 )]
 #[repr(C)]
 pub struct DiskInode {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: U32,
     /// Generation of the inode number.
     pub version: U32,

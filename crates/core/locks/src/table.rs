@@ -21,7 +21,7 @@ use varve_device::Clock;
 
 pub use lists::{Held, Statistics, Waiting};
 
-/// When deadlocks are searched for.
+/// The occasions of searches for deadlocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detection {
     /// Each request that is about to wait searches for a cycle that it closes.
@@ -35,7 +35,7 @@ pub enum Detection {
 /// The options of a lock table.
 #[derive(Clone, Copy, Debug)]
 pub struct LockTableOptions {
-    /// When deadlocks are searched for.
+    /// The occasions of searches for deadlocks.
     pub detection: Detection,
     /// Number of parts of the table, each with a mutex of its own; rounded up to a
     /// power of two. More parts than threads that lock at the same time have no

@@ -129,15 +129,15 @@ impl FaultKind {
     }
 }
 
-/// How often a fault strikes once it is due.
+/// The number of times that a fault strikes once it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// The given number of matching requests.
+    /// The fault strikes the given number of matching requests.
     Times(u64),
-    /// Every matching request, without end.
+    /// The fault strikes every matching request, without end.
     Sticky,
-    /// Every request that touches the first logical block struck, until that block is
-    /// written: a bad sector that the device replaces.
+    /// The fault strikes every request that touches the first logical block struck, until
+    /// that block is written: a bad sector that the device replaces.
     UntilWritten,
 }
 
@@ -151,7 +151,7 @@ pub struct Fault {
     /// Byte addresses that a request must touch to match; `None` for any. A flush has
     /// no address and always matches.
     pub range: Option<Range<u64>>,
-    /// How often the fault strikes.
+    /// The number of times that the fault strikes.
     pub repeat: Repeat,
     /// The argument described at the kind; 0 lets the seed decide.
     pub argument: u64,

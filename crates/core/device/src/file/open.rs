@@ -22,7 +22,7 @@ use crate::device::Geometry;
 use crate::pool::BufferPool;
 use crate::size::Bytes;
 
-/// Whether a device is opened for reading or for writing too.
+/// The access for which a device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// Reading only, shared with other readers.
@@ -31,15 +31,16 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// How the space of a new image is allocated.
+/// The method of allocating the space of a new image.
 pub enum Preallocate<'a> {
-    /// Not at all: the host's file system may become full while the volume has free
-    /// space.
+    /// No space is allocated: the host's file system may become full while the volume
+    /// has free space.
     Sparse,
-    /// Reserved, so that the host cannot run out of it, but not written.
+    /// The space is reserved, so that the host cannot run out of it, but not written.
     Reserve,
-    /// Filled with zeros, so that later writes change no metadata of the host's file
-    /// system. The function is called with the bytes written so far and the total.
+    /// The space is filled with zeros, so that later writes change no metadata of the
+    /// host's file system. The function is called with the bytes written so far and the
+    /// total.
     Written(&'a mut dyn FnMut(u64, u64)),
 }
 
