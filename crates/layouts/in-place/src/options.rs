@@ -2,14 +2,15 @@
 
 use varve_format::OwnerIdentity;
 
-/// When a mount examines the whole volume ([`crate::repair`]).
+/// The occasions at which a mount examines the whole volume ([`crate::repair`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Examine {
-    /// If metadata is written in place and the volume was not unmounted. Findings that
-    /// a crash explains are repaired; others leave the volume read-only.
+    /// The volume is examined if metadata is written in place and the volume was not
+    /// unmounted. Findings that a crash explains are repaired; other findings leave the
+    /// volume read-only.
     #[default]
     IfUnclean,
-    /// At every mount, and all findings are repaired.
+    /// The volume is examined at every mount, and all findings are repaired.
     Always,
 }
 
@@ -18,7 +19,7 @@ pub enum Examine {
 pub struct FfsMountOptions {
     /// Nothing is written; the journal is replayed in memory.
     pub read_only: bool,
-    /// When the whole volume is examined.
+    /// The occasions at which the whole volume is examined.
     pub examine: Examine,
     /// Memory for metadata, in bytes. Half of it is for sectors that are not yet in
     /// place.

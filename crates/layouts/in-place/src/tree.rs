@@ -10,10 +10,10 @@ const PLACE_BYTES: usize = 12;
 /// The position of a block's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// In the inode, at this index.
+    /// The place is in the inode, at this index.
     Direct(usize),
-    /// Below the inode's indirect block with this number of levels; `nth` is the
-    /// block's index there.
+    /// The place is below the inode's indirect block with this number of levels; `nth`
+    /// is the block's index there.
     Indirect { levels: u32, nth: u64 },
 }
 

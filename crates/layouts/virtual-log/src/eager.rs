@@ -86,21 +86,21 @@ pub struct Policy {
     /// The share up to which an empty track is filled before the next one is begun, in
     /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
     pub fill: f64,
-    /// Whether a track may be left before it is filled to that share.
+    /// The data for which a track may be left before it is filled to that share.
     pub leave_early: LeaveEarly,
 }
 
-/// When the next empty track is used because a place on it is reached sooner than the
-/// next place on the track that is being filled.
+/// The data for which the next empty track is used if a place on it is reached sooner
+/// than the next place on the track that is being filled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LeaveEarly {
-    /// Never: the threshold alone decides, as in the paper.
+    /// No data: the threshold alone decides, as in the paper.
     Never,
-    /// For data that may begin anywhere: the gaps that it has left become too small for
-    /// it long before a track is filled up to the threshold.
+    /// Data that may begin anywhere: the gaps that it has left become too small for it
+    /// long before a track is filled up to the threshold.
     #[default]
     DataAnywhere,
-    /// For all data.
+    /// All data.
     Always,
 }
 

@@ -30,12 +30,12 @@ use crate::virtual_log::VirtualLog;
 /// Number of attempts to read.
 const READS: usize = 3;
 
-/// How the log's tail was found.
+/// The method by which the log's tail was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// By the record that was written when the volume was parked.
+    /// The record that was written when the volume was parked names the tail.
     Tail,
-    /// By reading every unit that may contain a record.
+    /// Every unit that may contain a record was read.
     Scan,
 }
 
@@ -132,7 +132,7 @@ pub struct Found<R> {
     /// The newest record of each piece that has one, the youngest first: they amend the
     /// newest checkpoint.
     pub newest: Vec<R>,
-    /// How the tail was found.
+    /// The method by which the tail was found.
     pub source: Source,
     /// Number of records read by following branches.
     pub records_read: u64,

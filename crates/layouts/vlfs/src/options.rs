@@ -69,7 +69,7 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// In all idle time: for drives, where moving costs nothing but time.
+    /// The compactor works in all idle time: for drives, where moving costs only time.
     pub const ALWAYS: Watermarks = Watermarks {
         begin: 1.0,
         end: 1.0,

@@ -2,16 +2,16 @@
 
 use varve_format::Malformed;
 
-/// How changes of metadata are written, which determines the state after a crash.
+/// The discipline of metadata writes, which determines the state after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Metadata {
-    /// Through a journal: groups are atomic, and no check is needed.
+    /// Metadata is written through a journal: groups are atomic, and no check is needed.
     #[default]
     Journal,
-    /// In place, in an order that makes a check sufficient. An operation on names is
-    /// durable when it returns, as in FFS (McKusick et al. 1984).
+    /// Metadata is written in place, in an order that makes a check sufficient. An
+    /// operation on names is durable when it returns, as in FFS (McKusick et al. 1984).
     Synchronous,
-    /// In place and in any order. Nothing is written before a caller requests it.
+    /// Metadata is written in place and in any order, when a caller requests it.
     Asynchronous,
 }
 

@@ -20,7 +20,7 @@ use crate::eager::{Avoid, Want};
 use crate::format::{Entry, crc32c};
 use crate::medium::Medium;
 
-/// How much the compactor moves between two looks at the clock.
+/// The amount that the compactor moves between two looks at the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     /// A track, as in the paper.

@@ -18,7 +18,7 @@ const READS: usize = 3;
 /// A report of the recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recovery {
-    /// How the tail was found.
+    /// The method by which the tail was found.
     pub source: Source,
     /// Number of map records read by following branches.
     pub records_read: u64,
