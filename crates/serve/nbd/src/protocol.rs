@@ -92,7 +92,7 @@ pub mod answer {
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// Name.
+    /// Name of the export.
     pub const NAME: u16 = 1;
     /// Description, for people.
     pub const DESCRIPTION: u16 = 2;

@@ -39,9 +39,9 @@ const STACK_BYTES: usize = 512 << 10;
 /// A socket on which clients connect.
 #[derive(Debug)]
 pub enum Listener {
-    /// Over the network.
+    /// A socket of the network.
     Tcp(TcpListener),
-    /// On this host; the socket's file is removed at the end.
+    /// A socket on this host, whose file is removed at the end.
     Unix(UnixListener, SocketFile),
 }
 

@@ -45,9 +45,9 @@ pub trait Transport: Send + Sync {
 /// A connected socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// Over the network.
+    /// A connection over the network.
     Tcp(TcpStream),
-    /// On this host.
+    /// A connection on this host.
     Unix(UnixStream),
 }
 
