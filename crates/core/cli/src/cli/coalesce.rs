@@ -35,8 +35,7 @@ pub struct Coalesce {
     /// Most bytes moved per second; 0 for no limit.
     #[arg(long, default_value = "32M", value_parser = size::parse)]
     rate: u64,
-    /// Also move data written a moment ago, and files where it hardly pays: all that are
-    /// in more than one piece.
+    /// Move all files that are in more than one piece, even those written a moment ago.
     #[arg(long)]
     thorough: bool,
     /// Print the result as JSON.
