@@ -22,7 +22,7 @@ pub enum Error {
     /// The operation does not apply to directories.
     #[error("is a directory")]
     IsDirectory,
-    /// The directory still holds names.
+    /// The directory still has names.
     #[error("directory not empty")]
     NotEmpty,
     /// A name is longer than 255 bytes, or a path than 4095.
@@ -47,7 +47,7 @@ pub enum Error {
     /// durable may be lost.
     #[error("not durable: {0}")]
     NotDurable(String),
-    /// The file would exceed the largest size the format can hold.
+    /// The file would exceed the largest size of the format.
     #[error("file too large")]
     TooLarge,
     /// The link count cannot grow further.

@@ -30,7 +30,7 @@ pub mod flags {
     pub const GUARDED: u32 = 1 << 9;
     /// Locks of transactions also exclude callers outside of transactions.
     pub const PROTECTED: u32 = 1 << 10;
-    /// Flags about the way in which a file is stored.
+    /// Flags about the storage of a file.
     pub(crate) const STORED: u32 = INLINE | TRUNCATING | GUARDED;
     /// All flags.
     pub const KNOWN: u32 = (1 << 11) - 1;

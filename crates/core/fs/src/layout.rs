@@ -205,7 +205,7 @@ pub enum Answer {
     WriteBack,
     /// Call [`Layout::make_space`]: a checkpoint or the cleaner may provide the space.
     Clean,
-    /// Ask when no other operation is under way ([`Waiting::alone`]): the space that is
+    /// Ask when no other operation is running ([`Waiting::alone`]): the space that is
     /// missing is promised to others.
     Alone,
     /// There is no space. A request for [`Purpose::Shrink`] does not meet this on a

@@ -71,7 +71,7 @@ pub fn mount_of(source: &Path) -> Option<Entry> {
 /// The Varve mount exactly at `directory`.
 ///
 /// # Errors
-/// States what is found there instead.
+/// Describes the mount or directory found there instead.
 pub fn varve_at(directory: &Path) -> Result<Entry, String> {
     use std::os::unix::fs::MetadataExt;
     let shown = directory.display();
@@ -98,7 +98,7 @@ pub fn varve_at(directory: &Path) -> Result<Entry, String> {
 /// on it.
 ///
 /// # Errors
-/// States what is found there instead.
+/// Describes the mount or directory found there instead.
 pub fn whole_mount(directory: &Path, what: &str) -> Result<Entry, String> {
     let entry = varve_at(directory)?;
     match Server::of(entry.minor).is_some_and(|server| server.is_of_view) {

@@ -60,8 +60,8 @@ pub fn search(
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
-            // A summary's own entries contain no other summary, because maps of a segment
-            // never exceed it.
+            // The search continues after a summary's own entries, in which no other
+            // summary begins.
             let taken = found.as_ref().map_or(1, Summary::summary_bytes);
             at += taken.next_multiple_of(geometry.write_unit);
             let later_life = |s: &Summary| {

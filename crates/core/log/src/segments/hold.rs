@@ -2,7 +2,7 @@
 
 use super::{Segment, SegmentState, SegmentTable};
 
-/// Stands for the next checkpoint, whose image will be pinned.
+/// Number that represents the next checkpoint, whose image will be pinned.
 pub(super) const PREPARED: u64 = u64::MAX;
 
 impl SegmentTable {

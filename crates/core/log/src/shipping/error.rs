@@ -22,7 +22,7 @@ pub enum ShipError {
     LogGone {
         /// The copy's mark.
         mark: Mark,
-        /// Description of what is found there instead.
+        /// Description of the log found there instead.
         why: String,
     },
     /// The mark is not one of this log.

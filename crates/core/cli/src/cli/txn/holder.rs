@@ -52,7 +52,7 @@ struct Inside {
     command: String,
 }
 
-/// The way in which the transaction ends.
+/// The event that ends the transaction.
 enum Finish {
     /// A client asked for the commit, and waits for the answer.
     Commit(UnixStream),
