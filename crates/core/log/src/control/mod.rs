@@ -157,7 +157,8 @@ pub(crate) struct Control {
     cleaner: OnceLock<ThreadId>,
     /// Wakes that thread.
     pub(crate) summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Nanoseconds that writers owe, and the log position up to which that is charged.
+    /// Nanoseconds that writers owe, and the bytes of the log for which they were charged
+    /// so far.
     pub(crate) owed_ns: AtomicU64,
     pub(crate) taxed_bytes: AtomicU64,
     /// Percentage of the open segment left after the log's last group.

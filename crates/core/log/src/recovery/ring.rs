@@ -32,9 +32,8 @@ pub fn read_ring(
 
 /// The position of the record to which recovery could fall back from the newest of
 /// `records`, the complete list. It is the newest's own if there is no other, as after a
-/// power cut while one was written. `None` if it is unknown, or the log after it has a
-/// gap; the newest record alone guarantees that everything before its position is
-/// durable.
+/// power cut while one was written. `None` if it is unknown, or if the newest record does
+/// not state that all log before its position is durable: there may be a gap then.
 pub fn before_newest(
     device: &dyn Device,
     superblock: &Superblock,
