@@ -4,7 +4,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-// What the proof harness plants must never reach anybody's volume.
+// Bugs that the proof harness plants must not be compiled into a release.
 const _: () = assert!(!varve_fs::planted::COMPILED || cfg!(debug_assertions));
 const _: () = assert!(!varve_device::sync::MODEL || cfg!(debug_assertions));
 

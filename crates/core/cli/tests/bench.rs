@@ -1,5 +1,6 @@
-//! `varve bench`, the papers' programs: tiny, on a host's directory, in the library and on
-//! a mount; what wrong arguments and a full volume end with, and that nothing is left.
+//! `varve bench`: each of the papers' programs with tiny parameters, on a host's
+//! directory, in the library and on a mount; the errors of wrong arguments and of a full
+//! volume, and that no files are left.
 
 mod support;
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use support::mounted::{Mount, no_fuse, no_program};
 use support::{Scratch, varve};
 
-/// Each with options that make it tiny, and the phases it has.
+/// Each program, options that make it tiny, and its phases.
 const PROGRAMS: [(&str, &[&str], &[&str]); 7] = [
     (
         "scan",
@@ -53,7 +54,7 @@ fn names(directory: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The lines of a run, which has these phases and no others.
+/// The lines of a run, which must have exactly these phases.
 fn lines(out: &str, phases: &[&str]) -> Vec<Value> {
     let lines: Vec<Value> = out
         .lines()
@@ -119,7 +120,7 @@ fn each_runs_on_a_mount() {
     mount.finish();
 }
 
-/// The command of a cold point may be a remount, which an open file keeps from happening.
+/// The command of a cold point may be a remount, which an open file would prevent.
 #[test]
 fn none_has_a_file_open_where_it_is_cold() {
     if no_program("varve-bench") {
@@ -222,7 +223,7 @@ fn a_full_volume_is_told_and_left_clean() {
     ] {
         let run = ["bench", "--dir", &mount.dir, "--nodrop"];
         let run = varve([&run[..1], arguments, &run[1..]].concat());
-        // The record store says more than one line.
+        // The record store prints more than one line.
         assert!(
             run.code == 1 && run.err.contains("No space left"),
             "{run:#?}"
@@ -230,7 +231,7 @@ fn a_full_volume_is_told_and_left_clean() {
         assert!(run.out.contains("\"error\""), "{}", run.out);
         assert!(names(&mount.dir).is_empty(), "{arguments:?}");
     }
-    // And can be used as before.
+    // The mount can be used as before.
     let run = ["bench", "andrew", "--dir", &mount.dir, "--n", "2"];
     varve(run).expect(0, "compile");
     mount.finish();

@@ -1,7 +1,6 @@
-//! Cleaners of several processes on one mount: side by side, with changing
-//! policies, killed in the middle, on a full volume. Contents are compared with
-//! a model, and at the end everything is checked, the usage table by counting
-//! again.
+//! Cleaners of several processes on one mount: in parallel, with changing policies,
+//! killed in the middle, on a full volume. Contents are compared with a model, and at the
+//! end everything is checked, the usage table by a recount.
 //!
 //! Without /dev/fuse the tests are skipped loudly, but fail in CI.
 
@@ -20,7 +19,7 @@ use support::{VARVE, varve};
 
 const BLOCK: usize = 4096;
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -48,7 +47,7 @@ fn cleaner(m: &Mount, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Tells a cleaner to end; what it has done.
+/// Ends a cleaner by a signal, and returns its report.
 fn end(cleaner: Child) -> Value {
     let pid = cleaner.id().to_string();
     let told = Command::new("kill").args(["-TERM", &pid]).status();
@@ -70,7 +69,7 @@ fn set(m: &Mount, word: &str) {
     varve(["cleaner", &m.dir, "--set", word]).expect(0, "the mount's own cleaner");
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -80,7 +79,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A file of some blocks, and what each of them must hold.
+/// A file of some blocks, and the expected content of each.
 struct Model {
     file: usize,
     versions: Vec<u32>,
@@ -91,7 +90,7 @@ impl Model {
         m.path(&format!("file{}", self.file))
     }
 
-    /// Overwrites blocks at random until told to end, syncing now and then.
+    /// Overwrites blocks at random until `ending` is set, syncing now and then.
     fn churn(&mut self, m: &Mount, ending: &AtomicBool) {
         let handle = fs::OpenOptions::new()
             .write(true)
@@ -168,7 +167,7 @@ fn cleaners_work_side_by_side_and_may_be_killed() {
             std::thread::sleep(Duration::from_millis(100));
         }
         assert_eq!(status(&m)["mount"]["policy"], "greedy");
-        // In the middle of whatever it does.
+        // At any point of its work.
         doomed.kill().unwrap();
         let dead = doomed.id();
         doomed.wait().unwrap();
@@ -221,7 +220,7 @@ fn a_volume_is_filled_and_emptied_with_cleaners_at_work() {
     };
     let mut number = 0;
     for cycle in 0..6 {
-        // Until it is full.
+        // Until the volume is full.
         loop {
             let blocks = 1 + random.below(60);
             number += 1;
@@ -235,7 +234,7 @@ fn a_volume_is_filled_and_emptied_with_cleaners_at_work() {
                 }
             }
         }
-        // Overwriting what is there needs no room that is not there.
+        // Overwriting existing data needs no further space.
         for _ in 0..20 {
             let (number, blocks) = kept[random.below(kept.len() as u64) as usize];
             let file = fs::OpenOptions::new()
@@ -247,7 +246,7 @@ fn a_volume_is_filled_and_emptied_with_cleaners_at_work() {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}"),
             }
         }
-        // A fifth is deleted, here and there; it gives room back.
+        // A fifth is deleted, at random places, which frees space.
         let mut gone = 0;
         kept.retain(|&(number, blocks)| {
             let stays = random.below(5) > 0;
@@ -297,7 +296,7 @@ fn the_command_says_how_cleaning_stands_and_changes_it() {
     let now = status(&m);
     assert_eq!(now["mount"]["low_percent"], 10);
     assert_eq!(now["mount"]["idle_seconds"], 7);
-    // As mount(8) would have it.
+    // As mount(8) passes it.
     let remount = "remount,cleaner=on,cleaner=life-classes,cleaner-idle=0,cleaner-low=0";
     varve(["mount", "-o", remount, &m.image, &m.dir]).expect(0, "");
     varve(["cleaner", &m.dir]).expect(0, "on, life-classes\n");
@@ -327,7 +326,7 @@ fn the_command_says_how_cleaning_stands_and_changes_it() {
     varve(["cleaner", &scratch]).expect(1, "it is no Varve mount");
     varve(["cleaner", &scratch, "--policy", "greedy"]).expect(1, "it is no Varve mount");
     varve(["cleaner", &m.image]).expect(1, "is no directory");
-    // Others may look at files, not clean.
+    // Other users may read files, not clean.
     fs::set_permissions(m.scratch.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let stranger = Command::new(VARVE)
         .args(["cleaner", &m.dir])

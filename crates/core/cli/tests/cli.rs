@@ -1,4 +1,4 @@
-//! The command: exit codes, messages, and that a refusal changes nothing.
+//! The command line: exit codes, messages, and that a refusal changes nothing.
 
 mod support;
 
@@ -167,13 +167,13 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["help", "mount"]).expect(0, "umount");
 }
 
-/// What stands in `/damaged` of [`damaged_volume`].
+/// Content of `/damaged` in [`damaged_volume`].
 fn marker() -> Vec<u8> {
     b"a block that will be damaged, told by its content".repeat(200)
 }
 
-/// A volume with `/sound` and `/damaged`: its bytes as they were, and with one
-/// bit of `/damaged` flipped.
+/// A volume with `/sound` and `/damaged`: its original bytes, and those with one bit of
+/// `/damaged` flipped.
 fn damaged_volume(image: &str) -> (Vec<u8>, Vec<u8>) {
     let volume = Volume::open(image).unwrap();
     let marker = marker();
@@ -223,7 +223,7 @@ fn a_lost_superblock_is_found_in_a_copy() {
     let found = varve(["fsck", &image]);
     assert!(found.code == 0 || found.code == 4, "{found:?}");
     assert!(found.out.contains("superblock"), "{found:?}");
-    // Every copy, and all else: nothing to check.
+    // Every copy and all other bytes are overwritten: there is nothing to check.
     fs::write(&image, vec![0xee; 32 << 20]).unwrap();
     varve(["fsck", &image]).expect(8, "no usable superblock");
 }
@@ -238,7 +238,7 @@ fn fsck_repairs_once_and_says_what() {
 
     bytes[..4096].fill(0xee);
     fs::write(&image, &bytes).unwrap();
-    // At boot only what loses nothing is mended.
+    // At boot only repairs without a loss are made.
     varve(["fsck", "-n", &image, "--data"]).expect(4, "/damaged");
     assert_eq!(fs::read(&image).unwrap(), bytes);
     varve(["fsck", "-a", &image]).expect(1, "the superblock copy at byte 0");

@@ -1,5 +1,5 @@
-//! The server of a mount as a daemon: what it keeps of whoever started it, and
-//! that it lets go in time.
+//! The server of a mount as a daemon: what it inherits from its starter, and that it ends
+//! in time.
 //!
 //! Without /dev/fuse everything is skipped loudly, but fails in CI.
 
@@ -19,7 +19,7 @@ fn status(server: &str, name: &str) -> String {
     line.unwrap().trim_start_matches(':').trim().to_owned()
 }
 
-/// Takes the mount away if a test fails.
+/// Removes the mount if a test fails.
 struct Away<'a>(&'a str);
 
 impl Drop for Away<'_> {
@@ -30,7 +30,7 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The pipes of which this process alone has both ends.
+/// The pipes of which only this process has both ends.
 fn own_pipes(server: &str) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{server}/fd"))
         .unwrap()
@@ -75,11 +75,11 @@ fn a_server_keeps_nothing_of_whoever_started_it() {
         let target = target.to_str().unwrap();
         let stream = number < 3 && (target == "/dev/null" || target == log);
         let own = ["/dev/fuse", image.as_str()].contains(&target)
-            // Its own, of rings and of the thread that watches for signals.
+            // Its own descriptors, of rings and of the thread that watches for signals.
             || target.starts_with("anon_inode:")
             || target.starts_with("socket:")
             || target.starts_with(&image);
-        // Of the thread that watches for remounts.
+        // Descriptors of the thread that watches for remounts.
         let watched = target == format!("/proc/{server}/mountinfo");
         let watch = watched || own_pipes(&server).contains(&target.to_owned());
         assert!(stream || own || watch, "{number} is {target}");
@@ -92,13 +92,13 @@ fn a_server_keeps_nothing_of_whoever_started_it() {
     let stat = fs::read_to_string(format!("/proc/{server}/stat")).unwrap();
     let session = stat.rsplit(')').next().unwrap().split(' ').nth(4).unwrap();
     assert_eq!(session, server);
-    // What is private to the starter stays so.
+    // Files private to the starter stay private.
     assert_eq!(
         fs::metadata(&log).unwrap().permissions().mode() & 0o777,
         0o600
     );
     assert_eq!(fs::metadata(&dir).unwrap().uid(), 0);
-    // Blocked by the starter, and heard by the server.
+    // Blocked by the starter, and handled by the server.
     shell(&format!(
         "kill -TERM {server}; while kill -0 {server} 2>/dev/null; do sleep 0.02; done"
     ));
@@ -131,7 +131,7 @@ fn a_mount_right_after_an_unmount_finds_a_clean_volume() {
                 .any(|word| said.contains(word));
             assert!(!unclean, "{layout} {round}: {said}");
         }
-        // A server that did not unmount is told of, as before.
+        // A server that did not unmount is reported, as before.
         shell(&format!("kill -KILL {}; umount -l {}", m.server(), m.dir));
         let mounted = Command::new(VARVE)
             .args(["mount", &m.image, &m.dir])
@@ -147,7 +147,7 @@ fn a_mount_right_after_an_unmount_finds_a_clean_volume() {
     }
 }
 
-/// By umount(8), which does not wait for the server.
+/// Unmounts by umount(8), which does not wait for the server.
 fn umount8(dir: &str) {
     shell(&format!(
         "for try in $(seq 500); do umount {dir} 2>/dev/null && exit; sleep 0.02; done; false"

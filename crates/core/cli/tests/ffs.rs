@@ -1,5 +1,5 @@
 //! Volumes that are updated in place, by the commands: made, mounted, used by real
-//! programs, killed, checked; and refused what they do not have.
+//! programs, killed, checked; and refusals of operations that they do not support.
 //!
 //! Without /dev/fuse the mounts are skipped loudly, but fail in CI.
 
@@ -52,7 +52,7 @@ fn what_it_is_and_what_it_has_not() {
     varve(["salvage", image, target]).expect(1, "updated in place");
     varve(["dump", image, "segments"]).expect(1, "updated in place");
     varve(["tune", image, "--label", "lake"]).expect(0, "lake");
-    // It is not made over without being asked to.
+    // It is not overwritten without --force.
     varve(["mkfs", "--size", "64M", image]).expect(1, "--force");
 }
 
@@ -91,8 +91,8 @@ fn volumes_without_a_journal_are_made_and_repaired() {
     varve(["mkfs", "--size=64M", "--metadata=async", &image]).expect(2, "--layout ffs");
 }
 
-/// Whatever was made over such a volume is not written over because of copies that it
-/// has left.
+/// A volume made over such a volume is not overwritten because of remaining copies of the
+/// old one.
 #[test]
 fn what_was_made_over_it_is_not_repaired_as_one() {
     let scratch = Scratch::new();
@@ -100,7 +100,7 @@ fn what_was_made_over_it_is_not_repaired_as_one() {
     varve(["mkfs", "--force", &image]).expect(0, "segments");
     varve(["fsck", "--repair", &image]).expect(0, ": clean");
     varve(["info", &image]).expect(0, "segments");
-    // Nor is the file system of somebody else, journal heads or not.
+    // Another file system is not overwritten either, with journal heads or without.
     let others = scratch.text("others");
     volume_in(&others, "64M");
     let file = File::options().write(true).open(&others).unwrap();
@@ -162,7 +162,7 @@ fn the_configurations_of_the_papers_are_made() {
     varve(["mkfs", "--size=64M", "--maxcontig=8", &image]).expect(2, "--layout ffs");
 }
 
-/// What is kept back is what was asked for, under each policy, and no log's.
+/// The reserve is as requested, under each policy; a log refuses the option.
 #[test]
 fn the_reserve_is_that_of_minfree() {
     let scratch = Scratch::new();
@@ -178,7 +178,7 @@ fn the_reserve_is_that_of_minfree() {
         };
         let twentieth = reserve("5");
         assert!(reserve("20").abs_diff(4 * twentieth) < 4, "{twentieth}");
-        // What the layout itself needs.
+        // The layout's own need.
         assert_eq!(reserve("0"), 16);
     }
     let image = scratch.text("log");
@@ -187,7 +187,7 @@ fn the_reserve_is_that_of_minfree() {
     varve(too_much).expect(2, "50");
 }
 
-/// Each policy with its parameters: made, told of, checked.
+/// Each policy with its parameters: made, described, checked.
 #[test]
 fn every_policy_is_made_and_told_of() {
     let scratch = Scratch::new();
@@ -318,7 +318,7 @@ fn a_full_volume_says_so_and_is_emptied() {
     m.finish();
 }
 
-/// What three levels of indirect blocks reach, and the block of extended attributes.
+/// The reach of three levels of indirect blocks, and the block of extended attributes.
 #[test]
 fn its_limits_are_told() {
     if no_fuse() {
@@ -368,7 +368,7 @@ fn every_policy_is_mounted() {
         let told = varve(["stats", "--json", &m.dir]).expect(0, "").json();
         let name = if layout == "efs" { "ffs" } else { layout };
         assert_eq!(told["policy"], name, "{told}");
-        // Whoever asks for that holds up who writes.
+        // Reporting it would delay writers.
         assert!(told["free_space"].is_null(), "{told}");
         m.remount_checked();
         for round in (1..40_u8).step_by(2) {

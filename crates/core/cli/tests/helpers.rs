@@ -1,5 +1,5 @@
-//! The conventions of mount(8), fsck(8) and mkfs(8), by links of their names and
-//! by those programs themselves.
+//! The conventions of mount(8), fsck(8) and mkfs(8), by links of their names and by those
+//! programs themselves.
 
 mod support;
 
@@ -37,8 +37,8 @@ impl Helpers {
         Answer::from(Command::new(program).args(&words[1..]).output().unwrap())
     }
 
-    /// Runs a script in a mount namespace in which the links lie where helpers
-    /// are looked for.
+    /// Runs a script in a mount namespace in which the links are where helpers are
+    /// searched for.
     fn with_helpers_in_place(&self, script: &str) -> String {
         let folder = &self.folder;
         let inside = self.scratch.text("script");
@@ -88,14 +88,14 @@ fn fsck_has_the_flags_and_exit_codes_of_fsck() {
     // After a crash there is nothing to correct.
     fsck(&["-n"]).expect(0, "not unmounted cleanly");
     fsck(&["-a"]).expect(0, "");
-    // The first superblock is lost: a copy serves, and preening writes it anew.
+    // The first superblock is lost: a copy is used, and preening rewrites it.
     let mut bytes = fs::read(&image).unwrap();
     bytes[..512].fill(0);
     fs::write(&image, &bytes).unwrap();
     fsck(&["-n"]).expect(4, "superblock copy");
     fsck(&["-p", "-f"]).expect(1, "REPAIRED");
     fsck(&["-p", "-f"]).expect(0, "0 errors");
-    // Behind a checkpoint; at the log's end it would be taken for a torn write.
+    // Before the last checkpoint; at the log's end it would be taken for a torn write.
     varve::Volume::open(&image).unwrap().close().unwrap();
     let mut bytes = fs::read(&image).unwrap();
     let data = bytes.windows(64).position(|window| window == [7; 64]);
@@ -130,7 +130,7 @@ fn mount_fakes_and_passes_over_what_it_is_told_to() {
             .unwrap()
             .contains(&dir)
     };
-    // For mount(8), -f is no foreground: it would wait for ever.
+    // For mount(8), -f does not mean the foreground, in which it would wait for ever.
     mount(&["-f", "-o", "ro"]).expect(0, "");
     mount(&["-sfnv", "-t", "fuse.varve"]).expect(0, "");
     mount(&["-f", "-o", "blue"]).expect(1, "`blue` is no option");
@@ -145,13 +145,13 @@ fn mount_fakes_and_passes_over_what_it_is_told_to() {
     assert!(mounted());
     varve(["umount", &dir]).expect(0, "");
 
-    // In another namespace, which a process keeps; the volume is opened in ours.
+    // In another namespace, which a process keeps; the volume is opened in this one.
     let held = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sleep", "60"])
         .spawn();
     let mut held = held.unwrap();
     let pid = held.id().to_string();
-    // It is set up once the program that is to run there runs.
+    // The namespace is ready once the program in it runs.
     while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -1,7 +1,7 @@
-//! Looking never writes: every command that only looks works where nothing can be written,
-//! and changes nothing where it could.
+//! Read-only commands never write: each works where nothing can be written, and changes
+//! nothing where it could.
 //!
-//! The commands are those that the program lists. One that is new has to be entered here.
+//! The commands are those that the program lists. A new one has to be entered here.
 
 mod support;
 
@@ -18,14 +18,14 @@ use varve::{Volume, VolumeStorage};
 use varve_tp::storage::Storage;
 use varve_tp::{Options, TableDefinition};
 
-/// What a command does to what it is given.
+/// The effect of a command on its arguments.
 enum Does {
-    /// It looks: so it is run, with these arguments behind its name, in the directory of
+    /// It reads: so it is run, with these arguments after its name, in the directory of
     /// volumes and record stores that [`Fixture`] makes.
     Look(&'static [&'static [&'static str]]),
-    /// It looks at a mount.
+    /// It reads a mount.
     LookAtMount(&'static [&'static [&'static str]]),
-    /// It changes what it is given, or makes something: so it may be refused.
+    /// It changes its arguments, or makes something: so it may be refused.
     Change,
 }
 
@@ -64,7 +64,7 @@ const COMMANDS: &[(&str, Does)] = &[
     ("tune", Look(VOLUMES)),
     ("resize", Change),
     ("ship", Look(&[&["log", "--since", "MARK"]])),
-    // With --position; a copy that is brought further is changed.
+    // With --position; otherwise the copy is changed.
     (
         "replay",
         Look(&[&["log", "--position"], &["killed", "--position"]]),
@@ -98,7 +98,7 @@ const COMMANDS: &[(&str, Does)] = &[
     ("tp recover", Change),
     ("tp stats", Look(STORES)),
     ("tp bench", Change),
-    // It takes a checkpoint of what it copies, and gives it an identity.
+    // It takes a checkpoint of its source, and gives it an identity.
     ("tp backup", Change),
     ("tp follow", Change),
     ("tp restore", Change),
@@ -131,7 +131,7 @@ fn every_command_is_known_to_look_or_to_change() {
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
 
-/// Records of which a part is behind the last checkpoint, left as a killed process would.
+/// Records, some after the last checkpoint, as a killed process leaves them.
 fn records(storage: Arc<dyn Storage>) {
     let mut options = Options::new();
     options.segment(64 << 10).background(false);
@@ -146,7 +146,7 @@ fn records(storage: Arc<dyn Storage>) {
     std::mem::forget(environment);
 }
 
-/// Volumes, record stores and what else is looked at, in a directory.
+/// Volumes, record stores and other inputs, in a directory.
 struct Fixture {
     scratch: Scratch,
     mark: String,
@@ -221,7 +221,7 @@ impl Fixture {
         Fixture { scratch, mark }
     }
 
-    /// Anybody may read, and not write.
+    /// Makes all files readable, and not writable.
     fn protect(&self) {
         for name in self.bytes().into_keys() {
             fs::set_permissions(name, fs::Permissions::from_mode(0o444)).unwrap();
@@ -245,7 +245,7 @@ impl Fixture {
         all
     }
 
-    /// Runs every command that looks at files; `prepare` says how.
+    /// Runs every command that reads files, as `prepare` arranges it.
     fn look(&self, how: &str, prepare: impl Fn(&mut Vec<String>) -> Command) {
         for (name, does) in COMMANDS {
             let Look(runs) = does else { continue };
@@ -254,7 +254,7 @@ impl Fixture {
                 let mut arguments: Vec<String> = name.split(' ').map(str::to_owned).collect();
                 let mut run = run.iter();
                 if arguments[0] == "dump" {
-                    // The volume comes before the name of the part.
+                    // The volume precedes the name of the part.
                     arguments.extend(run.next().map(|volume| (*volume).to_owned()));
                     arguments.swap(1, 2);
                 }

@@ -1,5 +1,5 @@
-//! ioctls that concern a whole volume, on mounts of all layouts: shutting it
-//! down, and telling its device what is free.
+//! ioctls on a whole volume, on mounts of all layouts: shutting it down, and discarding
+//! free space.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
 
 const LAYOUTS: [&str; 3] = ["log", "vlfs", "ffs"];
-/// FS_IOC_SHUTDOWN: what is to be made durable before.
+/// FS_IOC_SHUTDOWN: what is made durable before.
 const DEFAULT: u32 = 0;
 const LOGFLUSH: u32 = 1;
 const NOLOGFLUSH: u32 = 2;
@@ -49,11 +49,11 @@ fn is_down(m: &Mount) {
         minlen: 0,
     };
     assert_eq!(trim(&m.path(""), all), Err(Errno::IO));
-    // Asked once more, it is as it was.
+    // A second call changes nothing.
     assert_eq!(shut_down(&m.path(""), NOLOGFLUSH), Ok(()));
 }
 
-/// The bytes of an image, as far as they matter: what a crash leaves.
+/// The bytes of an image after a crash, as far as they matter.
 fn image_of(m: &Mount) -> Vec<u8> {
     fs::read(&m.image).unwrap()
 }
@@ -78,7 +78,7 @@ fn after_a_shutdown_nothing_is_written_and_what_was_synced_is_there() {
             is_down(&m);
             assert!(late.sync_all().is_err());
             drop(late);
-            // Longer than the server takes to look after its dirty data.
+            // Longer than the server's interval of write-back.
             std::thread::sleep(std::time::Duration::from_millis(1500));
             m.umount();
             assert!(image_of(&m) == left, "{layout}: something was written");
@@ -189,7 +189,7 @@ fn trimming_gives_the_host_back_what_is_free() {
         fs::write(m.path("gone"), vec![2; 24 << 20]).unwrap();
         File::open(m.path("")).unwrap().sync_all().unwrap();
         fs::remove_file(m.path("gone")).unwrap();
-        // Two checkpoints: then nothing would go back to what is free.
+        // After two checkpoints no recovery would return to the freed space.
         for _ in 0..2 {
             fs::write(m.path("mark"), b"x").unwrap();
             m.remount_checked();
@@ -227,7 +227,7 @@ fn freezing_is_refused_by_the_kernel() {
     if no_fuse() {
         return;
     }
-    // Should a kernel let it through, the documentation wants a change.
+    // If a kernel passes it on, the documentation must be changed.
     let m = mounted("log");
     assert_eq!(freeze(&m.path("")), Err(Errno::OPNOTSUPP));
     m.finish();
@@ -252,7 +252,7 @@ fn files_are_protected_and_shown_to_be() {
     varve(["protect", "--off", &file]).expect(0, "");
     let shown = format!("unprotected {file}\n");
     assert_eq!(varve(["protect", "--show", &file]).expect(0, "").out, shown);
-    // It is used as before by those who are in no transaction.
+    // Callers outside of transactions use it as before.
     fs::write(m.path("home/new"), b"again").unwrap();
     assert_eq!(fs::read(m.path("home/new")).unwrap(), b"again");
     varve(["protect", "/dev/null"]).expect(1, "no file or directory of a mounted volume");

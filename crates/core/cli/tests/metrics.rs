@@ -1,5 +1,5 @@
-//! Metrics: what `varve stats` tells Prometheus, and that nobody on the network
-//! ends the responder or keeps others from being answered.
+//! Metrics: the numbers of `varve stats` for Prometheus, and that no client on the
+//! network can end the responder or keep other clients from being answered.
 
 mod support;
 
@@ -42,10 +42,10 @@ impl Responder {
         stream
     }
 
-    /// What a request is answered with.
+    /// The response to a request.
     fn ask(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
-        // It may have been refused before it was sent whole.
+        // The request may be refused before it was sent whole.
         let _ = stream.write_all(request);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -74,7 +74,7 @@ impl Drop for Responder {
     }
 }
 
-/// What the tool of those who made the format says of it, where it is installed.
+/// Checks the text by the format's own tool, where it is installed.
 fn checked_by_promtool(text: &str) {
     if !has("promtool") {
         return eprintln!("SKIPPED: no promtool; the parser of the unit tests has looked");
@@ -111,7 +111,7 @@ fn a_volume_and_a_textfile() {
     let whole = fs::read_to_string(&file).unwrap();
     assert!(whole.contains("varve_up") && whole.ends_with('\n'));
     let missing = s.text("missing");
-    // What can be had is there all the same.
+    // The targets that answer are in the file all the same.
     varve(["stats", "--textfile", &file, &missing, &image]).expect(1, "No such file");
     let some = fs::read_to_string(&file).unwrap();
     assert!(some.contains(&format!("varve_up{{target=\"{missing}\"}} 0\n")));
@@ -159,7 +159,7 @@ fn addresses_that_cannot_be_are_refused() {
     varve(["stats", "--listen", "127.0.0.1:0", "--json", "/"]).expect(2, "Usage");
 }
 
-/// True if no thread of a process runs any more, as it takes a moment to stop.
+/// True if no thread of a process runs any more, as stopping takes a moment.
 fn is_stopped(process: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let mut states = threads.map(|thread| {
@@ -191,7 +191,7 @@ fn a_mount_is_scraped_while_it_works() {
     assert!(text.contains("kind=\"create\"}"), "{text}");
     checked_by_promtool(&text);
 
-    // A server that does not answer is down, and comes back.
+    // A server that does not answer is reported as down, and later as up again.
     let server = m.server();
     let signal = |name: &str| {
         let status = Command::new("kill").args([name, &server]).status();
@@ -212,7 +212,7 @@ fn a_mount_is_scraped_while_it_works() {
     while !responder.metrics().contains(&up) {
         assert!(Instant::now() < until, "it did not come back");
     }
-    // A scrape holds nothing open.
+    // A scrape keeps nothing open.
     m.umount();
     assert!(responder.metrics().contains(&down));
     m.mount();
@@ -246,7 +246,7 @@ fn nobody_on_the_network_ends_it_or_keeps_others_out() {
             format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(9 << 10)),
             "431",
         ),
-        // More than anybody reads, and no end.
+        // More than the limit, and without an end.
         ("x".repeat(1 << 20), "431"),
     ] {
         let answer = responder.ask(request.as_bytes());
@@ -281,7 +281,7 @@ fn nobody_on_the_network_ends_it_or_keeps_others_out() {
     }
     quick();
 
-    // More that say nothing, or half of it, than there is room for.
+    // More connections than allowed that send nothing, or half a request.
     let mut slow: Vec<TcpStream> = (0..150).map(|_| responder.connect()).collect();
     for (number, stream) in slow.iter_mut().enumerate() {
         let half = &b"GET /metrics HTTP/1.1\r\nHost: a"[..number % 30];
@@ -289,7 +289,7 @@ fn nobody_on_the_network_ends_it_or_keeps_others_out() {
     }
     quick();
     assert!(responder.threads() < 50, "{} threads", responder.threads());
-    // One byte after the other does not win time.
+    // Sending one byte after the other does not extend the time.
     let mut dripping = responder.connect();
     let begun = Instant::now();
     while dripping.write_all(b"a").is_ok() && begun.elapsed() < Duration::from_secs(15) {
@@ -300,13 +300,13 @@ fn nobody_on_the_network_ends_it_or_keeps_others_out() {
         "{:?}",
         begun.elapsed()
     );
-    // Nor does taking nothing of the answer.
+    // Reading nothing of the answer does not, either.
     let mut deaf: Vec<TcpStream> = (0..20).map(|_| responder.connect()).collect();
     for stream in &mut deaf {
         let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
     }
     quick();
-    // All that is over is gone.
+    // All ended connections are closed.
     let until = Instant::now() + Duration::from_secs(15);
     while responder.threads() > 2 {
         assert!(Instant::now() < until, "{} threads", responder.threads());

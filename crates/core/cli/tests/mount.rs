@@ -1,7 +1,7 @@
-//! Real mounts: the built binary, the kernel, and programs people use.
+//! Real mounts: the built binary, the kernel, and common programs.
 //!
-//! Every test has an image of its own. Without /dev/fuse, or without the
-//! program a test needs, it is skipped loudly, but fails in CI.
+//! Every test has an image of its own. Without /dev/fuse, or without a program that a
+//! test needs, it is skipped loudly, but fails in CI.
 
 mod support;
 
@@ -49,7 +49,7 @@ fn a_mount_lives_from_mount_to_umount() {
     ages.expect(0, "age in log2 seconds");
     varve(["top", &m.dir, "--interval", "0"]).expect(2, "seconds from 0.1");
 
-    // Blocks from back to front: as many pieces.
+    // Blocks from the last to the first: as many pieces.
     let pieces = fs::File::create(m.path("pieces")).unwrap();
     for block in (0..24).rev() {
         pieces
@@ -75,7 +75,7 @@ fn a_mount_lives_from_mount_to_umount() {
     );
     let read = fs::read(m.path("pieces")).unwrap();
     assert!((0..24).all(|block| read[block * 4096] == block as u8));
-    // Files of other file systems, whichever that is.
+    // Files of other file systems of any kind.
     let elsewhere = m.scratch.text("elsewhere");
     fs::write(&elsewhere, b"x").unwrap();
     for path in [elsewhere.as_str(), "/", "/proc/version"] {
@@ -263,8 +263,8 @@ fn sqlite_keeps_its_database_whole() {
     m.finish();
 }
 
-/// Writes numbered files, each synced before it is written down as safe, next
-/// to work that is not synced.
+/// Writes numbered files, each synced before it is recorded as safe, together with other
+/// work that is not synced.
 fn load(m: &Mount, safe: &Mutex<Vec<u32>>, stop: &AtomicBool) {
     let content = |i: u32| format!("file {i} ").repeat(500 + i as usize % 3000);
     for i in 0..u32::MAX {
@@ -363,7 +363,7 @@ fn what_was_written_synchronously_survives_the_servers_death() {
     for (block, content) in found.chunks(4096).enumerate() {
         let round = u32::from_le_bytes(content[..4].try_into().unwrap());
         let known = written[block].load(Relaxed);
-        // The next write of this block may have arrived, and its answer not.
+        // The next write of this block may have arrived without its answer.
         assert!(round == known || round == known + 4, "{round}, {known}");
         assert!(content.chunks(4).all(|word| word == &content[..4]));
     }
@@ -392,8 +392,8 @@ fn fio_reads_back_what_it_wrote() {
     m.finish();
 }
 
-/// Writes files of 1 MiB until the volume is full; answers how many bytes were
-/// synced, which is what counts: before that the kernel may hold more than fits.
+/// Writes files of 1 MiB until the volume is full; returns the number of bytes synced.
+/// Only synced bytes count, because the kernel's cache may contain more than fits.
 fn fill(m: &Mount, round: u32) -> u64 {
     let piece: Vec<u8> = (0..1 << 20)
         .map(|i: u32| (i ^ (i >> 8) ^ round) as u8)
@@ -457,12 +457,12 @@ fn a_program_that_fills_the_volume_is_told_by_write() {
     let m = Mount::new("96M");
     let (dir, big) = (m.dir.clone(), m.path("big"));
     let fill = || {
-        // Without a count: it ends because the volume does.
+        // Without a count: it ends when the volume is full.
         let command = format!("! timeout 100 dd if=/dev/zero of={dir}/big bs=1M 2>{dir}.says");
         shell(&command);
         let said = fs::read_to_string(format!("{dir}.says")).unwrap();
         assert!(said.contains("No space left on device"), "{said}");
-        // What was accepted fits.
+        // Accepted data fits.
         fs::File::open(&big).unwrap().sync_all().unwrap();
         shell(&format!(
             "test $(stat -f -c %a {dir}) = 0; cd {dir}; cmp -n $(stat -c %s big) big /dev/zero
@@ -528,7 +528,7 @@ fn mount_by_the_usual_helper_name() {
     varve(["fsck", &image]).expect(0, ": clean");
 }
 
-/// mount(8) knows a mount by the type in the mount table, `fuse.varve`.
+/// mount(8) identifies a mount by the type in the mount table, `fuse.varve`.
 #[test]
 fn a_mount_is_remounted_by_the_type_it_is_shown_with() {
     if no_fuse() {
@@ -543,7 +543,7 @@ fn a_mount_is_remounted_by_the_type_it_is_shown_with() {
         format!("! touch {dir}/x 2>/dev/null; grep -q '{dir} ro,' /proc/self/mountinfo");
     let writable = format!("touch {dir}/x; grep -q '{dir} rw,' /proc/self/mountinfo");
     let shown = "user_id=0,group_id=0,default_permissions,allow_other";
-    // Named after the type, with what the mount table shows.
+    // Named after the type, with the options that the mount table shows.
     shell(&format!(
         "{helper} {image} {dir} -o rw,{shown},remount,ro; {read_only}"
     ));
@@ -557,8 +557,8 @@ fn a_mount_is_remounted_by_the_type_it_is_shown_with() {
     shell(&format!(
         "{VARVE} {image} {dir} -t varve -o remount,rw; {writable}"
     ));
-    // mount(8) itself, which does it alone unless it finds a helper. In a
-    // namespace of its own, so that the flags of the mount here stay.
+    // mount(8) itself, which remounts alone unless it finds a helper. In a namespace of
+    // its own, so that the flags of the mount here stay.
     shell(&format!(
         "unshare --mount --propagation private bash -e -c '
              test ! -e /sbin/mount.fuse || mount --bind {VARVE} /sbin/mount.fuse
@@ -598,7 +598,7 @@ fn a_mount_whose_server_does_not_answer_is_taken_away_by_force() {
     assert!(!waiting.unwrap().wait().unwrap().success());
     m.mount();
     assert_eq!(fs::read(m.path("kept")).unwrap(), b"kept\n");
-    // One that answers but is in use.
+    // A server that answers, with the mount in use.
     let open = fs::File::open(m.path("kept")).unwrap();
     varve(["umount", "--timeout", "0", dir]).expect(32, "files are open");
     varve(["umount", "-f", dir]).expect(0, "");
@@ -609,8 +609,9 @@ fn a_mount_whose_server_does_not_answer_is_taken_away_by_force() {
     m.finish();
 }
 
-/// A stopped server has a request that nobody waits for: then whoever lets go of
-/// the mount does, and must not have what its caller waits for.
+/// A stopped server has a request for which no process waits. Its answer is then
+/// discarded by the unmounting process, which must not have anything that its caller
+/// waits for.
 #[test]
 fn a_forced_unmount_leaves_nobody_behind_who_could_say_more() {
     if no_fuse() {
@@ -619,7 +620,7 @@ fn a_forced_unmount_leaves_nobody_behind_who_could_say_more() {
     let m = Mount::new("64M");
     fs::write(m.path("f"), vec![1; 1 << 20]).unwrap();
     m.remount_checked();
-    // From now on the kernel knows that closing is to be told to nobody.
+    // From here on the kernel knows that it need not report a close.
     fs::write(m.path("closed"), b"").unwrap();
     let file = fs::File::open(m.path("f")).unwrap();
     let server = m.server();
@@ -632,8 +633,7 @@ fn a_forced_unmount_leaves_nobody_behind_who_could_say_more() {
     m.finish();
 }
 
-/// A server gives memory back, whichever way it was started; see
-/// `cli/allocator.rs`.
+/// A server returns memory, however it was started; see `cli/allocator.rs`.
 #[test]
 fn servers_are_started_with_a_thrifty_allocator() {
     if no_fuse() {
@@ -658,10 +658,10 @@ fn servers_are_started_with_a_thrifty_allocator() {
         assert!(server.try_wait().unwrap().is_none(), "it ended");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Whoever touches the mount waits until it is served: unmounted before, it would
-    // have failed.
+    // A process that touches the mount waits until it is served: if it had been unmounted
+    // before, the call would have failed.
     fs::read_dir(&mount.dir).unwrap();
-    // The same process, so whoever started it still knows it.
+    // The same process, so its starter still knows it.
     assert!(thrifty(&server.id().to_string()));
     mount.finish();
     assert!(server.wait().unwrap().success());

@@ -1,6 +1,6 @@
-//! What is installed beside the program: the list of the package's files, units,
-//! completions, and what file(1) is told. That the package itself can be built
-//! and works is tried by hand (docs/testing.md).
+//! The files installed with the program: the list of the package's files, units,
+//! completions, and the rules for file(1). That the package itself can be built and works
+//! is tried by hand (docs/testing.md).
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::{Scratch, VARVE, has, shell, varve};
 
 const OWN: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What crates/core/cli/Cargo.toml says of the package.
+/// The description of the package in crates/core/cli/Cargo.toml.
 fn package() -> Value {
     let told = Command::new(env!("CARGO"))
         .args([
@@ -116,7 +116,7 @@ fn manual_pages_and_completions_come_from_the_commands() {
         page.starts_with(".TH \"MOUNT.VARVE\" \"8\" \"1970-01-02\" \"varve "),
         "{page}"
     );
-    // Those who render them have nothing to say, where they are installed.
+    // The programs that render them have no warnings, where they are installed.
     let pages = shell(&format!("ls {directory}/man*/*"));
     for page in pages.lines() {
         if has("mandoc") {
@@ -145,7 +145,7 @@ fn systemd_understands_the_units() {
     for unit in fs::read_dir(units).unwrap() {
         let unit = unit.unwrap();
         let text = fs::read_to_string(unit.path()).unwrap();
-        // What stands there is installed there by the package, not here.
+        // The paths are those of an installed package, so they are replaced here.
         let text = text.replace("/usr/bin/varve", VARVE);
         let name = unit.file_name().into_string().unwrap();
         let name = name.replace('@', "@srv-archive");

@@ -1,6 +1,6 @@
-//! PostgreSQL with its files on a mount, killed in the middle of its work, and
-//! with the file system's server killed beneath it. What a client was told is
-//! committed is there afterwards, and PostgreSQL's own checks find nothing.
+//! PostgreSQL with its files on a mount, killed in the middle of its work, and with the
+//! file system's server killed beneath it. Every commit that a client saw acknowledged
+//! exists afterwards, and PostgreSQL's own checks find nothing.
 
 mod support;
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 use support::mounted::{Mount, lacks, no_fuse};
 use support::shell;
 
-/// Clients that keep a ledger beside pgbench.
+/// Clients that keep a ledger while pgbench runs.
 const CLIENTS: usize = 3;
-/// How long the database works before it is killed, at least.
+/// Least time that the database works before it is killed.
 const LOAD: Duration = Duration::from_secs(2);
-/// What it is to have acknowledged by then.
+/// Least number of transactions acknowledged by then.
 const TRANSACTIONS_MIN: usize = 50;
 
 /// The newest installed PostgreSQL's programs.
@@ -31,9 +31,9 @@ fn programs() -> Option<PathBuf> {
 struct Postgres {
     mount: Mount,
     bin: PathBuf,
-    /// For the socket and the log, beside the mount.
+    /// Directory for the socket and the log, outside the mount.
     beside: PathBuf,
-    /// What each client was told is committed.
+    /// The acknowledged commits of each client.
     ledger: Mutex<Vec<(usize, u64)>>,
 }
 
@@ -62,7 +62,7 @@ impl Postgres {
         self.mount.path("data")
     }
 
-    /// A command of PostgreSQL's, as its user: as root it refuses to run.
+    /// A command of PostgreSQL, run as its user: as root it refuses to run.
     fn line(&self, command: &str) -> String {
         let data = self.data().display().to_string();
         let beside = self.beside.display();
@@ -98,7 +98,7 @@ impl Postgres {
         file.lines().next().unwrap().to_owned()
     }
 
-    /// Kills all its processes, and waits until they are gone.
+    /// Kills all its processes, and waits until they have ended.
     fn kill(&self, postmaster: &str) {
         shell(&format!(
             "all=\"{postmaster} $(pgrep -P {postmaster} | tr '\\n' ' ' || true)\"
@@ -110,8 +110,8 @@ impl Postgres {
         ));
     }
 
-    /// One client: inserts, and notes what it was told is committed, until the
-    /// database is gone.
+    /// One client: inserts, and records acknowledged commits, until the database has
+    /// ended.
     fn keep_ledger(&self, client: usize, round: u64) {
         let mut session = Session::start(&self.line("psql -X -q -A -t"));
         for n in round * 1_000_000.. {
@@ -125,7 +125,7 @@ impl Postgres {
         }
     }
 
-    /// Works for a while beside `end`, which ends the database.
+    /// Runs the load for a while, and then `end`, which ends the database.
     fn under_load(&self, round: u64, end: impl FnOnce()) {
         let before = self.ledger.lock().unwrap().len();
         let mut pgbench = Command::new("bash");
@@ -155,7 +155,7 @@ impl Postgres {
         );
     }
 
-    /// Everything that was acknowledged is there, and nothing is wrong.
+    /// Checks that all acknowledged commits exist, and the database is sound.
     fn check(&self) {
         let found = self.ask("SELECT client, n FROM ledger");
         let found: std::collections::HashSet<&str> = found.lines().collect();
@@ -226,13 +226,13 @@ fn postgres_keeps_what_it_acknowledged() {
     postgres.ask("CREATE TABLE ledger (client int, n bigint, PRIMARY KEY (client, n))");
     postgres.run("pgbench -i -q -s 2 postgres 2>/dev/null");
 
-    // The database dies, and recovers on the same mount.
+    // The database is killed, and recovers on the same mount.
     let postmaster = postgres.postmaster();
     postgres.under_load(1, || postgres.kill(&postmaster));
     postgres.start();
     postgres.check();
 
-    // The file system's server dies, and the database with it.
+    // The file system's server is killed, and the database with it.
     let postmaster = postgres.postmaster();
     postgres.under_load(2, || {
         shell(&format!("kill -KILL {}", postgres.mount.server()));

@@ -1,5 +1,5 @@
-//! Commands that are programs of their own, found next to `varve`: `varve bench`,
-//! `varve prove` and `varve lab`.
+//! Commands that are separate programs, found next to `varve`: `varve bench`, `varve
+//! prove` and `varve lab`.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::fs;
 use support::mounted::no_program;
 use support::{Scratch, varve};
 
-/// Without its program a command says what builds it, and fails.
+/// Without its program a command names the package that builds it, and fails.
 #[test]
 fn a_command_without_its_program_says_what_builds_it() {
     let s = Scratch::new();
@@ -87,7 +87,7 @@ fn bench_prints_one_json_object_per_phase_and_a_table() {
     varve(["bench"]).expect(2, "Usage");
 }
 
-/// The command of a cold point may be a remount, which an open file keeps from happening.
+/// The command of a cold point may be a remount, which an open file would prevent.
 #[test]
 fn bench_has_no_file_open_where_it_is_cold() {
     if no_program("varve-bench") {
@@ -136,7 +136,7 @@ fn bench_overwrites_volumes_only() {
     assert_eq!(fs::read(&precious).unwrap(), b"thesis".repeat(1 << 20));
 }
 
-/// One image, which each finds as the one before left it.
+/// One image for all programs: each finds the state left by the one before.
 #[test]
 fn bench_runs_on_every_layout() {
     if no_program("varve-bench") {
@@ -301,7 +301,8 @@ fn the_laboratory_lists_and_runs_experiments() {
     run(&["--shard", "3/2"]).expect(2, "with i from 1 to n");
 }
 
-/// Years of use, a volume on which only what they left is free, and a young one again.
+/// A volume after years of use, one whose free space is the same as on that volume, and a
+/// young one.
 #[test]
 fn a_volume_is_aged() {
     if no_program("varve-lab") {
@@ -330,7 +331,7 @@ fn a_volume_is_aged() {
     let room = &dump["room"];
     let unit = made["fragment_bytes"].as_u64().unwrap();
     let found = room["fragments_free"].as_u64().unwrap() * unit;
-    // Where fragments are larger than the map's, what is free in part is not free.
+    // If fragments are larger than the map's, partly free ones are not free.
     match unit {
         1024 => assert_eq!(found, free),
         _ => assert!(found <= free && found > free / 2, "{found} {free}"),

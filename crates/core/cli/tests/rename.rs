@@ -1,5 +1,5 @@
-//! `varve rename`: names are spelled anew on mounts that fold case, and files get other
-//! names elsewhere.
+//! `varve rename`: changes of spelling on mounts that fold case, and ordinary renames
+//! elsewhere.
 
 mod support;
 
@@ -43,7 +43,7 @@ fn names_are_spelled_anew_where_case_is_folded() {
         fs::write(m.path("d/foo"), b"content").unwrap();
         fs::create_dir(m.path("d/sub")).unwrap();
         assert_eq!(names(&m, "d"), ["foo", "sub"]);
-        // The kernel says that this is done.
+        // The kernel reports success.
         fs::rename(m.path("d/foo"), m.path("d/FOO")).unwrap();
         assert_eq!(names(&m, "d"), ["foo", "sub"]);
         varve(["rename", &text(&m, "d/foo"), "FOO"]).expect(0, "");

@@ -1,5 +1,5 @@
-//! `varve resize` and `varve tune`: on images, and on a mount that is written while
-//! it grows.
+//! `varve resize` and `varve tune`: on images, and on a mount that is written while it
+//! grows.
 //!
 //! Without /dev/fuse the tests of mounts are skipped loudly, but fail in CI.
 
@@ -89,7 +89,7 @@ fn resize_grows_and_shrinks_an_image() {
     varve(["resize", &image, "40M", "--preallocate"]).expect(0, "40 MiB");
     varve(["resize", &image, "44M", "--reserve"]).expect(0, "44 MiB");
     varve(["fsck", "--data", &image]).expect(0, "clean");
-    // A file that is too short for its volume is an error, and says so.
+    // A file that is too short for its volume is an error with its own message.
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.set_len(20 << 20).unwrap();
     varve(["fsck", &image]).expect(
@@ -136,7 +136,7 @@ fn resize_moves_what_lives_and_says_what_does_not_fit() {
     m.umount();
     let refused = varve(["resize", &m.image, "48M"]).expect(1, "it needs");
     varve(["fsck", "--data", &m.image]).expect(0, "clean");
-    // The least that it tells is enough.
+    // The printed least size is enough.
     let least = refused.err.split("it needs ").nth(1).unwrap();
     let least = least.split(',').next().unwrap();
     varve(["resize", &m.image, least]).expect(0, "instead of 96 MiB");
@@ -213,8 +213,8 @@ fn a_full_mount_grows_while_it_is_written() {
     m.finish();
 }
 
-/// A block device, which others make larger, and which keeps what stood behind the
-/// end of a volume that became smaller.
+/// A block device that becomes larger, and that keeps the bytes beyond the end of a
+/// volume that became smaller.
 #[test]
 fn a_volume_on_a_block_device_follows_it() {
     let root = lacks("root", rustix::process::geteuid().is_root());
@@ -241,7 +241,7 @@ fn a_volume_on_a_block_device_follows_it() {
         varve(["resize", &device, "max"]).expect(0, "128 MiB instead of 64 MiB");
         varve(["resize", &device, "40M"]).expect(0, "40 MiB instead of 128 MiB");
         varve(["fsck", "--data", &device]).expect(0, "clean");
-        // The copies that count are those of the smaller volume.
+        // The copies of the smaller volume are used.
         shell(&format!(
             "dd if=/dev/urandom of={device} bs=512 count=1 status=none"
         ));
@@ -261,7 +261,7 @@ fn a_volume_on_a_block_device_follows_it() {
     done.unwrap();
 }
 
-/// A server that is killed behind the growth leaves a volume of the new size.
+/// A server that is killed after the growth leaves a volume of the new size.
 #[test]
 fn a_mount_that_dies_after_it_has_grown_has_grown() {
     if no_fuse() {

@@ -1,5 +1,5 @@
-//! `varve scrub` and the verification after roll-forward, on real mounts whose
-//! image is damaged beneath them.
+//! `varve scrub` and the verification after roll-forward, on real mounts whose image is
+//! damaged beneath them.
 //!
 //! Without /dev/fuse the tests are skipped loudly, but fail in CI.
 
@@ -74,7 +74,7 @@ impl Mount {
         varve(["stats", "--json", &self.dir]).expect(0, "").json()
     }
 
-    /// The server dies, and the mount is taken away.
+    /// Kills the server, and removes the mount.
     fn kill(&self) {
         let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
         let server = info["holder"]["pid"].to_string();
@@ -167,7 +167,7 @@ fn bad_data_is_found_by_path_and_the_volume_goes_on() {
     assert_eq!(file["path"], "/dir/file");
     assert_eq!(file["ranges"][0]["offset"], 16384);
     assert_eq!(file["ranges"][0]["length"], 4096);
-    // Replacing it is enough.
+    // Replacing the content is enough.
     fs::write(m.path("dir/file"), b"anew").unwrap();
     m.sync();
     varve(["scrub", &m.dir]).expect(0, "no damage found");
@@ -298,7 +298,7 @@ fn a_device_that_does_not_deliver_is_told_by_stats() {
     m.umount();
     m.mount("rw");
     let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(m.path("file")).unwrap());
-    // What is behind the end of the image cannot be read any more.
+    // Data beyond the end of the image is no longer readable.
     let image = fs::OpenOptions::new().write(true).open(&m.image).unwrap();
     image.set_len(5 << 20).unwrap();
     let error = fs::read(m.path("file")).unwrap_err();
@@ -314,8 +314,7 @@ fn a_device_that_does_not_deliver_is_told_by_stats() {
     m.kill();
 }
 
-/// A volume that is read-only because it was asked to be is no volume that
-/// has stopped.
+/// A volume mounted read-only has not stopped by an error.
 #[test]
 fn a_read_only_mount_is_scrubbed_and_ends_without_an_error() {
     if no_fuse() {

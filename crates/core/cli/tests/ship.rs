@@ -17,7 +17,7 @@ fn position(image: &str) -> String {
     said["mark"].as_str().unwrap().to_owned()
 }
 
-/// A mount, and a copy of its image from before.
+/// A mount, and an earlier copy of its image.
 fn pair() -> (Mount, String) {
     let mount = Mount::new("64M");
     mount.umount();
@@ -27,7 +27,7 @@ fn pair() -> (Mount, String) {
     (mount, copy)
 }
 
-/// The copy shows what the directory has.
+/// Asserts that the copy has the same tree as the directory.
 fn same_trees(mount: &Mount, copy: &str) {
     varve(["fsck", "--data", copy]).expect(0, ": clean");
     let dir = mount.scratch.text("copied");
@@ -41,7 +41,7 @@ fn same_trees(mount: &Mount, copy: &str) {
     assert_eq!(original, copied);
 }
 
-/// What was written so far is durable, as after an fsync.
+/// Makes all earlier writes durable, as an fsync does.
 fn sync(mount: &Mount) {
     shell(&format!("sync {}", mount.dir));
 }
@@ -124,7 +124,7 @@ fn what_cannot_follow_is_told_why() {
     varve(["replay", &copy, "--from", &s.text("none")]).expect(1, "cannot read");
 }
 
-/// Writes so many files, each in a group of its own.
+/// Writes `files` files, each in a group of its own.
 fn write(image: &str, files: u32) {
     let volume = varve::Volume::open(image).unwrap();
     for number in 0..files {
@@ -160,7 +160,7 @@ fn a_copy_that_was_written_to_is_refused_wherever_it_stands() {
             "{from}, {files}: it was changed"
         );
     }
-    // What is later than the stream and of the same history has nothing to do.
+    // A copy that is later than the stream and of the same history has nothing to do.
     write(&image, 5);
     fs::copy(&image, &copy).unwrap();
     varve(["replay", &copy, "--from", &stream]).expect(0, "behind the end of the stream");
@@ -170,7 +170,7 @@ fn a_copy_that_was_written_to_is_refused_wherever_it_stands() {
     varve(["replay", &followed, "--from", &stream]).expect(0, "behind the end of the stream");
 }
 
-/// `varve ship --follow | varve replay`, in a group of processes of its own.
+/// `varve ship --follow | varve replay`, in a process group of its own.
 fn following(mount: &Mount, copy: &str) -> (Child, Child) {
     let since = position(copy);
     let mut ship = Command::new(VARVE)
@@ -204,7 +204,7 @@ fn a_standby_follows_whoever_is_killed() {
             "ship" => ship.kill().unwrap(),
             _ => replay.kill().unwrap(),
         }
-        // The other one ends, too: its stream is cut.
+        // The other one ends, too, because its stream is cut.
         fs::write(mount.path("after"), killed).unwrap();
         sync(&mount);
         ship.wait().unwrap();
@@ -223,7 +223,7 @@ fn a_standby_follows_whoever_is_killed() {
         "cd {}; rm -r ship*; mkdir d; echo words > d/f; sync .",
         mount.dir
     ));
-    // It ends with the mount, in order.
+    // It ends with the mount, without an error.
     mount.umount();
     assert!(ship.wait().unwrap().success());
     assert!(replay.wait().unwrap().success());

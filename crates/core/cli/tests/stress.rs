@@ -1,8 +1,8 @@
-//! Many threads on one volume with the cleaner at work: on the library, and on
-//! a mount. Each thread has a tree of its own and knows what it holds to the
-//! byte; in a common tree anything may happen, but a block is never torn, and
-//! no answer is an I/O error. In the end the volume is closed, checked with
-//! all its data, opened again, and compared once more.
+//! Many threads on one volume with the cleaner at work: on the library, and on a mount.
+//! Each thread has a tree of its own and knows its contents to the byte. In a common tree
+//! any change may happen, but a block is never torn, and no call returns an I/O error. In
+//! the end the volume is closed, checked with all its data, opened again, and compared
+//! once more.
 //!
 //! `VARVE_STRESS_SECONDS` (default 4) is the time for each of the two.
 
@@ -20,15 +20,16 @@ use varve::{OpenOptions, Volume, VolumeOptions};
 use varve_prove::random::Random;
 
 const THREADS: u64 = 6;
-/// Files in a thread's own tree that come and go, and how large they get.
+/// Number and greatest size of the files that are made and removed in a thread's own
+/// tree.
 const FILES: u64 = 12;
 const FILE_BYTES: u64 = 300_000;
-/// A file that stays, in which blocks change here and there: so that the volume
-/// is full enough for the cleaner to have to move something.
+/// Size of a lasting file in which single blocks are overwritten, so that the volume is
+/// full enough for the cleaner to have live data to move.
 const BALLAST_BYTES: u64 = 2 << 20;
 const BLOCK: usize = 4096;
 
-/// What the threads do, whatever lies beneath.
+/// The operations of the threads, independent of the tree below.
 trait Tree: Sync {
     fn write(&self, path: &str, offset: u64, data: &[u8]) -> io::Result<()>;
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
@@ -85,7 +86,7 @@ impl Tree for Volume {
     }
 }
 
-/// A directory of the host, where something is mounted.
+/// A directory of the host, on which a volume is mounted.
 struct Host(PathBuf);
 
 impl Host {
@@ -135,13 +136,13 @@ impl Tree for Host {
     }
 }
 
-/// What a thread's own tree holds.
+/// The expected contents of a thread's own tree.
 struct Own {
     dir: String,
     ballast: (String, Vec<u8>),
     files: BTreeMap<String, Vec<u8>>,
     random: Random,
-    /// What was done, in words.
+    /// Description of each operation.
     history: Vec<String>,
 }
 
@@ -165,7 +166,7 @@ impl Own {
         format!("{}/f{}", self.dir, self.random.below(FILES))
     }
 
-    /// A file that there is.
+    /// An existing file.
     fn some(&mut self) -> Option<String> {
         let count = self.files.len() as u64;
         let at = (count > 0).then(|| self.random.below(count))?;
@@ -268,12 +269,12 @@ impl Own {
     }
 }
 
-/// A block that knows itself: torn, it would not.
+/// A block of one repeated word, so that a torn one is recognised.
 fn stamped(random: &mut Random) -> Vec<u8> {
     random.word().to_le_bytes().repeat(BLOCK / 8)
 }
 
-/// Something in the common tree, where names collide.
+/// Runs an operation in the common tree, where names collide.
 fn collide(tree: &dyn Tree, random: &mut Random) -> io::Result<()> {
     let any = |random: &mut Random| {
         let dirs = ["common", "common/x", "common/y", "common/x/z"];
@@ -319,7 +320,7 @@ fn is_expected(error: &io::Error) -> bool {
     busy || error.raw_os_error() == Some(1)
 }
 
-/// All threads for as long as there is time; what their own trees hold.
+/// Runs all threads for the time; returns the contents of their own trees.
 fn work(tree: &dyn Tree, seed: u64) -> Vec<Own> {
     let seconds = std::env::var("VARVE_STRESS_SECONDS").ok();
     let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(4.0);

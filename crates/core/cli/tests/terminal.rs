@@ -8,14 +8,14 @@ use support::mounted::{Mount, lacks, no_fuse, no_programs};
 use support::{Answer, Scratch, VARVE, commands, varve};
 use varve::Volume;
 
-/// Sets colours, the title, clears the screen, begins a line of its own, turns text round.
+/// Control sequences: colours, the title, clearing the screen, a new line, reversed text.
 const NAME: &str = "n\x1b[31m\x1b]0;t\x07\x1b[2J\u{9b}1m\nFAKE: clean\r\u{202e}\u{85}x";
 const LABEL: &str = "l\x1b[31m\u{9b}1m\x07\nFAKE: clean\u{202e}";
 const HOST: &str = "h\x1b[31m\u{9b}1m\nFAKE: h\u{202e}";
-/// In the damaged file, and nowhere else.
+/// Content of the damaged file, which occurs nowhere else.
 const CONTENT: &[u8] = b"these bytes are looked for and changed";
 
-/// Asserts that the answer can be shown.
+/// Asserts that the output can be shown on a terminal.
 #[track_caller]
 fn assert_shown(what: &str, answer: &Answer) {
     for text in [&answer.out, &answer.err] {
@@ -28,7 +28,7 @@ fn assert_shown(what: &str, answer: &Answer) {
     }
 }
 
-/// Runs the program on arguments, and looks at what it prints.
+/// Runs the program with arguments, and checks its output.
 #[track_caller]
 fn shown(arguments: &[&str]) -> Answer {
     let mut command = Command::new("timeout");
@@ -59,7 +59,7 @@ fn volume(scratch: &Scratch, layout: &str) -> String {
     image
 }
 
-/// The same with its data changed: names of files are printed.
+/// The image with its data changed, so that names of files are printed.
 fn damaged(image: &str) -> String {
     let mut bytes = fs::read(image).unwrap();
     let places: Vec<usize> = bytes
@@ -74,7 +74,7 @@ fn damaged(image: &str) -> String {
     copy
 }
 
-/// Every command with arguments that it refuses, or takes.
+/// Every command with arguments that it refuses or accepts.
 #[test]
 fn no_command_prints_its_arguments_raw() {
     if no_programs() {
@@ -87,7 +87,7 @@ fn no_command_prints_its_arguments_raw() {
         let words: Vec<&str> = command.split(' ').collect();
         let option = format!("--{NAME}");
         shown(&[&words[..], &[&option]].concat());
-        // These take anything for the name of a file, and would serve or make it.
+        // These accept any text as the name of a file, and would serve or make it.
         if !["vld serve", "mkfs", "vld create", "lab age"].contains(&&*command) {
             shown(&[&words[..], &[&file]].concat());
         }
@@ -170,7 +170,7 @@ fn the_host_that_has_a_volume_is_printed_escaped() {
         let json = shown(&["info", "--json", &image]).json();
         assert_eq!(json["holder"]["host"], HOST);
         shown(&["dump", &image, "superblock"]);
-        // Held by a process that has not ended.
+        // Locked by a process that has not ended.
         let file = fs::File::open(&image).unwrap();
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let refused = shown(&["tp", "init", "d", "--volume", &image]);

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use support::{Scratch, has, shell, varve};
 
-/// An environment with a table of text and one of any bytes.
+/// An environment with a table of text and one of arbitrary bytes.
 fn filled(s: &Scratch) -> String {
     let dir = s.text("env");
     varve(["tp", "init", &dir, "--segment-size", "64K"]).expect(0, "pages of 4 KiB");
@@ -47,7 +47,7 @@ fn a_small_volume_gets_small_segments_of_the_log() {
     let load = [&["tp", "load", "env", "--from", &text][..], &volume].concat();
     varve(load).expect(0, "5000 records");
     varve([&["tp", "verify", "env"][..], &volume].concat()).expect(0, "");
-    // A size that is asked for is taken.
+    // A requested size is used.
     let large = [
         &["tp", "init", "other", "--segment-size", "1M"][..],
         &volume,
@@ -85,8 +85,8 @@ fn what_is_dumped_is_loaded_again() {
     varve(["tp", "stats", &dir]).expect(0, "table:    \"bytes\": [u8] -> [u8]");
 }
 
-/// An index is left to those who have its function, and a text that names its tables is
-/// not loaded into another.
+/// An index is rebuilt by programs that have its function, and a text that names its
+/// tables is not loaded into another one.
 #[test]
 fn indices_are_neither_dumped_nor_loaded() {
     use varve_tp::{IndexDefinition, Options, TableDefinition};
@@ -112,7 +112,7 @@ fn indices_are_neither_dumped_nor_loaded() {
     let dump = varve(["tp", "dump", &dir, "-p"]).expect(0, "database=people");
     assert!(!dump.out.contains("by name"), "{}", dump.out);
     varve(["tp", "dump", &dir, "--table", "by name"]).expect(1, "is an index");
-    // As they were dumped once.
+    // The form in which they were dumped formerly.
     let head = "format=print\ntype=btree\nHEADER=END\n";
     let old = format!(
         "VERSION=3\ndatabase=varve.types\n{head} by name\n index of people: str\nDATA=END\n\
@@ -130,7 +130,7 @@ fn indices_are_neither_dumped_nor_loaded() {
     varve(["tp", "load", &other, "--from", &file]).expect(1, "is an index");
 }
 
-/// Keys beyond an eighth of a page go out and in as others do.
+/// Keys beyond an eighth of a page are loaded and dumped like others.
 #[test]
 fn long_keys_are_loaded_and_dumped() {
     let s = Scratch::new();
@@ -223,7 +223,7 @@ fn damage_is_found_and_nothing_is_changed_by_looking() {
         fs::write(&pages, &damaged).unwrap();
         let answer = varve(["tp", "verify", &dir]);
         match answer.code {
-            // A slot that nobody has.
+            // A slot that is not in use.
             0 => {}
             _ => {
                 answer.expect(4, "damaged");
@@ -274,7 +274,7 @@ fn a_bank_is_measured() {
     assert!(told["transactions"].as_u64().is_some());
     assert_eq!(told["images_total"], 0, "in shadow slots");
     varve(run).expect(1, "bench wants a new environment");
-    // An empty one may be there, but what is measured is what was asked for.
+    // An empty environment may exist, but the measurement uses the requested placement.
     let placed = s.text("placed");
     varve(["tp", "init", &placed]).expect(0, "");
     let run = [
@@ -317,7 +317,7 @@ fn copies_are_made_followed_and_restored() {
         .archive(Some(Arc::new(HostStorage::new(&archive).unwrap())));
     let shared = options.share(&dir).unwrap();
     shared.load(200).unwrap();
-    // While it is in use, by its holder.
+    // While it is in use, by its owner process.
     varve(["tp", "backup", &dir, "--to", &copy]).expect(0, "up to LSN");
     varve(["tp", "backup", &dir, "--to", &copy]).expect(1, "there is an environment already");
     shell(&format!("cp -a {copy} {copy}2; cp -a {copy} {copy}3"));
@@ -359,7 +359,7 @@ fn copies_are_made_followed_and_restored() {
     );
     restore(&format!("{copy}2"), &until).expect(1, "it is no copy");
     varve(["tp", "verify", &format!("{copy}2")]).expect(0, "5 tables");
-    // What would end a copy, or is not to be had, leaves it one.
+    // A command that would end a copy, or that has no source, leaves it a copy.
     varve(["tp", "backup", &copy, "--to", &s.text("other")]).expect(1, "it is a copy");
     let beyond = format!("lsn:{}", u64::MAX);
     restore(&copy, &beyond).expect(1, "it stays a copy");

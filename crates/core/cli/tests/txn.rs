@@ -26,7 +26,7 @@ fn command(mount: &Mount, options: &[&str], script: &str) -> Command {
     command
 }
 
-/// A transaction in which a script waits until it is told to go on.
+/// A transaction in which a script waits until its gate is opened.
 struct Held {
     client: Child,
     gate: String,
@@ -252,7 +252,7 @@ fn whoever_is_killed_leaves_nothing() {
     held.go();
     assert_eq!(statistics(&mount)["aborted_by"]["lost_client"], 1);
     assert_eq!(names(&mount), [""; 0]);
-    // Passed on: the script ends as it likes.
+    // Passed on: the script chooses its exit code.
     let held = Held::new(&mount, &[], "trap 'exit 9' TERM; echo x > x", "");
     kill("-TERM", &held.client.id().to_string());
     held.end().expect(9, "");
@@ -270,8 +270,7 @@ fn whoever_is_killed_leaves_nothing() {
     mount.finish();
 }
 
-/// Generation after generation is written to twenty files, until the server is
-/// killed.
+/// Each round is written to twenty files, until the server is killed.
 #[test]
 fn a_server_that_is_killed_leaves_all_of_the_last_one_or_nothing() {
     if no_fuse() {
@@ -376,7 +375,7 @@ fn when_the_time_is_over_all_are_killed() {
     mount.finish();
 }
 
-/// What the kernel of the mount knew is not what it shows afterwards.
+/// The mount's kernel caches are invalidated by a commit.
 #[test]
 fn readers_outside_see_the_commit_at_once() {
     if no_fuse() {
@@ -459,7 +458,7 @@ fn what_waits_in_the_kernel_outside_is_in_the_snapshot_or_a_conflict() {
     let held = Held::new(&mount, &[], page, "");
     file.write_all(b"second").unwrap();
     held.finish().expect(75, "the content");
-    // Another page of the file is nobody's business.
+    // Another page of the file does not conflict.
     let page = "printf third | dd of=a bs=4096 seek=1 conv=notrunc status=none";
     let held = Held::new(&mount, &[], page, "");
     file.write_all(b"fourth").unwrap();
@@ -585,7 +584,7 @@ fn who_is_left_behind_does_not_hold_up_the_commit() {
     mount.finish();
 }
 
-/// A writer that does not write again hears of it when it closes the file.
+/// A program that does not write again receives the error when it closes the file.
 #[test]
 fn a_transaction_too_large_is_told_as_no_memory() {
     if no_fuse() {
@@ -594,7 +593,7 @@ fn a_transaction_too_large_is_told_as_no_memory() {
     let scratch = Scratch::new();
     let image = scratch.volume("image", "64M");
     let mount = Mount::with_options(scratch, image, "cache=4M");
-    // Python has the numbers of errors. What the last write left in the kernel's cache is
+    // Python has the numbers of errors. The last write's data in the kernel's cache is
     // written by fsync or close.
     let script = "python3 - \"$PWD\" <<'END'
 import errno, os, sys
@@ -631,8 +630,8 @@ fn a_write_that_was_lost_is_not_committed_without() {
     if no_fuse() {
         return;
     }
-    // More than there is room for. Writers are mostly told so when the kernel has taken
-    // more than can be written; sometimes before, and then nothing is lost.
+    // More than fits. Writers mostly receive the error when the kernel has taken more
+    // than can be written; sometimes earlier, and then nothing is lost.
     let script = "echo x > x; for i in $(seq 12); do \
                   head -c 8M /dev/urandom > big$i || true; done 2>/dev/null; true";
     let is_lost = |_| {
@@ -667,7 +666,7 @@ fn a_mount_goes_although_a_transaction_is_open() {
     mount.finish();
 }
 
-/// A /dev/fuse for everybody, for a while.
+/// A /dev/fuse open to every user, for a while.
 struct OpenDevice(fs::Permissions);
 
 impl OpenDevice {
@@ -694,7 +693,7 @@ fn a_user_has_transactions_on_a_mount_of_his() {
     if lacks("a /dev/fuse for everybody, or root", open || is_root) {
         return;
     }
-    // fusermount3 wants this one, and none of our own.
+    // fusermount3 opens /dev/fuse itself, and accepts no other device file.
     let _device = (is_root && !open).then(OpenDevice::new);
     let scratch = Scratch::new();
     let image = scratch.text("image");
@@ -732,7 +731,7 @@ fn a_user_has_transactions_on_a_mount_of_his() {
     ));
     assert_eq!(refused, "5\n");
     assert_eq!(shell(&format!("{as_mounter} ls {dir}")), "d\n");
-    // A server that is not root's finds files by their paths.
+    // A server of an ordinary user finds files by their paths.
     let locked = shell(&format!(
         "cd /; {as_user} flock {dir}/d/x {program} txn run {dir} -- flock -n {dir}/d/x true || echo $?"
     ));
@@ -826,7 +825,7 @@ fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
     mount.finish();
 }
 
-/// Has a shell in a transaction read these lines.
+/// Runs a shell in a transaction that reads these lines.
 fn in_a_shell(mount: &Mount, lines: &str) -> Answer {
     let mut command = Command::new(VARVE);
     command.args(["txn", "shell"]).arg(&mount.dir);

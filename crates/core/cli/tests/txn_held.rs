@@ -1,5 +1,5 @@
-//! `varve txn begin`: transactions that are handed from program to program, on a real
-//! mount.
+//! `varve txn begin`: transactions that several programs join one after the other, on a
+//! real mount.
 //!
 //! Without /dev/fuse everything is skipped loudly, but fails in CI.
 
@@ -31,7 +31,7 @@ fn run(mount: &Mount, id: &str, what: &str) -> Answer {
     Answer::from(script(mount, id, what).output().unwrap())
 }
 
-/// One that has begun when `mark` is there, and waits until it is killed, or let go.
+/// A command that has begun when `mark` exists, and waits until it is killed or released.
 fn waiting(mount: &Mount, id: &str, mark: &str) -> Child {
     let outside = mount.scratch.text(mark);
     let what = format!(
@@ -90,7 +90,7 @@ fn commands_follow_each_other_and_commit_as_one() {
     let id = begin(&mount, &[]);
     let first = format!("test $VARVE_TRANSACTION = {id}; mkdir d; echo 1 > d/a; rm old");
     run(&mount, &id, &first).expect(0, "");
-    // What a command that failed has done is part of it.
+    // The changes of a command that failed are part of it.
     run(&mount, &id, "test ! -e old; echo 2 >> d/a; exit 7").expect(7, "");
     run(&mount, &id, "mv d/a a; rmdir d; test $(wc -l < a) = 2").expect(0, "");
     let shell = script(&mount, &id, "");
@@ -201,7 +201,7 @@ fn what_nobody_comes_for_is_aborted() {
     end(inside).expect(125, "its time was over");
     until("it is gone", || list(&mount).is_empty());
     assert_eq!(aborts(&mount, "timeout"), 1);
-    // The command's own time is not the transaction's.
+    // The command's own time limit is not the transaction's.
     let id = begin(&mount, &[]);
     let slow = [
         "txn",
@@ -235,13 +235,13 @@ fn a_holder_that_is_killed_is_an_abort() {
     assert_eq!(aborts(&mount, "lost_client"), 1);
     run(&mount, &id, "true").expect(125, "there is no transaction");
     assert_eq!(names(&mount), [""; 0]);
-    // Who joined and is killed leaves the transaction as it is.
+    // A client that joined and is killed does not affect the transaction.
     let id = begin(&mount, &[]);
     let mut inside = waiting(&mount, &id, "b");
     inside.kill().unwrap();
     inside.wait().unwrap();
-    // What it had started is left behind, in namespaces that keep other mounts in use
-    // where mounts are private.
+    // Its child processes remain, in namespaces that keep other mounts in use where
+    // mounts are private.
     fs::write(mount.scratch.path("b.go"), "").unwrap();
     until("nobody is in it", || {
         list(&mount)[0]["inside"].as_array().unwrap().is_empty()
@@ -321,7 +321,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     mount.finish();
 }
 
-/// A /dev/fuse for everybody, for a while.
+/// A /dev/fuse open to every user, for a while.
 struct OpenDevice(fs::Permissions);
 
 impl OpenDevice {
@@ -347,7 +347,7 @@ fn a_user_hands_over_transactions_on_a_mount_of_his() {
         return;
     }
     let open = fs::metadata("/dev/fuse").unwrap().permissions().mode() & 0o006 == 0o006;
-    // fusermount3 wants this one, and none of our own.
+    // fusermount3 opens /dev/fuse itself, and accepts no other device file.
     let _device = (!open).then(OpenDevice::new);
     let scratch = Scratch::new();
     let (image, program, dir) = (
@@ -377,7 +377,7 @@ fn a_user_hands_over_transactions_on_a_mount_of_his() {
     ));
     let uid = shell("id -u nobody");
     assert_eq!(seen, format!("{0}\n{0}\n1\n", uid.trim()));
-    // Not even root: his namespaces are not ours.
+    // Not even root, because the user's namespaces are others.
     varve(["txn", "commit", id]).expect(125, "is another user's");
     varve(["txn", "run", "--id", id, "--", "true"]).expect(125, "is another user's");
     shell(&format!("cd /; {user} commit {id}"));

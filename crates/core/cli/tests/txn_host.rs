@@ -1,4 +1,4 @@
-//! `varve txn` and the rest of the host: other users, programs that run, locks.
+//! `varve txn` and the rest of the host: other users, running programs, locks.
 //!
 //! Without /dev/fuse everything is skipped loudly, but fails in CI.
 
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use support::mounted::{Mount, lacks, no_fuse};
 use support::{Answer, VARVE, has, shell, varve};
 
-/// Connections of an ordinary user: more than threads and places that a server has.
+/// Connections of an ordinary user: more than a server's threads and places.
 const MANY: usize = 600;
 
-/// The abstract socket of the server's part that the question names.
+/// The abstract socket of the part of the server that the question names.
 fn socket(mount: &Mount, part: &str) -> String {
     let question = serde_json::json!({ part: {"socket": true} }).to_string();
     let answer = varve_fuse::ask(Path::new(&mount.dir), &question).unwrap();
@@ -34,7 +34,8 @@ fn threads_of(server: &str) -> usize {
 }
 
 /// Connects many times as another user, and keeps the connections until the sender is
-/// dropped. Answers how many the server has closed without a word.
+/// dropped. Returns the number of connections that the server has closed without an
+/// answer.
 fn crowd(name: &str) -> (usize, Sender<()>) {
     let (counted, count) = channel();
     let (leave, stay) = channel::<()>();
@@ -94,7 +95,7 @@ fn an_ordinary_user_keeps_nobody_from_transactions_and_streams() {
     mount.finish();
 }
 
-/// It failed, and its last program said why.
+/// Asserts that it failed, with this message of its last program.
 #[track_caller]
 fn refused(answer: &Answer, said: &str) {
     assert!(
@@ -133,8 +134,8 @@ struct Gated {
 }
 
 impl Gated {
-    /// Starts it, and waits until its script has gone as far as `ready`. The script finds
-    /// `$WAIT`, which waits for the gate.
+    /// Starts it, and waits until its script has reached `ready`. The script has `$WAIT`,
+    /// which waits for the gate.
     fn start(mount: &Mount, script: &str, inside: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let gate = mount
@@ -185,7 +186,7 @@ fn a_running_program_is_not_overwritten() {
     run(&mount, &[], overwrite).expect(75, "program is a running program; nothing was changed");
     assert!(running.try_wait().unwrap().is_none(), "it was ended");
     assert!(fs::read(&program).unwrap() == content && !mount.path("new").exists());
-    // Its name may lead to another file, and its attributes may change.
+    // Its name may refer to another file, and its attributes may change.
     run(&mount, &[], "chmod 700 program").expect(0, "");
     run(
         &mount,
@@ -197,7 +198,7 @@ fn a_running_program_is_not_overwritten() {
     assert!(running.try_wait().unwrap().is_none(), "it was ended");
     running.kill().unwrap();
     running.wait().unwrap();
-    // What does not run is written.
+    // A program that does not run can be written.
     fs::copy("/bin/sleep", &program).unwrap();
     run(&mount, &[], "cat /dev/null > program").expect(0, "");
     assert_eq!(fs::metadata(&program).unwrap().len(), 0);
@@ -223,7 +224,7 @@ fn a_lock_of_others_is_met_inside() {
     .expect(0, "");
     assert!(mount.path("killed").exists());
     run(&mount, &["--timeout", "1"], "flock file true").expect(124, "the time was over");
-    // It waits as long as it takes.
+    // It waits as long as necessary.
     let waiting = "touch $OUT; flock file touch got";
     let mark = mount.scratch.text("mark");
     let waiting = command(&mount, &[], waiting)
@@ -234,7 +235,7 @@ fn a_lock_of_others_is_met_inside() {
     holder.finish().expect(0, "");
     Answer::from(waiting.wait_with_output().unwrap()).expect(0, "");
     assert!(mount.path("got").exists());
-    // Shared ones go together.
+    // Shared locks are compatible.
     let holder = Gated::outside(&mount, "flock -s file bash -c \"$WAIT\"");
     run(&mount, &[], "flock -n -s file true").expect(0, "");
     run(&mount, &[], "flock -n file true").expect(1, "");
@@ -256,7 +257,7 @@ fn a_lock_of_a_transaction_is_kept_until_its_end() {
         ))
     };
     for end in ["true", "false"] {
-        // It has let go of it; those inside get it again.
+        // The lock was released; commands inside get it again.
         let script = format!(
             "flock file true; flock -n file true; \
              flock file bash -c '! flock -n file true'; eval \"$WAIT\"; {end}"
@@ -268,7 +269,7 @@ fn a_lock_of_a_transaction_is_kept_until_its_end() {
         inside.finish().expect(i32::from(end == "false"), "");
         assert_eq!(tried(""), "got\n");
     }
-    // A file that only the transaction has is locked as well, by those inside.
+    // A file that only the transaction has is locked as well, by commands inside.
     run(
         &mount,
         &[],
@@ -296,7 +297,7 @@ fn database(mode: &str) -> Mount {
     mount
 }
 
-/// The database, opened outside; what is locked is not waited for.
+/// The database, opened outside; it does not wait for locks.
 fn open(mount: &Mount) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(mount.path("db")).unwrap();
     connection.busy_timeout(Duration::ZERO).unwrap();
@@ -334,7 +335,7 @@ fn what_sqlite_committed_to_its_log_outside_is_not_lost() {
         return;
     }
     let insert = |row: u32| format!("sqlite3 db 'insert into t values({row})'");
-    // With the log there before, and made meanwhile; closed, or still open.
+    // With an existing log, or one made meanwhile; closed, or still open.
     for (is_there, closes) in [(true, false), (false, false), (false, true)] {
         let mount = database("wal");
         let open = || open(&mount);
@@ -357,7 +358,7 @@ fn what_sqlite_committed_to_its_log_outside_is_not_lost() {
         assert_eq!(rows(&mount), kept, "{is_there}, {closes}");
         drop(outsider);
         assert_eq!(rows(&mount), kept, "{is_there}, {closes}");
-        // Alone it commits, and others who come meanwhile wait.
+        // Alone it commits, and other programs that start meanwhile wait.
         let inside = Gated::inside(&mount, &format!("{}; eval \"$WAIT\"", insert(5)));
         let answer = open().execute_batch("insert into t values(6)");
         assert!(answer.is_err(), "{is_there}, {closes}");
@@ -380,7 +381,7 @@ fn git_s_lock_files_are_seen_on_both_sides() {
     ));
     let lock = mount.path(".git/index.lock");
     let add = "echo y > other; git add other";
-    // It was there before.
+    // It existed before.
     fs::write(&lock, "").unwrap();
     refused(&run(&mount, &[], add), "index.lock");
     fs::remove_file(&lock).unwrap();

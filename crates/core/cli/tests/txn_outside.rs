@@ -1,5 +1,5 @@
-//! What the rest of the host sees of `varve txn`: other mounts, working directories,
-//! readers, watchers, and what a command leaves running.
+//! Effects of `varve txn` on the rest of the host: other mounts, working directories,
+//! readers, watchers, and processes that a command leaves running.
 //!
 //! Without /dev/fuse everything is skipped loudly, but fails in CI.
 
@@ -33,7 +33,7 @@ fn nothing_to_mount_with() -> bool {
     no_fuse() || lacks("root", rustix::process::geteuid().is_root())
 }
 
-/// Mounts that a test makes below a mount, taken away again whatever happens.
+/// Mounts that a test makes below a mount, unmounted again in any case.
 struct Mounts(Vec<String>);
 
 impl Mounts {
@@ -51,13 +51,13 @@ impl Mounts {
         self.0.push(at.into());
     }
 
-    /// Another path leads to this one now.
+    /// Records that a mount has moved to another path.
     fn is_at(&mut self, before: &str, now: &str) {
         let moved = self.0.iter_mut().find(|at| *at == before);
         now.clone_into(moved.expect("it was mounted"));
     }
 
-    /// They are all there still, and can be unmounted.
+    /// Checks that all of them still exist, and can be unmounted.
     fn unmount(mut self) {
         while let Some(at) = self.0.pop() {
             shell(&format!("umount {at}"));
@@ -73,7 +73,7 @@ impl Drop for Mounts {
     }
 }
 
-/// A shell somewhere, which says where it is when it is asked to.
+/// A shell in some directory, which prints that directory on request.
 struct Shell {
     process: std::process::Child,
 }
@@ -93,7 +93,7 @@ impl Shell {
     }
 
     fn place(self) -> Answer {
-        // Its input ends, and the shell goes on.
+        // Its input ends, and the shell continues.
         Answer::from(self.process.wait_with_output().unwrap())
     }
 }
@@ -135,7 +135,7 @@ fn a_commit_leaves_mounts_below_and_working_directories_alone() {
     mount.finish();
 }
 
-/// Within, the name leads to what is mounted there: so another name is used.
+/// In the transaction the name refers to the file mounted there, so another name is used.
 #[test]
 fn a_file_that_is_mounted_on_is_changed_and_what_is_mounted_stays() {
     if nothing_to_mount_with() {
@@ -231,7 +231,7 @@ fn mounts_below_are_shown_inside_and_are_no_part_of_it() {
     );
     let seen = "other\nkept\nkept\nthrough\n";
     run(&mount, &format!("{script}; exit 3")).expect(3, seen);
-    // What is mounted is no part of the transaction; what shows the volume is.
+    // Mounts are not part of the transaction, except those of the volume itself.
     assert_eq!(
         (text(at("a/t/u/in")), text(&other)),
         ("in\n".into(), "changed\n".into())
@@ -241,7 +241,7 @@ fn mounts_below_are_shown_inside_and_are_no_part_of_it() {
     run(&mount, &format!("{script}; echo new > a/new")).expect(0, seen);
     assert_eq!(text(at("w/through")), "through\n");
     assert_eq!(text(at("part/through")), "through\n");
-    // A transaction that is held, and its joiners, too.
+    // A held transaction, and the commands that join it, too.
     let begun = Command::new(VARVE)
         .args(["txn", "begin", &mount.dir])
         .output();
@@ -305,12 +305,12 @@ fn what_is_left_running_finds_a_dead_view_and_not_what_is_beneath() {
     mount.finish();
 }
 
-/// Files of each kind.
+/// Number of files of each kind.
 const FILES: u32 = 60;
 
 /// A script that makes a version: files `f` of one page, full of the version's number,
-/// which are their mode and time as well; files `s` of a size that goes up and down;
-/// and a directory in which one file has the version's name.
+/// which are their mode and time as well; files `s` of a size that rises and falls; and a
+/// directory in which one file has the version's name.
 fn make(mount: &Mount, version: u32) -> String {
     format!(
         "cd {}; mkdir -p d; page=$(printf '{version} %.0s' {{1..900}}); \
@@ -326,7 +326,7 @@ fn size_of(version: u32) -> u64 {
     u64::from(version) * if version.is_multiple_of(2) { 1 } else { 5000 }
 }
 
-/// One look at one thing: the version that it shows.
+/// Reads one property of one file: the version that it shows.
 fn look(mount: &Mount, kind: &str, open: &[[File; 2]], number: u32) -> u32 {
     let path = mount.path(&format!("f{}", number + 1));
     let [file, sized] = &open[number as usize];
@@ -356,13 +356,13 @@ fn look(mount: &Mount, kind: &str, open: &[[File; 2]], number: u32) -> u32 {
     }
 }
 
-/// Several readers, who look at everything in no order: once one has seen a version,
-/// none that begins to look after that sees an older one.
+/// Several readers read all properties in random order: once one has seen a version, no
+/// later read sees an older one.
 fn readers_see_all_of_a_commit_or_nothing(options: &str) {
     let scratch = Scratch::new();
     let image = scratch.volume("image", "128M");
     let mount = Mount::with_options(scratch, image, options);
-    // Three digits all, and modes that let everybody read.
+    // Three digits each, and modes that allow every user to read.
     let versions = 0o444..0o444 + 4;
     shell(&make(&mount, versions.start));
     let (newest, looks, over) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
@@ -387,7 +387,7 @@ fn readers_see_all_of_a_commit_or_nothing(options: &str) {
                 }
             });
         }
-        // If anything fails, the readers end as well.
+        // If a step fails, the readers end as well.
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for version in versions.clone().skip(1) {
                 run(&mount, &make(&mount, version)).expect(0, "");
@@ -452,8 +452,8 @@ fn events_of_a_commit(mount: &Mount) -> BTreeSet<String> {
     seen
 }
 
-/// As `docs/design/transactions.md` has it: a file that is watched is in use, and the kernel is
-/// told of its content through the mount.
+/// As in `docs/design/transactions.md`: a watched file is in use, and its content is
+/// invalidated in the kernel through the mount.
 #[test]
 fn watchers_outside_see_writes_to_what_they_watch() {
     if no_fuse() {

@@ -1,5 +1,5 @@
-//! Programs that know nothing of transactions, each in one: what it installs, merges or
-//! unpacks is there as a whole, or not at all.
+//! Programs that do not know of transactions, each in one: the files that it installs,
+//! merges or unpacks are there as a whole, or not at all.
 //!
 //! Without /dev/fuse, or the program, they are skipped loudly, but fail in CI.
 
@@ -14,7 +14,7 @@ fn missing(programs: &[&str]) -> bool {
 }
 
 /// Runs a script in a transaction, in the root of the mount. It finds the scratch
-/// directory, which is not on the mount, as `$OUT`, and nobody's configuration.
+/// directory, which is not on the mount, as `$OUT`, and no user's configuration.
 fn run(mount: &Mount, script: &str) -> Answer {
     let mut command = Command::new(VARVE);
     command.args(["txn", "run", &mount.dir]);
@@ -25,7 +25,7 @@ fn run(mount: &Mount, script: &str) -> Answer {
     Answer::from(command.output().unwrap())
 }
 
-/// Names, modes, sizes and contents of everything on the mount.
+/// Names, modes, sizes and contents of all files on the mount.
 fn everything(mount: &Mount) -> String {
     shell(&format!(
         "cd {}; find . -printf '%p %M %s %l\\n' | sort; find . -type f | sort | xargs -r cksum",
@@ -78,7 +78,7 @@ fn make_install_installs_all_or_nothing() {
     mount.finish();
 }
 
-/// Two branches that go together, and one that does not.
+/// Two branches that can be merged, and one that cannot.
 const BRANCHES: &str = "
     git init -q -b main
     git config user.name nobody; git config user.email nobody@example.org
@@ -112,7 +112,8 @@ fn a_git_merge_that_conflicts_was_never_begun() {
     mount.finish();
 }
 
-/// Packages without scripts: `dpkg` writes below its root only, and is told where to log.
+/// Packages without scripts: `dpkg` writes below its root only, and has an option for its
+/// log.
 const PACKAGES: &str = r#"
     package() {
         mkdir -p $1/DEBIAN

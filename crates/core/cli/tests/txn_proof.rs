@@ -1,5 +1,5 @@
-//! `varve txn run` put to the proof: histories of programs are judged, and servers and
-//! clients are killed while books are kept.
+//! Proof of `varve txn run`: histories of programs are judged, and servers and clients
+//! are killed while books are kept.
 //!
 //! Without /dev/fuse everything is skipped loudly, but fails in CI.
 
@@ -18,12 +18,12 @@ use varve_prove::random::Random;
 use varve_prove::transactions::history::{Action, Level, Outcome, Record};
 use varve_prove::transactions::judge;
 
-/// A script in a transaction. What it says on standard output is kept.
+/// A script in a transaction, with its standard output recorded.
 fn script(mount: &Mount, options: &[&str], script: &str) -> Child {
     try_script(mount, options, script).unwrap()
 }
 
-/// The same, where the mount may be gone.
+/// As [`script`], where the mount may have ended.
 fn try_script(mount: &Mount, options: &[&str], script: &str) -> io::Result<Child> {
     let mut command = Command::new(VARVE);
     command.args(["txn", "run"]).args(options).arg(&mount.dir);
@@ -33,19 +33,19 @@ fn try_script(mount: &Mount, options: &[&str], script: &str) -> io::Result<Child
     command.spawn()
 }
 
-/// Lists of numbers, in order: two that are appended to, one in a file that another
-/// takes the place of by a rename, one in a symbolic link that is removed and made anew.
+/// Lists of numbers, in order: two that are appended to, one in a file that a rename
+/// replaces, one in a symbolic link that is removed and made anew.
 const LISTS: u64 = 4;
 const REPLACED: u32 = 2;
 const LINK: u32 = 3;
-/// Lists that only somebody outside of transactions adds to: by an append, by a rename.
+/// Lists that are changed only outside of transactions: by an append, by a rename.
 const OUTSIDE: [u32; 2] = [4, 5];
 const ALL: u32 = 6;
 const CLIENTS: u64 = 3;
 const TRANSACTIONS: u64 = 14;
 
 fn list(text: &str) -> Vec<u64> {
-    // A link leads somewhere: its list begins with a dot.
+    // A link needs a target, so its list begins with a dot.
     let words = text.split_whitespace().filter(|word| *word != ".");
     words.map(|word| word.parse().unwrap()).collect()
 }
@@ -59,7 +59,7 @@ fn adds(object: u32, value: u64) -> String {
     }
 }
 
-/// A script that reads lists and adds to them, and what it is to do.
+/// A script that reads lists and appends to them, and the plan of its operations.
 fn draw(random: &mut Random, values: &AtomicU64) -> (String, Vec<(u32, Option<u64>)>) {
     let (mut text, mut plan) = (String::new(), Vec::new());
     for _ in 0..=random.below(3) {
@@ -77,7 +77,7 @@ fn draw(random: &mut Random, values: &AtomicU64) -> (String, Vec<(u32, Option<u6
     (text, plan)
 }
 
-/// What a script did and saw, by what it said.
+/// The actions of a script, from its plan and its output.
 fn done(plan: Vec<(u32, Option<u64>)>, said: &[u8]) -> Vec<Action> {
     let said = std::str::from_utf8(said).unwrap();
     let mut said = said.lines();
@@ -95,7 +95,7 @@ fn done(plan: Vec<(u32, Option<u64>)>, said: &[u8]) -> Vec<Action> {
     actions
 }
 
-/// Reads lists and adds to them; answers what it did and saw.
+/// Reads lists and appends to them; returns the actions.
 fn transact(
     mount: &Mount,
     isolation: &str,
@@ -112,7 +112,7 @@ fn transact(
     (actions, output.status.code().unwrap_or(-1))
 }
 
-/// The same in one that is held, by two programs one after the other.
+/// As `transact`, in a held transaction, by two programs one after the other.
 fn transact_held(
     mount: &Mount,
     isolation: &str,
@@ -140,8 +140,8 @@ fn transact_held(
     (actions, varve(["txn", "commit", id]).code)
 }
 
-/// Adds a number to a list of its own, in no transaction. It is durable then: what the
-/// kernel has and the server has not is in nobody's snapshot.
+/// Appends a number to a list of its own, outside of transactions, and makes it durable:
+/// data that only the kernel has is in no snapshot.
 fn add_outside(mount: &Mount, object: u32, value: u64) -> Vec<Action> {
     let path = mount.path(&object.to_string());
     let mut file = if object == OUTSIDE[0] {
@@ -231,7 +231,7 @@ fn history(isolation: &str, level: Level) {
     let records = records.into_inner().unwrap();
     let judgement = judge(&records, level);
     assert!(judgement.found.is_empty(), "{:#?}", judgement.found);
-    // Of the programs.
+    // Those of the programs.
     let all = (CLIENTS * TRANSACTIONS) as usize;
     let committed = judgement.committed - (records.len() - all);
     eprintln!(
@@ -244,7 +244,7 @@ fn history(isolation: &str, level: Level) {
     mount.finish();
 }
 
-/// One less works, however it ends.
+/// Decrements the number of running threads, in any case.
 struct Ends<'a>(&'a AtomicU64);
 
 impl Drop for Ends<'_> {
@@ -270,8 +270,8 @@ fn programs_are_serializable() {
 /// Accounts, tellers and branches, each a file.
 const BOOKS: [(&str, u64); 3] = [("account", 8), ("teller", 4), ("branch", 2)];
 
-/// Keeps books until `stop`, which is set before the server is killed; what was
-/// committed goes to `told`.
+/// Keeps books until `stop`, which is set before the server is killed; acknowledged
+/// commits are added to `told`.
 fn keep(
     mount: &Mount,
     client: u64,
@@ -314,7 +314,8 @@ fn keep(
     }
 }
 
-/// The books agree, and nothing that was committed is missing; answers the entries.
+/// Checks that the books agree, and no acknowledged commit is missing; returns the number
+/// of entries.
 fn audit(mount: &Mount, told: &BTreeSet<u64>) -> usize {
     let number = |name: &str| -> i64 {
         let text = fs::read_to_string(mount.path(name)).unwrap();
@@ -382,8 +383,8 @@ fn the_books_agree_whoever_is_killed() {
     mount.finish();
 }
 
-/// One that writes more than there is room for is refused at its commit, and leaves
-/// nothing; one that removes goes through.
+/// A transaction that writes more than fits is refused at its commit, and leaves nothing;
+/// one that removes succeeds.
 #[test]
 fn a_full_volume_refuses_all_of_a_program_or_nothing() {
     if no_fuse() {
@@ -411,7 +412,7 @@ fn a_full_volume_refuses_all_of_a_program_or_nothing() {
     let mut child = script(&mount, &[], "rm filler d/kept");
     assert!(child.wait().unwrap().success(), "a removal was refused");
     assert!(!mount.path("filler").exists() && !mount.path("d/kept").exists());
-    // What it freed is there for the next one.
+    // The space it freed is available to the next one.
     let mut child = script(
         &mount,
         &["--retries", "3"],

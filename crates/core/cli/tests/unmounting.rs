@@ -1,5 +1,5 @@
-//! What happens to a mount at its end: who keeps it, what is durable then, a server that
-//! does not answer, names that are no text.
+//! The end of a mount: processes that prevent it, durability, a server that does not
+//! answer, names that are not text.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn mounted(layout: &str, options: &str) -> Mount {
     Mount::with_options(scratch, image, options)
 }
 
-/// Ends when its standard input does.
+/// A process that ends when its standard input does.
 fn helper(script: &str) -> Child {
     let mut command = Command::new("bash");
     let streams = command.args(["-c", script]).stdin(Stdio::piped());
@@ -42,7 +42,7 @@ fn wait_for(what: &str, most: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// True if a crash at this moment would leave the file.
+/// True if the file would survive a crash at this moment.
 fn would_survive(m: &Mount, name: &str) -> bool {
     let copy = m.scratch.path("copy");
     fs::copy(&m.image, &copy).unwrap();
@@ -68,7 +68,7 @@ fn names_that_are_no_text_hide_no_mount() {
     let mount = [OsStr::new("mount"), image.as_ref(), odd.as_ref()];
     varve(mount).expect(0, "");
     varve([OsStr::new("info"), odd.as_ref()]).expect(0, "state      mounted");
-    // Beside it, another one.
+    // A second volume, mounted as well.
     let other = m.scratch.volume("other", "32M");
     varve(["mount", &other, &m.dir]).expect(0, "");
     varve(["umount", &m.dir]).expect(0, "");
@@ -89,15 +89,15 @@ fn what_came_before_a_read_only_remount_is_durable() {
         m.umount();
         m.mount();
         assert_eq!(fs::read(m.path("f")).unwrap(), b"content", "{layout}");
-        // By mount(2) the server sees it in the mount table, a moment later; otherwise
-        // it would be after half a minute.
+        // After mount(2) the server sees it in the mount table, a moment later; otherwise
+        // it would be durable only after half a minute.
         fs::write(m.path("g"), b"content").unwrap();
         shell(&format!("mount -i -o remount,ro {}", m.dir));
         wait_for("durable", Duration::from_secs(15), || {
             would_survive(&m, "/g")
         });
         shell(&format!("mount -i -o remount,rw {}", m.dir));
-        // A directory that is unmounted while the file system lives on.
+        // A directory that is unmounted while the file system is still in use.
         fs::write(m.path("h"), b"content").unwrap();
         let open = File::open(m.path("f")).unwrap();
         shell(&format!("umount -l {}", m.dir));

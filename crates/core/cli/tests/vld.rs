@@ -1,5 +1,5 @@
-//! Virtual log disks served to real clients: their commands, their bytes, and
-//! an ext4 that outlives its server.
+//! Virtual log disks served to real clients: their commands, their bytes, and an ext4
+//! that survives its server.
 
 mod support;
 
@@ -85,7 +85,7 @@ fn a_server_holds_its_image_and_parks_it() {
     varve(["vld", "serve", &image]).expect(1, "is in use");
     varve(["vld", "create", &image, "--force"]).expect(1, "is in use");
     serving.kill();
-    // The dead server's socket is in nobody's way.
+    // The dead server's socket is no obstacle.
     let serving = Serving::new(&[&image, "--unix", &socket]);
     let other = s.text("other");
     varve(["vld", "create", &other, "--size", "16M"]).expect(0, "");
@@ -96,7 +96,7 @@ fn a_server_holds_its_image_and_parks_it() {
     varve(["vld", "info", &image]).expect(0, "parked");
 }
 
-/// Also one whose network has forgotten it.
+/// Even a client that the network has lost.
 #[test]
 fn a_client_that_breaks_off_is_named_in_the_log() {
     let serving = Serving::new(&["--memory", "1M", "--listen", "0", "--connections", "1"]);
@@ -110,7 +110,7 @@ fn a_client_that_breaks_off_is_named_in_the_log() {
     client.write_all(&[0, 0]).unwrap();
     rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
     drop(client);
-    // There is room for another one when the first has been dealt with.
+    // Another connection is accepted when the first has been closed.
     let begun = Instant::now();
     while greeted().is_err() {
         assert!(begun.elapsed() < Duration::from_secs(100));
@@ -129,9 +129,9 @@ fn qemu_and_libnbd_find_what_they_wrote() {
         return;
     }
     let s = Scratch::new();
-    // A name that means something else in an URI.
+    // A name with characters that are special in a URI.
     let (image, socket, bytes) = (disk(&s, "64M"), s.text("a+b %26&c"), s.text("bytes"));
-    // Data, a hole, data; not compressible, not aligned to anything large.
+    // Data, a hole, data; not compressible, and not aligned to large units.
     shell(&format!(
         "head -c 9000448 /dev/urandom >'{bytes}'; truncate -s 24M '{bytes}'; \
          head -c 3M /dev/urandom >>'{bytes}'"
@@ -169,7 +169,7 @@ fn qemu_and_libnbd_find_what_they_wrote() {
         "{map}"
     );
 
-    // Over four connections in, over the network out; holes stay holes.
+    // Written over four connections, read over the network; holes remain holes.
     shell(&format!(
         "timeout 100 nbdcopy --connections=4 --flush '{bytes}' '{unix}'"
     ));
@@ -179,7 +179,7 @@ fn qemu_and_libnbd_find_what_they_wrote() {
     shell(&format!(
         "timeout 100 nbdcopy '{tcp}' '{back}'; cmp -n \"$(stat -c %s '{bytes}')\" '{bytes}' '{back}'"
     ));
-    // qemu: compares, converts, and writes in every way it has.
+    // qemu: compares, converts, and writes with each of its methods.
     shell(&format!(
         "timeout 100 qemu-img convert -f raw -O qcow2 '{unix}' '{back}.qcow2'; \
          timeout 100 qemu-img compare -f raw -F qcow2 '{unix}' '{back}.qcow2'; \
@@ -203,7 +203,7 @@ fn qemu_and_libnbd_find_what_they_wrote() {
     assert!(counters["nbd"]["requests"]["block_status"].as_u64() > Some(0));
     assert_eq!(counters["nbd"]["connections_broken"], 0);
 
-    // After a restart all is as it was; a reader may not change it.
+    // After a restart all data is as before; a reader may not change it.
     let serving = Serving::new(&[&image, "--unix", &socket, "--read-only"]);
     shell(&format!(
         "cmp -n 31457280 <(timeout 100 nbdcopy '{unix}' -) <(cat '{bytes}' /dev/zero); \
@@ -241,7 +241,7 @@ fn fio_verifies_what_four_jobs_write() {
         counters["nbd"]["device_flushes"].as_u64() > Some(0),
         "{counters}"
     );
-    // In a drive, where blocks that are overwritten may begin anywhere.
+    // In a drive, where blocks that are overwritten may begin at any sector.
     let anywhere = s.text("anywhere");
     let create = ["vld", "create", &anywhere, "--size", "64M", "--anywhere"];
     let blocks = [&create[..], &["--block-size", "32K"]].concat();
@@ -274,7 +274,7 @@ fn a_simulated_drive_is_served_at_either_speed() {
         ));
         (begun.elapsed(), serving.end().expect(0, "").json())
     };
-    // A seek and the turning of the platter, in the drive's time.
+    // A seek and the rotation of the platter, in the drive's time.
     let (_, plain) = write(&["--memory", "64M", "--plain"]);
     assert!(plain.get("vld").is_none());
     let (_, log) = write(&["--memory", "64M"]);
@@ -292,9 +292,9 @@ fn a_simulated_drive_is_served_at_either_speed() {
     varve(["vld", "info", &image]).expect(0, "parked");
 }
 
-/// An unmodified ext4, made and mounted over nbdfuse and a loop device. Its
-/// server is killed while it writes; after a restart the journal is replayed,
-/// fsck finds nothing, and what was synced is there.
+/// An unmodified ext4, made and mounted over nbdfuse and a loop device. Its server is
+/// killed while it writes; after a restart the journal is replayed, fsck finds nothing,
+/// and all synced data exists.
 #[test]
 fn an_ext4_outlives_its_server() {
     let programs = [

@@ -1,5 +1,5 @@
-//! Volumes on the virtual log, by the commands: made, mounted, used by real
-//! programs, killed, filled, checked; and refused what they do not have.
+//! Volumes on the virtual log, by the commands: made, mounted, used by real programs,
+//! killed, filled, checked; and refusals of operations that they do not support.
 //!
 //! Without /dev/fuse the mounts are skipped loudly, but fail in CI.
 
@@ -38,10 +38,10 @@ fn what_it_is_and_what_it_has_not() {
     varve(["fsck", "--data", image]).expect(0, ": clean");
     let dump = varve(["dump", image, "superblock"]).expect(0, "").json();
     assert_eq!(dump["usage"]["inodes"], 1);
-    // As the boot may ask; there is no repair, and nothing to be repaired.
+    // As at boot; there is no repair, and nothing to be repaired.
     varve(["fsck", "--repair", image]).expect(0, ": clean");
     varve(["fsck", "-p", image]).expect(0, ": clean");
-    // A copy serves; that is told, at boot as well.
+    // A copy is used; that is reported, at boot as well.
     let first = fs::read(image).unwrap()[..512].to_vec();
     let file = File::options().write(true).open(image).unwrap();
     file.write_all_at(&[0; 512], 0).unwrap();
@@ -51,7 +51,7 @@ fn what_it_is_and_what_it_has_not() {
     let target = &scratch.text("target");
     varve(["salvage", image, target]).expect(1, "on the virtual log");
     varve(["dump", image, "segments"]).expect(1, "on the virtual log");
-    // Neither is made over the other without being asked to.
+    // Neither overwrites the other without --force.
     varve(["mkfs", "--size", "64M", image]).expect(1, "--force");
 }
 
@@ -65,7 +65,8 @@ fn what_is_made_over_it_is_not_taken_for_it() {
     };
     let mut front = vec![0; 4096];
     overwrite(&front);
-    // The copy in the last block is good enough where nothing else is.
+    // The copy in the last block is sufficient if the start contains no other file
+    // system.
     varve(["info", image]).expect(0, "VLFS, on the virtual log");
     front[0x438..][..2].copy_from_slice(&[0x53, 0xef]);
     overwrite(&front);

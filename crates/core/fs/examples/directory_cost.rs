@@ -1,4 +1,4 @@
-//! What names cost in directories of one leaf and of many, blocks in memory.
+//! Benchmark of names in directories of one leaf and of many, with blocks in memory.
 //!
 //! `cargo run --release -p varve-fs --example directory_cost`
 
@@ -16,9 +16,9 @@ const KEY: Key = Key {
     version: 3,
 };
 
-/// Names that are asked for, again and again.
+/// Number of distinct names that are looked up.
 const ASKED: u64 = 10_000;
-/// How often, all together.
+/// Total number of look-ups.
 const TIMES: u64 = 2_000_000;
 
 /// Blocks by number.

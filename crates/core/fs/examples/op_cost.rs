@@ -1,5 +1,5 @@
-//! What one operation costs in the file system itself, on the memory layout:
-//! processor time where the host tells it, the best of several rounds.
+//! Benchmark of single operations in the file system itself, on the memory layout:
+//! processor time where the host reports it, the best of several rounds.
 //!
 //! `cargo run --release -p varve-fs --example op_cost`
 
@@ -12,7 +12,7 @@ use varve_fs::{Caller, FileSystem, InodeNo, MemoryLayout, MemoryOptions, Options
 const DIRECTORIES: usize = 100;
 const FILES: usize = 10_000;
 
-/// Nanoseconds this thread has run, or that have passed.
+/// Nanoseconds of processor time of this thread, or else of elapsed time.
 fn now_ns() -> u64 {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -21,7 +21,8 @@ fn now_ns() -> u64 {
 }
 
 const ROUNDS: usize = 8;
-/// Operations that change nothing are repeated: the host's clock is coarse.
+/// Number of repetitions of an operation that changes nothing, because the host's clock
+/// is coarse.
 const REPEATS: usize = 20;
 
 /// The best time of each measurement, in the order of their first.

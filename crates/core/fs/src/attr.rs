@@ -1,4 +1,4 @@
-//! Attributes as callers see them, and who the caller is.
+//! Attributes of files as callers see them, and the identity of the caller.
 
 use crate::inode::Inode;
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
@@ -6,19 +6,19 @@ use crate::types::{FileKind, InodeNo, Timestamp, Version};
 /// Attributes of a file, as `stat` reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Its number.
+    /// Inode number.
     pub ino: InodeNo,
-    /// The number's generation.
+    /// Generation of the inode number.
     pub version: Version,
-    /// What it is.
+    /// Kind of file.
     pub kind: FileKind,
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,
-    /// Names that lead to it; for a directory 2 plus its subdirectories.
+    /// Number of names; for a directory 2 plus its subdirectories.
     pub nlink: u32,
-    /// Owner.
+    /// User identifier of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group identifier.
     pub gid: u32,
     /// Device number of a special file.
     pub rdev: u64,
@@ -26,13 +26,13 @@ pub struct Attr {
     pub size: u64,
     /// 512-byte sectors in use: `st_blocks`.
     pub sectors: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Timestamp,
-    /// Last change of the inode.
+    /// Time of the last change of the inode.
     pub ctime: Timestamp,
-    /// Birth.
+    /// Time of creation.
     pub btime: Timestamp,
     /// Preferred size of a request: `st_blksize`.
     pub block_bytes: u32,
@@ -63,58 +63,56 @@ impl Attr {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The volume's clock, now.
+    /// The present time of the volume's clock.
     Now,
-    /// This instant.
+    /// The given time.
     At(Timestamp),
 }
 
 /// Attributes to change; the default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
-    /// Permission bits (type bits are ignored).
+    /// Permission bits; type bits are ignored.
     pub mode: Option<u32>,
-    /// Owner.
+    /// User identifier of the owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group identifier.
     pub gid: Option<u32>,
-    /// Length in bytes: truncate or extend.
+    /// Length in bytes; the file is truncated or extended.
     pub size: Option<u64>,
     /// Access time.
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
-    /// Change time; now if anything else changes and this is absent.
+    /// Change time; the present time if this is absent and another attribute changes.
     pub ctime: Option<Timestamp>,
-    /// A regular file loses its set-id bits, as by a write of the caller. For
-    /// a caller whose rights the kernel has checked this does not happen by
-    /// itself.
+    /// A regular file loses its set-id bits, as after a write by the caller. For a caller
+    /// whose permissions the kernel has checked, set-id bits remain unless this is set.
     pub kill_set_id: bool,
 }
 
-/// On whose behalf an operation runs.
+/// The identity on whose behalf an operation runs.
 #[derive(Clone, Debug, Eq)]
 pub struct Caller {
-    /// User.
+    /// User identifier.
     pub uid: u32,
-    /// Group.
+    /// Group identifier.
     pub gid: u32,
-    /// Supplementary groups.
+    /// Supplementary group identifiers.
     pub groups: Vec<u32>,
-    /// The kernel has checked permissions: permission-bit and sticky checks
-    /// are skipped, and so is the clearing of set-id bits on write, on
-    /// creation in a set-group-id directory and on setting an access list.
+    /// The kernel has checked permissions: permission-bit and sticky checks are skipped,
+    /// and so is the clearing of set-id bits on write, on creation in a set-group-id
+    /// directory and on setting an access list.
     pub checked: bool,
-    /// Bits removed from the mode of what is created; 0 if the kernel has
-    /// removed them.
+    /// Bits removed from the mode of a new file; 0 if the kernel has removed them.
     pub umask: u32,
 }
 
 impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
-        // Most callers have no further groups. An empty list is not compared:
-        // it is nowhere in memory, and a vector instruction that reads nothing
-        // from there costs more than all the rest of a walk.
+        // Most callers have no supplementary groups. An empty list is not compared,
+        // because it has no address in memory, and a vector instruction that reads
+        // nothing from there costs more than the rest of a path walk.
         let groups = self.groups.len() == other.groups.len()
             && (self.groups.is_empty() || self.groups == other.groups);
         let ids = (self.uid, self.gid) == (other.uid, other.gid);
@@ -123,7 +121,7 @@ impl PartialEq for Caller {
 }
 
 impl Caller {
-    /// The superuser: nothing is refused.
+    /// The superuser, for whose calls no permission is checked.
     pub fn root() -> Self {
         Caller {
             uid: 0,
@@ -149,32 +147,32 @@ impl Caller {
 pub struct Entry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// What it leads to.
+    /// Inode number of the file.
     pub ino: InodeNo,
-    /// Its kind.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// Pass this to resume after the entry.
+    /// Position after the entry, from which a listing resumes.
     pub cookie: u64,
 }
 
-/// What [`crate::FileSystem::seek`] looks for.
+/// The kind of range that [`crate::FileSystem::seek`] searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The next byte that is stored.
     Data,
-    /// The next byte that is not; the end of the file counts as one.
+    /// The next byte that is not stored; the end of the file counts as one.
     Hole,
 }
 
-/// How to rename; the default replaces an existing target.
+/// Options of a rename; the default replaces an existing target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rename {
     /// Fail if the target exists.
     pub no_replace: bool,
-    /// Swap the two names.
+    /// Exchange the two names.
     pub exchange: bool,
-    /// Leave a whiteout under the old name: a character device 0:0, by which
-    /// overlay file systems tell that a name of a lower layer is gone.
+    /// Leave a whiteout under the old name: a character device 0:0, by which an overlay
+    /// file system marks a name of a lower layer as removed.
     pub whiteout: bool,
 }
 

@@ -1,29 +1,30 @@
-//! Caches that forget the same entries in every run and on every machine.
+//! Caches that evict the same entries in every run and on every machine.
 //!
-//! By themselves they hash with a seed drawn at random, and have as many shards as the
-//! machine has cores; and what a shard is short of room for depends on both. So one
-//! seed gave other times in the laboratory from run to run, wherever a cache was full.
+//! By default the library hashes with a random seed and makes as many shards as the
+//! machine has cores, and the entries that a full shard evicts depend on both. If this is
+//! omitted, one seed of the laboratory gives different times from run to run wherever a
+//! cache is full.
 
 use crate::hash::MixBuilder;
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
 use std::hash::Hash;
 
-/// See the module's head.
+/// A cache with fixed hashing and a fixed number of shards.
 pub type Cache<K, V, W = UnitWeighter> = quick_cache::sync::Cache<K, V, W, MixBuilder>;
 
-/// The part that entries used more than once may take, if nothing else is said.
+/// Default share of the capacity for entries used more than once.
 pub const MOSTLY_HOT: f64 = 0.97;
 
-/// Entries of a shard, about, and most shards.
+/// Approximate number of entries in a shard, and most shards.
 const SHARD_ENTRIES: usize = 256;
 const SHARDS: usize = 64;
 
-/// A cache for about so many entries, of `capacity` in weight, of which those that are
-/// used more than once may take the part `hot`.
+/// A cache for about `entries` entries with a total weight of `capacity`. Entries used
+/// more than once may take the share `hot` of it.
 ///
 /// # Panics
-/// If that is no part of 1.
+/// If `hot` is not between 0 and 1.
 pub fn cache<K, V, W>(entries: usize, capacity: u64, hot: f64, weighter: W) -> Cache<K, V, W>
 where
     K: Eq + Hash,
@@ -40,7 +41,7 @@ where
     Cache::with_options(options, weighter, MixBuilder, DefaultLifecycle::default())
 }
 
-/// The same for so many entries of one weight.
+/// A cache for `entries` entries of equal weight.
 pub fn cache_of<K: Eq + Hash, V: Clone>(entries: usize) -> Cache<K, V> {
     cache(entries, entries as u64, MOSTLY_HOT, UnitWeighter)
 }

@@ -1,4 +1,4 @@
-//! Why an operation was refused, and the one map from that to `errno`.
+//! Errors of file-system calls, and the only map from them to `errno`.
 
 use crate::types::InodeNo;
 use varve_device::DeviceError;
@@ -6,7 +6,7 @@ use varve_device::DeviceError;
 /// The result of every file-system call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation was refused.
+/// The reason for which an operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,16 +22,16 @@ pub enum Error {
     /// The operation does not apply to directories.
     #[error("is a directory")]
     IsDirectory,
-    /// The directory still holds names.
+    /// The directory still has names.
     #[error("directory not empty")]
     NotEmpty,
     /// A name is longer than 255 bytes, or a path than 4095.
     #[error("name too long")]
     NameTooLong,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The caller may not do this, whatever the permission bits say.
+    /// The caller may not do this, regardless of the permission bits.
     #[error("operation not permitted")]
     NotPermitted,
     /// Permission bits forbid this.
@@ -43,11 +43,11 @@ pub enum Error {
     /// The volume, or this view of it, cannot be changed.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
-    /// A sync came too late: the volume had stopped taking writes, and what
-    /// had not been durable may be lost.
+    /// A sync failed: the volume no longer takes writes, and changes that were not
+    /// durable may be lost.
     #[error("not durable: {0}")]
     NotDurable(String),
-    /// The file would exceed the largest size the format can hold.
+    /// The file would exceed the largest size of the format.
     #[error("file too large")]
     TooLarge,
     /// The link count cannot grow further.
@@ -65,26 +65,27 @@ pub enum Error {
     /// The operation or mode is not supported.
     #[error("operation not supported")]
     NotSupported,
-    /// The file behind the handle is gone.
+    /// The file behind the handle was removed.
     #[error("stale file handle")]
     Stale,
     /// SEEK_DATA or SEEK_HOLE beyond the end.
     #[error("no data beyond this offset")]
     NoData,
-    /// A name would lead to a file of another project than its directory's,
-    /// which passes its own on.
+    /// A directory that passes its project on would get a name of a file of another
+    /// project.
     #[error("the file belongs to another project than the directory")]
     CrossesProjects,
-    /// A transaction met what another changed since it began: nothing of it was done.
+    /// A transaction met a change made by another transaction since it began. None of its
+    /// changes were applied.
     #[error("a conflict with another change: {0}")]
     Conflict(Conflict),
-    /// The transaction has ended: aborted, or the volume was closed.
+    /// The transaction has ended: it was aborted, or the volume was closed.
     #[error("the transaction has been aborted")]
     Aborted,
     /// The transaction was part of a deadlock, and the cheapest to abort.
     #[error("aborted to end a deadlock of transactions")]
     Deadlock,
-    /// A lock was not to be had within the transaction's time.
+    /// A lock was not granted within the transaction's time limit.
     #[error("aborted: a lock was not to be had in time")]
     TimedOut,
     /// The transaction would take more memory than transactions may.
@@ -93,18 +94,19 @@ pub enum Error {
          quarter of the cache; mount with a larger one (`varve mount --cache SIZE`)"
     )]
     TransactionTooLarge,
-    /// A transaction within this one is open: nothing else is done in this one.
+    /// A nested transaction is open within this one, which takes no other calls
+    /// meanwhile.
     #[error("a transaction within this one has not ended")]
     Suspended,
     /// The object is in use.
     #[error("busy")]
     Busy,
-    /// Stored bytes are not what was written. Never returned as data.
+    /// Stored bytes differ from those that were written. They are never returned as data.
     #[error("damaged: {detail}")]
     Damaged {
         /// The file, where one is known.
         ino: Option<InodeNo>,
-        /// What was found, where, and what was expected.
+        /// Description of the place, the bytes found, and the bytes expected.
         detail: String,
     },
     /// The device failed.
@@ -112,19 +114,19 @@ pub enum Error {
     Device(std::sync::Arc<DeviceError>),
 }
 
-/// What two transactions changed.
+/// The object that two transactions changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// The file or directory.
     pub ino: InodeNo,
-    /// What of it.
+    /// The part of it.
     pub of: Contended,
 }
 
-/// Something that a transaction changed or relied on.
+/// A part of a file or directory that a transaction changed or relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contended {
-    /// The file is gone.
+    /// The existence of the file.
     File,
     /// Content, from this byte on.
     Content(u64),
@@ -132,11 +134,11 @@ pub enum Contended {
     Size,
     /// Owner, permissions, flags or extended attributes.
     Attributes,
-    /// The time of the last access or modification.
+    /// The times of the last access and modification.
     Times,
     /// A name in the directory.
     Name(Vec<u8>),
-    /// The directory's place in the tree, or its being empty.
+    /// The directory's place in the tree, or that it is empty.
     Directory,
 }
 
@@ -168,7 +170,7 @@ impl Error {
         Error::Conflict(Conflict { ino, of })
     }
 
-    /// The Linux error number, as ext4 would answer.
+    /// The Linux error number, the same as ext4 returns.
     pub fn errno(&self) -> i32 {
         match self {
             Error::NotFound => 2,

@@ -1,30 +1,29 @@
 //! The file system: every vnode operation, generic over a layout.
 //!
-//! Memory holds the newest tree; groups of changes are appended to the layout
-//! and committed when somebody waits, or written back when enough is dirty. Here
-//! is the state of a mounted tree; each room has operations on it.
+//! Memory contains the newest tree. Groups of changes are appended to the layout, and
+//! committed when a caller waits for durability, or written back when enough data is
+//! dirty. This file has the state of a mounted tree; each module adds operations on it.
 //!
-//! | room | what it knows of |
+//! | module | contents |
 //! |---|---|
-//! | `memory` | what is in memory, and what waits to be logged: states |
-//! | `account` | what is counted of room: states |
-//! | `isolation` | what private trees stand on, and how they are kept apart: states |
+//! | `memory` | files in memory, and changes that wait to be logged: states |
+//! | `account` | space accounting: states |
+//! | `isolation` | the tree below a private tree, and the isolation of private trees: states |
 //! | here | a tree, its vnodes and numbers, and whether it takes writes |
-//! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
-//! | `space` | who is admitted, and what statfs says; what private trees spill |
-//! | `uses` | what operations tell of the parts of files that they use |
+//! | `epochs` | the path to the layout: epochs, captures, commits, write-back |
+//! | `space` | admission, `statfs`, and spilling of private trees |
+//! | `uses` | the parts of files that operations declare as used |
 //! | `attributes` | permissions, access lists, extended attributes, flags |
 //! | `content` | reading, writing, cutting, reserving, copying, freeing |
 //! | `setattr` | owner, mode, times and size |
 //! | `names` | looking up, making, removing, moving, listing |
-//! | `transactions` | private trees, and how they become part of another |
-//! | `maintenance`, `mount` | what concerns the whole volume; its beginning and end |
+//! | `transactions` | private trees, and their merge into another tree |
+//! | `maintenance`, `mount` | operations on the whole volume; mounting and unmounting |
 //!
-//! Each knows those above it (`DESIGN.md` has the two calls that lead back).
+//! Each uses only those above it (`DESIGN.md` has the two calls that lead back).
 //!
-//! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
-//! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
-//! memory.
+//! See `locks.rs` for the order of locks, `epochs/capture.rs` for the content of a group,
+//! `epochs/commit.rs` for the wait of a commit, `memory/vnode.rs` for files in memory.
 
 mod numbers;
 mod vnodes;
@@ -51,29 +50,28 @@ use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::{Mutex, RwLock};
 use varve_locks::{Detection, LockTable};
 
-/// What a private tree stands on.
+/// The tree below a private tree.
 pub(crate) type Below<L> = isolation::Below<FileSystem<L>, L>;
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
-/// A mounted tree. Share it in an [`Arc`]; every method may be called from
-/// any thread.
+/// A mounted tree. Share it in an [`Arc`]; every method may be called from any thread.
 pub struct FileSystem<L: Layout> {
     pub(crate) store: Arc<Store<L>>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Its place among the trees that stand on each other.
+    /// Level of the tree in the stack of trees.
     pub(crate) level: Level,
     pub(crate) table: VnodeTable,
     pub(crate) passages: Passages,
     pub(crate) space: SpaceAccount,
     pub(crate) read_ahead: Arc<ReadAhead>,
     pub(crate) listings: Listings,
-    /// What a private tree stands on; nothing for the mounted one.
+    /// The tree below a private tree; `None` for the mounted one.
     pub(crate) below: Option<Below<L>>,
-    /// Those that stand on this one.
+    /// Private trees directly above this one.
     pub(crate) open: Mutex<Open<Self>>,
     pub(crate) snapshots: Snapshots<L>,
-    /// The locks of transactions, once there are any.
+    /// Locks of transactions, made for the first transaction.
     pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
     pub(crate) budget: Arc<Budget>,
 
@@ -82,30 +80,32 @@ pub struct FileSystem<L: Layout> {
     pub(crate) rename: Mutex<()>,
     pub(crate) queues: Mutex<Queues>,
     pub(crate) waker: RwLock<Option<Waker>>,
-    /// The waker was called, and write-back goes on until so few bytes are
-    /// dirty; [`NOT_WOKEN`] otherwise.
+    /// Write-back was woken and continues until only this many bytes are dirty;
+    /// [`NOT_WOKEN`] if it was not.
     pub(crate) write_back_until: AtomicU64,
-    /// The epoch has become large, and nobody was told yet.
+    /// The epoch has become large, and write-back was not notified yet.
     pub(crate) seal_due: AtomicBool,
 
     pub(crate) small_syncs: SmallSyncs,
 
     pub(crate) captures_started: AtomicU64,
     pub(crate) captures_finished: AtomicU64,
-    /// The last position appended, and the last known to be durable.
+    /// Position of the last group appended; the next field is the last one known to be
+    /// durable.
     pub(crate) appended: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) waits: Waits,
-    /// What made a write fail; nothing is written afterwards.
+    /// The error that made a write fail; no later write is done.
     pub(crate) failed: Mutex<Option<Error>>,
     pub(crate) has_failed: AtomicBool,
-    /// Threads inside a step of the reaper.
+    /// Number of threads inside a step of the reaper.
     pub(crate) reaping: AtomicU64,
 
     pub(crate) settings: Settings,
 }
 
-/// What a tree shares with others, what it stands on, and what it keeps to.
+/// Parts of a new tree: what it shares with the other trees, the tree below, and its
+/// settings.
 pub(crate) struct Parts<L: Layout> {
     pub store: Arc<Store<L>>,
     pub clock: Arc<dyn Clock>,
@@ -115,27 +115,27 @@ pub(crate) struct Parts<L: Layout> {
     pub table: VnodeTable,
     pub passages: Passages,
     pub below: Option<Below<L>>,
-    /// What the tree takes.
+    /// Usage of the tree.
     pub usage: Usage,
     pub settings: Settings,
 }
 
-/// What a tree was asked to keep to.
+/// Settings of a tree, from the mount options.
 pub(crate) struct Settings {
     pub keep_written: bool,
     pub start_write_bytes: u64,
     pub stop_access_bytes: u64,
     pub strict_order: bool,
     pub atime: Atime,
-    /// Blocks freed or reserved in one group.
+    /// Most blocks freed or reserved in one group.
     pub step_blocks: u64,
-    /// Files of which only the access time changed: so many wait at most.
+    /// Most files that wait with only their access time changed.
     pub read_times_max: usize,
     pub deadlocks: Detection,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// A tree in which nothing has changed.
+    /// A tree without changes of its own.
     pub(crate) fn new(parts: Parts<L>) -> Self {
         FileSystem {
             store: parts.store,
@@ -171,13 +171,16 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The layout below.
+    /// The layout that stores the tree.
     pub fn layout(&self) -> &Arc<L> {
         &self.store.layout
     }
 
+    /// Checks that the tree takes changes.
+    ///
     /// # Errors
-    /// `ReadOnly` if the volume was mounted so, or once a write has failed.
+    /// `ReadOnly` if the volume was mounted read-only, or once a write has failed;
+    /// `Aborted` if a tree below has ended.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         if let Some(reason) = &self.store.geometry.read_only {
@@ -199,7 +202,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Forgets clean blocks, remembered ways, and vnodes that nobody holds.
+    /// Drops clean blocks, cached paths, and unused vnodes.
     pub fn drop_caches(&self) {
         self.passages.clear();
         self.store.cache.clear();

@@ -1,10 +1,10 @@
-//! Private parsers opened for `fuzz/`. No part of the crate's interface.
+//! Private parsers opened for `fuzz/`. Not part of the crate's interface.
 
 use crate::error::Result;
 use crate::{attributes::acl, attributes::blob};
 
-/// Parses a blob of extended attributes and makes the one that follows when
-/// `name` gets `value`, or is removed.
+/// Parses a blob of extended attributes, and returns the one in which `name` has `value`
+/// or is removed.
 ///
 /// # Errors
 /// As `setxattr`.
@@ -12,7 +12,7 @@ pub fn xattr_blob(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec<
     blob::with(blob, name, value)
 }
 
-/// Parses an access control list and encodes it with the permission bits `mode`.
+/// Parses an access control list, and encodes it with the permission bits `mode`.
 ///
 /// # Errors
 /// As `setxattr`.

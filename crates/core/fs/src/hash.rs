@@ -1,8 +1,8 @@
-//! A quick hash for keys that are numbers of our own making.
+//! A fast hash for keys that are internal numbers.
 
 use std::hash::{BuildHasher, Hasher};
 
-/// Builds [`Mix`].
+/// Builder of [`Mix`] hashers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MixBuilder;
 
@@ -15,7 +15,7 @@ impl BuildHasher for MixBuilder {
     }
 }
 
-/// Folded multiplication of 64-bit words.
+/// Hash by folded multiplication of 64-bit words.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix(u64);
 

@@ -1,6 +1,6 @@
 //! An inode as the shared file system sees it: attributes and small contents.
 //!
-//! Where the blocks of the file are is the layout's business and not here.
+//! The layout alone knows where the blocks of the file are.
 
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
 
@@ -8,31 +8,31 @@ use crate::types::{FileKind, InodeNo, Timestamp, Version};
 pub mod flags {
     /// The content (or the symlink's target) is in [`super::Inode::inline`].
     pub const INLINE: u32 = 1 << 0;
-    /// The size has been cut but blocks beyond it are still to be freed;
-    /// whoever extends the file finishes that first.
+    /// The size has been cut, and blocks beyond it are still to be freed. An operation
+    /// that extends the file finishes that first.
     pub const TRUNCATING: u32 = 1 << 1;
-    /// Nothing of it changes.
+    /// Nothing of the file can change.
     pub const IMMUTABLE: u32 = 1 << 2;
-    /// Only what is added to it.
+    /// Content and names can only be added.
     pub const APPEND_ONLY: u32 = 1 << 3;
-    /// Reading leaves its access time alone.
+    /// Reads do not change the access time.
     pub const NO_ATIME: u32 = 1 << 4;
-    /// For programs that save files.
+    /// A mark for programs that save files.
     pub const NO_DUMP: u32 = 1 << 5;
     /// Changes are durable before they are answered.
     pub const SYNC: u32 = 1 << 6;
-    /// The same of the names in a directory.
+    /// Changes of the names in a directory are durable before they are answered.
     pub const DIR_SYNC: u32 = 1 << 7;
-    /// What is made in a directory has its project.
+    /// New files in the directory get its project.
     pub const PROJECT_INHERIT: u32 = 1 << 8;
-    /// Of the root directory: some regular file may have, or have had, a flag
-    /// that matters when it is opened.
+    /// Of the root directory: some regular file may have, or have had, a flag that is
+    /// checked when it is opened.
     pub const GUARDED: u32 = 1 << 9;
-    /// Locking transactions keep others out, too, who are in none.
+    /// Locks of transactions also exclude callers outside of transactions.
     pub const PROTECTED: u32 = 1 << 10;
-    /// Those that are about how a file is stored.
+    /// Flags about the storage of a file.
     pub(crate) const STORED: u32 = INLINE | TRUNCATING | GUARDED;
-    /// All of these.
+    /// All flags.
     pub const KNOWN: u32 = (1 << 11) - 1;
 }
 
@@ -41,51 +41,51 @@ pub mod flags {
 pub struct Inode {
     /// The inode's number.
     pub ino: InodeNo,
-    /// Its generation.
+    /// Generation of the number.
     pub version: Version,
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,
-    /// Owner.
+    /// User identifier of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group identifier.
     pub gid: u32,
-    /// Names that lead here; for a directory 2 plus its subdirectories.
+    /// Number of names; for a directory 2 plus its subdirectories.
     pub nlink: u32,
     /// Device number of a special file, as `makedev` encodes it.
     pub rdev: u64,
-    /// Length in bytes. For directories: bytes of entries, for people only.
+    /// Length in bytes. For directories: bytes of entries, for information only.
     pub size: u64,
-    /// Logical blocks that exist, unwritten ones included; no holes.
+    /// Logical blocks that exist, unwritten ones included, holes not.
     pub blocks: u64,
-    /// 512-byte sectors those blocks occupy: `st_blocks`.
+    /// 512-byte sectors of those blocks: `st_blocks`.
     pub sectors: u64,
-    /// Last read, kept as relatime.
+    /// Time of the last read, by the rules of relatime.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Timestamp,
-    /// Last change of the inode.
+    /// Time of the last change of the inode.
     pub ctime: Timestamp,
-    /// Birth.
+    /// Time of creation.
     pub btime: Timestamp,
     /// Bits of [`flags`].
     pub flags: u32,
-    /// Project identifier; 0 is none.
+    /// Project identifier; 0 if there is none.
     pub project: u32,
-    /// For a directory, the directory that holds its name.
+    /// For a directory, the directory that has its name.
     pub parent: InodeNo,
     /// Content when [`flags::INLINE`] is set: at most
     /// [`crate::LayoutGeometry::inline_bytes`] bytes.
     pub inline: Vec<u8>,
-    /// Bytes of the extended-attribute blob; 0 is none.
+    /// Bytes of the extended-attribute blob; 0 if there is none.
     pub xattr_bytes: u32,
 }
 
-/// Bytes of a symbolic link's target at most, as Linux allows them.
+/// Most bytes of a symbolic link's target, as in Linux.
 pub(crate) const TARGET_MAX: u64 = 4095;
 
 impl Inode {
-    /// One without content, name and attributes, of user and group 0, with the
-    /// parent 0; `mode` has its type.
+    /// An inode without content, names and attributes, of user and group 0, with the
+    /// parent 0. The type is that of `mode`.
     pub fn new(ino: InodeNo, version: Version, mode: u32, made: Timestamp) -> Self {
         Inode {
             ino,
@@ -110,14 +110,14 @@ impl Inode {
         }
     }
 
-    /// Without a name, or in the middle of a truncate: the next mount goes on with
-    /// it ([`crate::Layout::unfinished`]).
+    /// True if the file has no name, or is in the middle of a truncate. The next mount
+    /// continues with it ([`crate::Layout::unfinished`]).
     pub fn is_unfinished(&self) -> bool {
         self.nlink == 0 || self.flags & flags::TRUNCATING != 0
     }
 
-    /// What cannot be so in the inode stored as number `ino`, of a volume whose files
-    /// have at most `max_file_bytes`. No call answers for an inode with a flaw, so a check
+    /// The first impossible value in the inode stored as number `ino`, on a volume whose
+    /// files have at most `max_file_bytes`. Every call on such an inode fails, so a check
     /// reports it.
     pub fn flaw(&self, ino: InodeNo, max_file_bytes: u64) -> Option<&'static str> {
         let inline = self.flags & flags::INLINE != 0;
@@ -138,11 +138,10 @@ impl Inode {
         }
     }
 
-    /// What the type bits say.
+    /// The kind in the type bits.
     ///
     /// # Panics
-    /// If the mode names no type; a layout checks that before it hands an
-    /// inode out.
+    /// If the mode names no type; a layout checks that before it returns an inode.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).expect("an inode's mode names its type")
     }

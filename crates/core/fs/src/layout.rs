@@ -1,22 +1,22 @@
-//! The seam between what a file system means and where its blocks lie.
+//! The interface between the semantics of files and the placement of blocks.
 //!
-//! The file system keeps names, attributes and dirty blocks in memory and
-//! decides *what* belongs together; a layout decides *where* it goes. The seam
-//! follows the split of UFS and LFS in the thesis (tables 6-7 and 6-8):
+//! The file system keeps names, attributes and dirty blocks in memory and decides *what*
+//! belongs together; a layout decides *where* it is stored. The interface follows the
+//! split of UFS and LFS in the thesis (tables 6-7 and 6-8):
 //!
 //! | thesis | here |
 //! |---|---|
 //! | reserve space as blocks enter the cache (§6.2.2) | [`Layout::admit`] |
 //! | allocate and free inodes (`valloc`, `vfree`) | [`Layout::allocate_inode`], [`Item::Freed`] |
-//! | begin and end an operation, segment batching (§6.3.3) | the file system's epoch, handed over as one [`Group`] |
+//! | begin and end an operation, segment batching (§6.3.3) | the file system's epoch, passed as one [`Group`] |
 //! | write blocks and inodes (`bwrite`, `update`) | [`Layout::append`] |
 //! | `fsync`, `sync` | [`Layout::commit`], [`Layout::checkpoint`] |
 //! | `bmap`, `vget`, `blkatoff` | [`Layout::map`], [`Layout::read_inode`], [`Layout::read`] |
 //!
-//! Invariants a layout upholds:
-//! - A group is atomic: after a crash all its items are there or none is, and
-//!   groups survive as a prefix of the order in which they were appended. A layout
-//!   that overwrites content in place says what is weaker ([`Layout::promise`]).
+//! Invariants of a layout:
+//! - A group is atomic: after a crash all its items exist or none does, and groups
+//!   survive as a prefix of the order in which they were appended. A layout that
+//!   overwrites content in place states its weaker promise ([`Layout::promise`]).
 //! - As soon as `append` returns, every read sees the group.
 //! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
 
@@ -30,32 +30,33 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Block;
 
-/// Fixed facts about a mounted layout.
+/// Properties of a mounted layout that never change.
 #[derive(Clone, Debug)]
 pub struct LayoutGeometry {
-    /// Bytes in a logical block, a power of two, 4096 unless mkfs said else.
+    /// Bytes in a logical block, a power of two; 4096 unless mkfs chose another size.
     pub block_bytes: u32,
-    /// Bytes of content an inode can hold itself.
+    /// Most bytes of content in an inode itself.
     pub inline_bytes: usize,
-    /// Most bytes of extended attributes one inode can have.
+    /// Most bytes of extended attributes of one inode.
     pub xattr_bytes: usize,
-    /// Largest file size in bytes.
+    /// Most bytes in a file.
     pub max_file_bytes: u64,
     /// Payload bytes after which the file system closes a group.
     pub group_bytes: u64,
-    /// No group may have much more data than that, what has joined the epoch aside.
+    /// No group may have much more data than `group_bytes`, data that joined the epoch
+    /// excluded.
     pub bounds_groups: bool,
-    /// Seeds directory hashes; random per volume.
+    /// Seed of directory hashes; random per volume.
     pub hash_seed: u64,
     /// Names compare without regard to case.
     pub case_fold: bool,
-    /// There are snapshots, and with them transactions.
+    /// The layout supports snapshots, and thereby transactions.
     pub snapshots: bool,
-    /// Why the volume takes no writes, if it does not.
+    /// The reason for which the volume takes no writes, if there is one.
     pub read_only: Option<String>,
 }
 
-/// What lives on the volume, in units a layout can price.
+/// Usage of a volume, in units that a layout can price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Inodes in use.
@@ -66,54 +67,54 @@ pub struct Usage {
     pub sectors: u64,
 }
 
-/// Answers of `statfs`, in blocks of [`LayoutGeometry::block_bytes`].
+/// Answer of `statfs`, in blocks of [`LayoutGeometry::block_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
-    /// Blocks a user could ever fill: the reserve is left out.
+    /// Blocks that users could ever fill, so without the reserve.
     pub blocks: u64,
-    /// Of these, free.
+    /// Free blocks among them.
     pub free: u64,
     /// Inodes in use.
     pub files: u64,
-    /// Inodes that could still be made.
+    /// Inodes that can still be made.
     pub files_free: u64,
 }
 
-/// Inodes that one operation changes at most: of a rename over a directory, both
-/// directories, what is moved and what ends.
+/// Most inodes that one operation changes: a rename over a directory changes both
+/// directories, the moved inode and the removed one.
 pub const IMAGES_AT_MOST: u64 = 4;
 
 /// Changes that are to be appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// In memory.
+    /// Changes in memory.
     pub unwritten: Unwritten,
     /// Bytes promised to operations that have been admitted.
     pub promised: u64,
-    /// Of these, extended attributes: each file's are one blob.
+    /// Bytes of extended attributes among the promised; each file's are one blob.
     pub promised_attributes: u64,
     /// Bytes asked for by operations that are not admitted yet.
     pub asked: u64,
-    /// Of these, extended attributes.
+    /// Bytes of extended attributes among those asked for.
     pub asked_attributes: u64,
-    /// Blocks that operations reserve, admitted or not yet: they have no bytes.
+    /// Blocks that operations reserve, admitted or not yet. They have no bytes.
     pub reserving: u64,
-    /// How many operations these are; each writes [`IMAGES_AT_MOST`] images at
-    /// most.
+    /// Number of operations, each of which writes [`IMAGES_AT_MOST`] images at most.
     pub operations: u64,
-    /// No operation since the mount has reached beyond this block of a file.
+    /// Highest block of a file that any operation since the mount has reached.
     pub highest_block: u64,
-    /// The one who asks has waited for all others, and newcomers wait for the answer.
+    /// The asking operation has waited for all the other ones, and new ones wait for the
+    /// answer.
     pub alone: bool,
 }
 
 impl Waiting {
-    /// Bytes that will come without asking again.
+    /// Bytes that will be appended without another request.
     pub fn certain(&self) -> u64 {
         self.unwritten.bytes.saturating_add(self.promised)
     }
 
-    /// Inodes of which something waits, or may come to.
+    /// Upper bound of the inodes with changes that wait, or will.
     pub fn images(&self) -> u64 {
         let promised = self.operations.saturating_mul(IMAGES_AT_MOST);
         self.unwritten.images.saturating_add(promised)
@@ -123,26 +124,26 @@ impl Waiting {
 /// Changes in memory that are to be appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// Their bytes, and some for each block and each image.
+    /// Bytes of data, plus an overhead for each block and each image.
     pub bytes: u64,
-    /// Blocks among them; a file's extended attributes are one.
+    /// Number of blocks; a file's extended attributes count as one.
     pub blocks: u64,
-    /// Of these, what the next group takes in any case: blocks of directories and
-    /// symbolic links, and of files whose data belongs to the epoch. Others come by
-    /// [`LayoutGeometry::group_bytes`] at once.
+    /// Blocks that the next group always includes: those of directories and symbolic
+    /// links, and of files whose data belongs to the epoch. The rest is appended in
+    /// portions of [`LayoutGeometry::group_bytes`].
     pub joined: u64,
-    /// Blocks that extended attributes take beyond a file's first one.
+    /// Blocks of extended attributes beyond each file's first one.
     pub further: u64,
-    /// Images among them, at most.
+    /// Upper bound of the inode images.
     pub images: u64,
-    /// Ranges of blocks that are gone or reserved.
+    /// Ranges of blocks that were removed or reserved.
     pub ranges: u64,
-    /// The blocks of those that are reserved. They have no bytes.
+    /// Blocks in the reserved ranges. They have no bytes.
     pub reserved: u64,
 }
 
 impl Unwritten {
-    /// And these.
+    /// Adds the counts of `more`.
     pub(crate) fn add(&mut self, more: &Unwritten) {
         self.bytes += more.bytes;
         self.blocks += more.blocks;
@@ -154,30 +155,30 @@ impl Unwritten {
     }
 }
 
-/// Why an operation asks for room.
+/// The kind of operation that asks for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It makes the tree larger: refused when the volume is full.
+    /// The operation makes the tree larger: refused when the volume is full.
     Grow,
-    /// It writes anew what is there, as large as it was: works on a full volume,
-    /// too, out of what [`Purpose::Grow`] leaves.
+    /// The operation rewrites existing data of the same size: works on a full volume,
+    /// too, in the space that [`Purpose::Grow`] leaves.
     Rewrite,
-    /// It makes the tree smaller or leaves its size: works on a full volume,
-    /// out of the reserve.
+    /// The operation makes the tree smaller or leaves its size: works on a full volume,
+    /// in the reserve.
     Shrink,
 }
 
-/// A question to a layout: may the operation begin?
+/// A request to a layout: may the operation begin?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The tree if all operations, admitted or not yet, add their worst.
+    /// The tree if all operations, admitted or not yet, add their worst case.
     pub total: Usage,
-    /// Changes in memory and changes to come.
+    /// Changes in memory, and changes that operations will add.
     pub waiting: Waiting,
     /// The kind of operation.
     pub purpose: Purpose,
     /// The caller writes back if it is asked to. False once it has: then
-    /// [`Answer::WriteBack`] is no answer.
+    /// [`Answer::WriteBack`] is no valid answer.
     pub writes_back: bool,
 }
 
@@ -193,18 +194,18 @@ impl Request {
     }
 }
 
-/// The answer of a layout to a [`Request`]. All but the first leave the layout as it
-/// was, and say what the caller does before it asks again.
+/// The answer of a layout to a [`Request`]. All answers except the first leave the layout
+/// unchanged, and state what the caller does before it asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// There is space for the operation, at its worst.
+    /// There is space for the operation's worst case.
     Granted,
-    /// Append a group of the changes in memory: their cost is then known, where the
-    /// layout must assume the worst.
+    /// Append a group of the changes in memory: their cost is then known, while the
+    /// layout must assume the worst before.
     WriteBack,
     /// Call [`Layout::make_space`]: a checkpoint or the cleaner may provide the space.
     Clean,
-    /// Ask when no other operation is under way ([`Waiting::alone`]): the space that is
+    /// Ask when no other operation is running ([`Waiting::alone`]): the space that is
     /// missing is promised to others.
     Alone,
     /// There is no space. A request for [`Purpose::Shrink`] does not meet this on a
@@ -212,76 +213,76 @@ pub enum Answer {
     Refused,
 }
 
-/// A place in the order of groups. Later is greater.
+/// A place in the order of groups. A greater position is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
-/// Where a block is: opaque to the file system but for these questions.
+/// A block's place, opaque to the file system except for these queries.
 pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
-    /// Sectors stored; for an unwritten block the sectors it reserves.
+    /// Number of stored sectors; for an unwritten block, of reserved sectors.
     fn sectors(&self) -> u32;
-    /// The block exists but was never written: it reads as zeros.
+    /// True if the block exists but was never written: it reads as zeros.
     fn unwritten(&self) -> bool;
-    /// `self` lies so closely behind `previous` that one request reads both
-    /// with what is between them.
+    /// True if `self` follows `previous` so closely that one request reads both and the
+    /// gap between them.
     fn follows(&self, previous: &Self) -> bool;
-    /// Where it is on the device, for who sorts: of two blocks the lower place is met
-    /// first.
+    /// Sort key by device order: of two blocks, the one with the lower key has the lower
+    /// address.
     fn place(&self) -> u64;
-    /// Both lead to what one write wrote, wherever it has been moved since.
+    /// True if both refer to the data of one write, even if it has been moved since.
     fn same_write(&self, other: &Self) -> bool;
 }
 
-/// A block that exists, and where.
+/// A block that exists, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping<P> {
     /// Logical block number.
     pub block: u64,
-    /// Its place.
+    /// The block's place.
     pub pointer: P,
 }
 
-/// What a crash may do to groups that are not committed.
+/// Effect of a crash on groups that are not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Each is there whole or not at all, and they survive as a prefix.
+    /// Each group survives whole or not at all, and they survive as a prefix.
     Groups,
-    /// The same of all but blocks of regular files that a group overwrites: until it
-    /// is committed, the device may have old bytes there, new ones, or such as cannot
-    /// be read, whether anything else of the group survives or not. Their length
-    /// belongs to the group.
+    /// As `Groups`, except for blocks of regular files that a group overwrites. Until it
+    /// is committed, the device may have old bytes in them, new ones, or unreadable ones,
+    /// whether the rest of the group survives or not. Their length belongs to the group.
     GroupsButOverwrites,
-    /// Consistent once it has been checked, which a mount does. Each inode is there as
-    /// some group had it, with its blocks, a directory with all its names; overwrites
-    /// are as above. Names are durable when they have been answered: the file system
-    /// commits each operation on them. A file that gets another name has one of the
-    /// two, or both.
+    /// Consistent after a check, which a mount does. Each inode is as in some group, with
+    /// its blocks, a directory with all its names; overwrites are as above. Names are
+    /// durable when the operation returns: the file system commits each operation on
+    /// them. A renamed file has one of the two names, or both.
     Ordered,
-    /// The same, but nothing is written in any order before a commit: until then a
-    /// file whose names change may have none, and is then put into `/lost+found`.
+    /// As `Ordered`, but nothing is written in any order before a commit. Until then a
+    /// file whose names change may have none after a crash, and is then put into
+    /// `/lost+found`.
     UntilCommit,
 }
 
-/// A way to place blocks on a device. See the module's head for the rules.
+/// A method of placing blocks on a device. The module's header states its invariants.
 pub trait Layout: Send + Sync + 'static {
     /// A block's place.
     type Pointer: BlockPointer;
 
-    /// Fixed facts.
+    /// Properties that never change.
     fn geometry(&self) -> LayoutGeometry;
 
-    /// What a crash leaves of groups that are not committed.
+    /// Effect of a crash on groups that are not committed.
     fn promise(&self) -> Promise {
         Promise::Groups
     }
 
-    /// What lives on the volume according to the last group (at mount).
+    /// Usage of the volume at mount, according to the last group.
     fn usage(&self) -> Usage;
 
-    /// A number no live inode has, and the version it must carry, for a file of this
-    /// kind whose name will be in the directory `near`: layouts whose inodes have
-    /// places put it there, or, if it is a directory, elsewhere. The number is taken
-    /// until a group frees it or [`Layout::forget_inode`] returns it.
+    /// Allocates a number that no live inode has, and returns it with the version that
+    /// the inode must carry. The file is of the given kind and will have a name in the
+    /// directory `near`: layouts whose inodes have places choose one near it, or, for a
+    /// directory, elsewhere. The number is allocated until a group frees it or
+    /// [`Layout::forget_inode`] returns it.
     ///
     /// # Errors
     /// Device errors while paging the inode map; `NoSpace`.
@@ -302,15 +303,15 @@ pub trait Layout: Send + Sync + 'static {
     /// As [`Layout::read_inode`].
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>>;
 
-    /// Inodes without names and inodes in the middle of a truncate, as found
-    /// at mount. The file system finishes them.
+    /// Inodes without names and inodes in the middle of a truncate, as found at mount.
+    /// The file system finishes them.
     ///
     /// # Errors
     /// Device errors.
     fn unfinished(&self) -> Result<Vec<InodeNo>>;
 
-    /// The blocks of `ino` that exist in `first..first + count`, ascending.
-    /// Holes are simply absent.
+    /// The blocks of `ino` that exist in `first..first + count`, ascending. Holes are
+    /// absent.
     ///
     /// # Errors
     /// `NotFound` for a free number, `Damaged`, device errors.
@@ -328,18 +329,18 @@ pub trait Layout: Send + Sync + 'static {
     /// As [`Layout::map`].
     fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>>;
 
-    /// The contents of mapped blocks, in the order given, each the stored
-    /// sectors long. Blocks that follow each other on the device are read in
-    /// one request. Checksums are verified.
+    /// The contents of mapped blocks, in the order given, each as long as its stored
+    /// sectors. Adjacent blocks on the device are read in one request. Checksums are
+    /// verified.
     ///
     /// # Errors
-    /// `Damaged` names the block; device errors. A block that moved since it
-    /// was mapped also fails so: map again, and retry if the pointer changed.
+    /// `Damaged` names the block; device errors. A block that moved since it was mapped
+    /// also fails so: the caller maps it again, and retries if the pointer changed.
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Block>>>;
 
-    /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
-    /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
-    /// room is short, the layout may give it up, and its reads answer `Aborted` then.
+    /// Keeps the present state readable, as [`View::Snapshot`], until
+    /// [`Layout::release_snapshot`]. A snapshot does not make removals fail: when space
+    /// is short, the layout may give it up, and its reads then fail with `Aborted`.
     ///
     /// # Errors
     /// `NotSupported`, which is the default.
@@ -347,15 +348,14 @@ pub trait Layout: Send + Sync + 'static {
         Err(Error::NotSupported)
     }
 
-    /// Nobody reads a snapshot any more.
+    /// Releases a snapshot, which no caller reads any more.
     fn release_snapshot(&self, _snapshot: SnapshotNo) {}
 
-    /// Stores blocks that are part of no file, until [`Layout::release_spill`] or until
-    /// a group says where they belong ([`Item::Placed`]). Each is one [`Item::Block`]:
-    /// of the file that it is going to be part of. A crash takes them. They hold no
-    /// room against those who remove: when room is short, the layout may give them up
-    /// unless they are [kept](Layout::keep_spills), and their reads answer `Aborted`
-    /// then.
+    /// Stores blocks that are not yet part of a file, until [`Layout::release_spill`] or
+    /// until a group places them ([`Item::Placed`]). Each is one [`Item::Block`] of the
+    /// file that it will be part of. A crash loses them. They do not make removals fail:
+    /// when space is short, the layout may give them up unless they are
+    /// [kept](Layout::keep_spills), and their reads then fail with `Aborted`.
     ///
     /// # Errors
     /// `NotSupported`, which is the default; as [`Layout::append`], and `NoSpace`.
@@ -364,11 +364,11 @@ pub trait Layout: Send + Sync + 'static {
         Err(Error::NotSupported)
     }
 
-    /// What was spilled as these of the blocks, each the stored sectors long. The first
-    /// is this one of a file.
+    /// The contents of spilled blocks from this one of a file on, each as long as its
+    /// stored sectors.
     ///
     /// # Errors
-    /// `Aborted` if it was given up, `Damaged`, device errors.
+    /// `Aborted` if the spill was given up, `Damaged`, device errors.
     fn read_spill(
         &self,
         (ino, block): (InodeNo, u64),
@@ -379,7 +379,8 @@ pub trait Layout: Send + Sync + 'static {
         Err(Error::Aborted)
     }
 
-    /// From now on none of these is given up: a group is going to name them.
+    /// Ensures that none of these spills is given up, because a group is going to place
+    /// them.
     ///
     /// # Errors
     /// `Aborted` if one was given up already; nothing has changed then.
@@ -390,27 +391,27 @@ pub trait Layout: Send + Sync + 'static {
         }
     }
 
-    /// Nobody reads that any more, nor will any group name it.
+    /// Releases a spill, which no caller reads and no group will place.
     fn release_spill(&self, _spill: SpillNo) {}
 
-    /// Answers whether an operation may begin. It writes nothing and waits for no
-    /// device, and is called for every operation.
+    /// Answers whether an operation may begin. It writes nothing and waits for no device,
+    /// and is called for every operation.
     ///
     /// # Errors
     /// `ReadOnly`.
     fn admit(&self, request: &Request) -> Result<Answer>;
 
-    /// Does what [`Answer::Clean`] said, or waits for the thread that does, and answers
-    /// the request again: granted or refused. No lock is held. The default is for
+    /// Does what [`Answer::Clean`] stated, or waits for the thread that does, and answers
+    /// the request again: granted or refused. The caller has no locks. The default is for
     /// layouts that never answer so.
     ///
     /// # Errors
-    /// `ReadOnly`, or what stopped the checkpoint or the cleaner.
+    /// `ReadOnly`, or errors of the checkpoint or the cleaner.
     fn make_space(&self, _request: &Request) -> Result<Answer> {
         Ok(Answer::Refused)
     }
 
-    /// [`Layout::admit`], and [`Layout::make_space`] where that is the answer.
+    /// Calls [`Layout::admit`], and [`Layout::make_space`] if that is the answer.
     ///
     /// # Errors
     /// As these two.
@@ -422,13 +423,14 @@ pub trait Layout: Send + Sync + 'static {
     }
 
     /// A number that grows whenever the layout may admit more than before although
-    /// nothing was removed: it has cleaned, knows its sums better, or the volume has
-    /// grown. The default is for layouts of which [`Layout::admit`] does all of that.
+    /// nothing was removed: it has cleaned, its estimates became exact, or the volume has
+    /// grown. The default is for layouts in which [`Layout::admit`] itself does all of
+    /// that.
     fn gains(&self) -> u64 {
         0
     }
 
-    /// Appends one group: afterwards every read sees it.
+    /// Appends one group. Afterwards every read sees it.
     ///
     /// # Errors
     /// `ReadOnly` once a write or flush has failed; then nothing was appended.
@@ -437,11 +439,11 @@ pub trait Layout: Send + Sync + 'static {
     /// Makes every group up to `position` durable. Callers share flushes.
     ///
     /// # Errors
-    /// If the device failed to; the layout takes no writes afterwards.
+    /// Device errors; the layout takes no writes afterwards.
     fn commit(&self, position: Position) -> Result<()>;
 
-    /// Makes every group up to `position` durable, but perhaps for times of files that
-    /// were there before (fdatasync). True if those are durable, too.
+    /// Makes every group up to `position` durable, except perhaps for times of files that
+    /// existed before (fdatasync). Returns true if those are durable, too.
     ///
     /// # Errors
     /// As [`Layout::commit`].
@@ -449,25 +451,24 @@ pub trait Layout: Send + Sync + 'static {
         self.commit(position).map(|()| true)
     }
 
-    /// Writes a complete image of what has been appended, so that a mount
-    /// need not replay it.
+    /// Writes a complete image of the present state, so that a mount need not replay it.
     ///
     /// # Errors
     /// As [`Layout::append`] and [`Layout::commit`].
     fn checkpoint(&self) -> Result<()>;
 
-    /// Does whatever background work is due (checkpoints, cleaning) on the
-    /// calling thread, and returns. Cheap when nothing is due.
+    /// Does all background work that is due (checkpoints, cleaning) on the calling
+    /// thread. Cheap when none is due.
     ///
     /// # Errors
     /// As [`Layout::checkpoint`].
     fn maintain(&self) -> Result<()>;
 
-    /// Room in terms of `statfs` while the tree holds `total`.
+    /// Space as `statfs` reports it, if the tree has the usage `total`.
     fn statfs(&self, total: Usage) -> StatFs;
 
-    /// Tells the device about room in `range`, bytes of the volume, that nothing
-    /// refers to, not even what a crash would go back to. See
+    /// Discards unused space in `range`, bytes of the volume: space that neither the tree
+    /// refers to nor the state that a crash would restore. See
     /// [`crate::FileSystem::trim`].
     ///
     /// # Errors
@@ -477,7 +478,7 @@ pub trait Layout: Send + Sync + 'static {
         Err(Error::NotSupported)
     }
 
-    /// Takes no writes from now on, for this reason, as after a failed flush,
-    /// and begins none of its own.
+    /// Stops taking writes, for this reason, as after a failed flush, and starts none of
+    /// its own.
     fn stop(&self, reason: &str);
 }

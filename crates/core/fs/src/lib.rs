@@ -1,8 +1,8 @@
-//! What every UNIX file system shares.
+//! The part of a UNIX file system that does not depend on the placement of blocks.
 //!
-//! Inodes and attributes, directories, names, permissions, the buffer cache,
-//! read-ahead, space accounting and the vnode operations, generic over a
-//! [`Layout`], which alone knows how blocks are placed.
+//! Inodes and attributes, directories, names, permissions, the buffer cache, read-ahead,
+//! space accounting and the vnode operations, generic over a [`Layout`], which alone
+//! knows how blocks are placed.
 
 mod account;
 mod attr;

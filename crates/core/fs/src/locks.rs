@@ -5,22 +5,22 @@
 //! | — | [`crate::Layout::admit`] is asked before any lock |
 //! | `Writer` | one capture and append at a time |
 //! | `Gate` | shared by operations that change the tree, exclusive for a capture |
-//! | `Rename` | cross-directory renames, so that the tree above them stands still |
+//! | `Rename` | cross-directory renames, so that the tree above them does not change |
 //! | `Directory` | directories whose entries change or are searched: an ancestor before its descendants, else by number |
-//! | `Child` | vnodes that entries lead to, by number |
+//! | `Child` | vnodes to which entries refer, by number |
 //! | `Load` | one load of an inode per shard |
-//! | `Queue` | epoch, dirty queue and their like |
+//! | `Queue` | epoch, dirty queue and similar queues |
 //!
-//! Shards of the vnode table, the cache and a vnode's read-ahead state lie
-//! below all these and hold nothing else; the layout's locks are below those.
-//! Reads and look-ups take only `Directory` and `Child`, shared, and no gate.
+//! Shards of the vnode table, the cache and a vnode's read-ahead state rank below all
+//! these, and no lock is taken under them; the layout's locks rank below those. Reads and
+//! look-ups take only `Directory` and `Child`, shared, and no gate.
 //!
-//! A private tree's locks come before those of the tree that it stands on.
+//! A private tree's locks rank before those of the tree below it.
 
 use std::cell::RefCell;
 use varve_device::sync;
 
-/// See the module's head.
+/// Rank of a lock within one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lock {
     Writer,
@@ -32,15 +32,16 @@ pub(crate) enum Lock {
     Queue,
 }
 
-/// A tree among those that stand on each other: the lesser stands on the greater.
+/// Level of a tree in the stack of trees: a tree is directly or indirectly above every
+/// tree of a greater level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Level(pub u8);
 
 impl Level {
-    /// The tree that stands on the layout.
+    /// Level of the mounted tree, which is stored in the layout.
     pub const MOUNTED: Level = Level(u8::MAX);
 
-    /// That of a tree upon this one, if there may be another.
+    /// Level of a private tree above this one, or `None` at the greatest depth.
     pub fn upon(self) -> Option<Level> {
         self.0.checked_sub(1).map(Level)
     }
@@ -50,7 +51,7 @@ impl Level {
     }
 }
 
-/// A lock of one of the trees.
+/// Rank of a lock among those of all trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     level: Level,
@@ -73,7 +74,7 @@ impl sync::Rank for Rank {
 
 pub(crate) type Ranked<G> = sync::Ranked<G, Rank>;
 
-/// Asserts that this thread holds no lock.
+/// Asserts that this thread has no lock.
 #[inline]
 pub(crate) fn assert_none() {
     sync::assert_held_only::<Rank>(|_| false);

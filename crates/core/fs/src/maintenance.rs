@@ -1,5 +1,5 @@
-//! What concerns a whole volume: checkpoints, background work, telling its device what
-//! is unused, ending all writing at once, and counters.
+//! Operations on a whole volume: checkpoints, background work, discarding unused space,
+//! ending all writing at once, and counters.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -9,20 +9,19 @@ use crate::statistics::{self, FsStatistics};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Access times for which room is asked at once: more would be priced as one run
-/// of bytes, and each is an image.
+/// Access times admitted by one request: more would be priced as one run of bytes, while
+/// each is an image.
 const READ_TIMES_AT_ONCE: usize = 128;
 
 impl<L: Layout> FileSystem<L> {
-    /// Tells the device that what is unused in `range`, bytes of the volume,
-    /// holds nothing; pieces smaller than `bytes_min` are left out. Answers how
-    /// many bytes that were, but no more than `statfs` has free: the device is also
-    /// told of space that files never get, and callers compare the answer with the
-    /// size that they know.
+    /// Discards the unused space in `range`, bytes of the volume; pieces smaller than
+    /// `bytes_min` are left out. Returns the number of bytes discarded, but no more than
+    /// `statfs` reports as free: space that files never get is discarded as well, and
+    /// callers compare the result with the size that they know.
     ///
     /// # Errors
-    /// `Invalid` if the range is shorter than a block or begins behind the volume's
-    /// end, `NotSupported` if the layout cannot, `ReadOnly`, device errors.
+    /// `Invalid` if the range is shorter than a block or begins beyond the volume's end,
+    /// `NotSupported` if the layout cannot discard, `ReadOnly`, device errors.
     pub fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
         self.check_writable()?;
         let block_bytes = self.store.block_bytes as u64;
@@ -33,15 +32,15 @@ impl<L: Layout> FileSystem<L> {
         Ok(bytes.min(self.statfs().free.saturating_mul(block_bytes)))
     }
 
-    /// Ends all writing, for `reason`: what has not been made durable will not
-    /// be, and the volume is as a crash at this moment would leave it. Changes
-    /// are refused as after a failed write; reads of what is in memory go on.
+    /// Ends all writing, for `reason`: changes that are not durable will never be, and
+    /// the volume is as a crash at this moment would leave it. Changes are refused as
+    /// after a failed write; reads of data in memory still work.
     pub fn shut_down(&self, reason: &str) {
         self.refuse_changes(reason);
         self.store.layout.stop(reason);
     }
 
-    /// [`Self::sync`], access times included, and the layout's checkpoint.
+    /// Calls [`Self::sync`], access times included, and writes the layout's checkpoint.
     ///
     /// # Errors
     /// As [`Self::fsync`].
@@ -55,8 +54,8 @@ impl<L: Layout> FileSystem<L> {
         made.inspect_err(|error| self.fail(error))
     }
 
-    /// Puts access times that waited into the epoch, or drops them if the
-    /// volume has no room or takes no changes.
+    /// Puts waiting access times into the epoch, or drops them if the volume has no space
+    /// or takes no changes.
     fn join_read_times(&self) {
         let waiting = std::mem::take(&mut self.queues().atimes);
         if waiting.is_empty() {
@@ -66,7 +65,7 @@ impl<L: Layout> FileSystem<L> {
         for some in waiting.chunks(READ_TIMES_AT_ONCE) {
             let bytes = EPOCH_CHARGE_BYTES * some.len() as u64;
             let begin = || self.begin(Usage::default(), bytes, Purpose::Grow).ok();
-            // Once refused, nobody is asked again.
+            // After one refusal no further request is made.
             let operation = fits.then(begin).flatten();
             fits = operation.is_some();
             for vnode in some {
@@ -81,11 +80,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// All background work that is due: write-back of what is dirty now, one
+    /// Does all background work that is due: write-back of data that is dirty now, one
     /// step of freeing, and the layout's own.
     ///
     /// # Errors
-    /// What the layout fails with.
+    /// Errors of the layout.
     pub fn maintain(&self) -> Result<()> {
         if self.below.is_some() {
             return Ok(());

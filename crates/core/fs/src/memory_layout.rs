@@ -1,16 +1,14 @@
-//! A layout that keeps everything in memory: the seam's second user.
+//! A layout that keeps everything in memory: the second implementation of the interface.
 //!
-//! It is meant to be obviously right rather than quick: one lock, ordered
-//! maps, and an assertion for every rule that [`crate::Item`] and
-//! [`crate::Group`] document. A file system that runs on it and on a log
-//! cannot have come to depend on how a log works.
+//! It is meant to be obviously right rather than fast: one lock, ordered maps, and an
+//! assertion for every rule that [`crate::Item`] and [`crate::Group`] document. A file
+//! system that runs on it and on a log cannot depend on how a log works.
 //!
 //! Invariants:
-//! - `live` is the state after every appended group; `durable` the state after
-//!   every committed one; `pending` the groups between them. Both states are
-//!   made by the same function, [`State::apply`].
-//! - A broken rule is a bug of the caller and panics. `append` never answers
-//!   `Damaged`.
+//! - `live` is the state after every appended group; `durable` the state after every
+//!   committed one; `pending` the groups between them. Both states are made by the same
+//!   function, [`State::apply`].
+//! - A broken rule is a bug of the caller and panics. `append` never answers `Damaged`.
 
 mod state;
 mod volume;
@@ -34,26 +32,26 @@ use volume::{Numbers, Spill, Volume};
 const SECTOR_BYTES: usize = 512;
 /// Most bytes of extended attributes.
 const XATTR_BYTES: usize = 255 * SECTOR_BYTES;
-/// What one inode costs, in bytes.
+/// Space that one inode takes, in bytes.
 const INODE_PRICE_BYTES: u64 = 256;
-/// The version of a number's first file.
+/// Version of a number's first file.
 const FIRST_VERSION: Version = 1;
 
-/// How to make a [`MemoryLayout`].
+/// Parameters of a [`MemoryLayout`].
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
-    /// Growing operations are refused beyond this. A sector costs 512 bytes,
-    /// an inode 256. Default 1 GiB.
+    /// Growing operations are refused beyond this size. A sector takes 512 bytes, an
+    /// inode 256. Default 1 GiB.
     pub capacity_bytes: u64,
     /// Bytes in a logical block, a power of two from 512. Default 4096.
     pub block_bytes: u32,
-    /// Bytes of content an inode holds itself. Default 128.
+    /// Bytes of content that an inode itself can contain. Default 128.
     pub inline_bytes: usize,
-    /// Largest file. Default 2^60.
+    /// Most bytes in a file. Default 2^60.
     pub max_file_bytes: u64,
-    /// Payload after which the file system closes a group. Default 1 MiB.
+    /// Payload bytes after which the file system closes a group. Default 1 MiB.
     pub group_bytes: u64,
-    /// Seeds directory hashes. Default 0.
+    /// Seed of directory hashes. Default 0.
     pub hash_seed: u64,
     /// Names compare without regard to case. Default false.
     pub case_fold: bool,
@@ -76,11 +74,11 @@ impl Default for MemoryOptions {
     }
 }
 
-/// Where a block is: a number that no other content ever had.
+/// A block's place: a number that no other content ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPointer {
     id: u64,
-    /// The first it had.
+    /// The first number that the content had.
     birth: u64,
     sectors: u32,
     unwritten: bool,
@@ -108,7 +106,7 @@ impl BlockPointer for MemoryPointer {
     }
 }
 
-/// See the module's head.
+/// A layout in memory, with its durable and pending states.
 #[derive(Debug)]
 pub struct MemoryLayout {
     options: MemoryOptions,
@@ -117,8 +115,7 @@ pub struct MemoryLayout {
 }
 
 impl MemoryLayout {
-    /// An empty volume: a root directory (mode 0755, owned by root, no
-    /// blocks), durable.
+    /// An empty volume: a root directory (mode 0755, owned by root, no blocks), durable.
     ///
     /// # Panics
     /// If `block_bytes` is not a power of two of at least 512.
@@ -129,25 +126,24 @@ impl MemoryLayout {
         Self::mount(options, state)
     }
 
-    /// What a crash leaves: the state at the last committed position, mounted
-    /// anew. `self` goes on unharmed.
+    /// The volume after a crash: the state at the last committed position, mounted anew.
+    /// `self` is unchanged.
     pub fn crash(&self) -> MemoryLayout {
         let committed = self.committed();
         self.crash_after(committed)
     }
 
-    /// What a crash leaves if all groups up to `survived` reached the medium.
+    /// The volume after a crash if all groups up to `survived` reached the medium.
     ///
     /// # Panics
-    /// If `survived` is not between [`Self::committed`] and
-    /// [`Self::appended`]: a crash neither loses a committed group nor finds
-    /// one that never was.
+    /// If `survived` is not between [`Self::committed`] and [`Self::appended`]: a crash
+    /// neither loses a committed group nor finds one that was never appended.
     pub fn crash_after(&self, survived: Position) -> MemoryLayout {
         let volume = self.volume.lock();
         assert!(volume.committed <= survived && survived <= volume.appended);
         let mut state = volume.durable.clone();
         for (_, group) in volume.pending.iter().take_while(|(p, _)| *p <= survived) {
-            // The numbers were handed out before the crash: checked then.
+            // The numbers were checked when they were allocated, before the crash.
             state.apply(&self.options, group, None);
         }
         Self::mount(self.options.clone(), state)
@@ -163,8 +159,8 @@ impl MemoryLayout {
         self.volume.lock().committed
     }
 
-    /// Moves every written block, as a cleaner does: mappings made before
-    /// this no longer read.
+    /// Moves every written block, as a cleaner does. Mappings made before this are no
+    /// longer readable.
     pub fn move_blocks(&self) {
         let state = &mut self.volume.lock().live;
         for stored in state.files.values_mut().flat_map(|f| f.blocks.values_mut()) {
@@ -173,8 +169,8 @@ impl MemoryLayout {
         }
     }
 
-    /// Takes no writes from now on, as after a failed flush. What was not
-    /// committed will never be.
+    /// Refuses writes from now on, as after a failed flush. Groups that are not committed
+    /// will never be.
     pub fn refuse_writes(&self, reason: &str) {
         self.volume.lock().read_only = Some(reason.to_owned());
     }
@@ -220,28 +216,28 @@ impl MemoryLayout {
         }
     }
 
-    /// Gives up every snapshot, as when room is short.
+    /// Gives up every snapshot, as when space is short.
     pub fn break_snapshots(&self) {
         self.volume.lock().snapshots.clear();
     }
 
-    /// Gives up all that was spilled and is not kept, as when room is short.
+    /// Gives up every spill that is not kept, as when space is short.
     pub fn break_spills(&self) {
         self.volume.lock().spills.retain(|_, spill| spill.kept);
     }
 
-    /// Blocks that are spilled and part of no file.
+    /// Number of blocks that are spilled and part of no file.
     pub fn spilled_blocks(&self) -> usize {
         let volume = self.volume.lock();
         volume.spills.values().map(|spill| spill.blocks.len()).sum()
     }
 
-    /// Snapshots that are held.
+    /// Number of snapshots that are not released.
     pub fn snapshots(&self) -> usize {
         self.volume.lock().snapshots.len()
     }
 
-    /// Runs `look` on a file.
+    /// Calls `look` with a file.
     fn with_file<T>(&self, view: View, ino: InodeNo, look: impl FnOnce(&File) -> T) -> Result<T> {
         let volume = self.volume.lock();
         let file = volume.state(view)?.files.get(&ino);
@@ -276,7 +272,7 @@ impl Layout for MemoryLayout {
         self.volume.lock().live.usage
     }
 
-    /// The least free number, so that numbers are reused as soon as possible.
+    /// Allocates the least free number, so that numbers are reused as soon as possible.
     fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         let numbers = &mut self.volume.lock().numbers;
         let (ino, version) = numbers.free.pop_first().unwrap_or_else(|| {
@@ -287,8 +283,8 @@ impl Layout for MemoryLayout {
         Ok((ino, version))
     }
 
-    /// The number's next user gets the next version all the same: somebody
-    /// may still hold a handle to this one.
+    /// The next file with this number gets the next version all the same, because a
+    /// handle with this version may exist.
     fn forget_inode(&self, ino: InodeNo) {
         let numbers = &mut self.volume.lock().numbers;
         let version = numbers.taken.remove(&ino);

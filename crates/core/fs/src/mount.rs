@@ -16,15 +16,15 @@ use crate::types::{FileKind, InodeNo, Timestamp, View};
 use std::sync::Arc;
 use varve_device::Clock;
 
-/// The smallest logical block: a directory's node must fit.
+/// Bytes of the smallest logical block, which must contain a directory's node.
 const BLOCK_BYTES_MIN: u32 = 4096;
 
 impl<L: Layout> FileSystem<L> {
-    /// Makes the root directory, or, where the layout came with one, gives it
-    /// to `root_owner` (user, group), and makes that durable.
+    /// Makes the root directory, or, if the layout has one, gives it to `root_owner`
+    /// (user, group), and makes that durable.
     ///
     /// # Errors
-    /// What the layout fails with.
+    /// Errors of the layout.
     pub fn format(layout: &L, clock: &dyn Clock, root_owner: (u32, u32)) -> Result<()> {
         let now = Timestamp::from_ns(clock.now_ns());
         let mut usage = layout.usage();
@@ -52,13 +52,12 @@ impl<L: Layout> FileSystem<L> {
         layout.checkpoint()
     }
 
-    /// Opens the tree, and finishes what a crash left in the middle: files
-    /// without names are freed, truncates completed; very large ones in steps
-    /// by [`Self::maintain`].
+    /// Opens the tree, and finishes work that a crash interrupted: files without names
+    /// are freed, truncates completed; very large ones in steps by [`Self::maintain`].
     ///
     /// # Errors
-    /// `Damaged` if there is no root directory, `Invalid` if logical blocks
-    /// are smaller than 4096 bytes, what the layout fails with.
+    /// `Damaged` if there is no root directory, `Invalid` if logical blocks are smaller
+    /// than 4096 bytes, errors of the layout.
     pub fn mount(layout: Arc<L>, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
         let geometry = layout.geometry();
         if geometry.block_bytes < BLOCK_BYTES_MIN || !geometry.block_bytes.is_power_of_two() {
@@ -99,12 +98,12 @@ impl<L: Layout> FileSystem<L> {
         Ok(fs)
     }
 
-    /// Makes everything durable, frees what waits to be freed, and lets the
-    /// layout write its checkpoint. Open transactions are aborted. The file system
-    /// stays usable, but for new ones.
+    /// Makes everything durable, frees files that wait to be freed, and lets the layout
+    /// write its checkpoint. Open transactions are aborted. The file system remains
+    /// usable, except for new transactions.
     ///
     /// # Errors
-    /// What made a write fail, now or before.
+    /// Error of a failed write, earlier or now.
     pub fn unmount(&self) -> Result<()> {
         self.check_failed()?;
         self.end_open();

@@ -1,5 +1,5 @@
-//! The offline check of names: it follows every one from the root and counts them.
-//! It is the same for every layout.
+//! The offline check of names: it follows every name from the root and counts them. It is
+//! the same for every layout.
 
 use crate::directory;
 use crate::error::Result;
@@ -10,8 +10,8 @@ use crate::names::directory_blocks::Searched;
 use crate::types::{FileKind, InodeNo};
 use std::collections::HashMap;
 
-/// Follows every name from the root, compares what it leads to with `inodes`, all
-/// that there are, and tells what is wrong.
+/// Follows every name from the root, compares the files found with `inodes`, the complete
+/// list, and reports each inconsistency.
 pub fn check_names<L: Layout>(
     system: &FileSystem<L>,
     inodes: &HashMap<u64, &Inode>,
@@ -89,8 +89,8 @@ pub fn check_names<L: Layout>(
     }
 }
 
-/// Tells what is wrong with a directory's tree: a listing does not notice names that no
-/// look-up finds, or that are there twice.
+/// Reports flaws of a directory's tree: a listing does not notice names that no look-up
+/// finds, or that exist twice.
 fn structure<L: Layout>(
     system: &FileSystem<L>,
     directory: InodeNo,

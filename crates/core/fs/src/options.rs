@@ -1,66 +1,65 @@
-//! What a mount may choose.
+//! Options of a mount.
 
 use varve_locks::Detection;
 
-/// How access times are kept.
+/// Rule by which access times are updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {
     /// A read sets the access time if it is older than the last change, or
     /// than a day.
     #[default]
     Relatime,
-    /// The same, but for directories, whose listings leave it alone.
+    /// As `Relatime`, but listings of directories change no access time.
     RelatimeOfFiles,
     /// Every read sets the access time.
     Strict,
-    /// The same, but for directories.
+    /// As `Strict`, but listings of directories change no access time.
     StrictOfFiles,
-    /// Reads leave the access time alone.
+    /// No read changes the access time.
     Never,
 }
 
-/// How much is read behind blocks that were asked for and are not in memory.
+/// Amount read beyond blocks that were asked for and are not in memory.
 ///
 /// Source: Seltzer 1992, §7.7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAheadWindow {
-    /// A window for each file, which grows while it is read in order and shrinks where
-    /// it is not.
+    /// A window for each file, which grows while the file is read in order and shrinks
+    /// where it is not.
     #[default]
     Adaptive,
-    /// The largest window as soon as two blocks in a row are wanted. Where pages of
-    /// several blocks are read at random, each begins such a row: for experiments.
+    /// The largest window as soon as two adjacent blocks are wanted. Where pages of
+    /// several blocks are read at random, each page has that effect. For experiments.
     Maximal,
-    /// None: only the blocks that are wanted are read, as file systems without reading
-    /// ahead do. For experiments.
+    /// Only the wanted blocks are read, as in file systems without read-ahead. For
+    /// experiments.
     Off,
 }
 
-/// Choices made at mount.
+/// Options chosen at mount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for clean and dirty blocks and for inodes together. At least
-    /// 1 MiB is used.
+    /// Bytes for clean and dirty blocks and for inodes together. At least 1 MiB is used.
     /// Default: 64 MiB.
     pub cache_bytes: u64,
-    /// Dirty bytes beyond which write-back starts: little where a device is to be busy
-    /// beside the processor, much where what is written together also lies together.
-    /// Default: an eighth of the cache, at most 16 MiB.
+    /// Dirty bytes beyond which write-back starts. A low value keeps the device busy in
+    /// parallel with the processor; a high one places data together that is written
+    /// together. Default: an eighth of the cache, at most 16 MiB.
     pub write_back_bytes: Option<u64>,
-    /// Every group carries all data written before it, so that after a crash
-    /// data, too, survives as a prefix of its order. Default: off.
+    /// Every group includes all data written before it, so that after a crash data, too,
+    /// survives as a prefix of its order. Default: off.
     pub strict_order: bool,
-    /// How access times are kept. Default: relatime.
+    /// Rule by which access times are updated. Default: relatime.
     pub relatime: Atime,
-    /// Files' blocks stay in the cache once they have been appended. Off where
-    /// somebody above keeps them anyway, as a kernel does. Default: on.
+    /// Files' blocks remain in the cache once they have been appended. Off where a layer
+    /// above caches them, as a kernel does. Default: on.
     pub keep_written: bool,
-    /// Threads that fetch ahead of sequential readers. 0 fetches within the
-    /// read that missed, which is deterministic. Default: 0.
+    /// Threads that fetch ahead of sequential readers. 0 fetches within the read that
+    /// missed, which is deterministic. Default: 0.
     pub read_ahead_threads: usize,
-    /// How much is read ahead. Default: adaptive windows.
+    /// Amount of read-ahead. Default: adaptive windows.
     pub read_ahead_window: ReadAheadWindow,
-    /// When deadlocks of transactions are looked for. Default: at each wait.
+    /// When deadlocks of transactions are searched for. Default: at each wait.
     pub deadlocks: Detection,
 }
 
@@ -80,17 +79,16 @@ impl Default for Options {
 }
 
 const MIB: u64 = 1 << 20;
-/// What an inode in memory takes, with its place in the table.
+/// Bytes of an inode in memory, its place in the table included.
 const VNODE_BYTES: u64 = 640;
 
 impl Options {
-    /// The cache size in force.
+    /// The effective cache size, in bytes.
     pub(crate) fn cache(&self) -> u64 {
         self.cache_bytes.max(MIB)
     }
 
-    /// Inodes that stay in memory although nobody needs them: an eighth of the
-    /// cache.
+    /// Most unused inodes that remain in memory: an eighth of the cache.
     pub(crate) fn idle_vnodes(&self) -> usize {
         usize::try_from(self.idle_vnode_bytes() / VNODE_BYTES).unwrap_or(usize::MAX)
     }
@@ -99,21 +97,20 @@ impl Options {
         self.cache() / 8
     }
 
-    /// Bytes for clean blocks: what dirty ones and inodes leave. Small dirty
-    /// files take half as much memory again as they count for: an inode, a map
-    /// of one block, their items in a group.
+    /// Bytes for clean blocks: the rest after dirty blocks and inodes. Small dirty files
+    /// take half as much memory again as they are counted for: an inode, a map of one
+    /// block, their items in a group.
     pub(crate) fn clean_block_bytes(&self) -> u64 {
         self.cache() - self.stop_access_bytes() * 3 / 2 - self.idle_vnode_bytes()
     }
 
-    /// Most bytes of one group, which is in memory once more while it is
-    /// written.
+    /// Most bytes of one group, which exists in memory a second time while it is written.
     pub(crate) fn group_bytes(&self) -> u64 {
         self.cache() / 16
     }
 
-    /// Dirty bytes beyond which write-back starts: an eighth of the cache,
-    /// at most 16 MiB, if nothing else was chosen.
+    /// Dirty bytes beyond which write-back starts: an eighth of the cache, at most 16
+    /// MiB, unless the mount chose another value.
     pub fn start_write_bytes(&self) -> u64 {
         let chosen = self.write_back_bytes;
         chosen.unwrap_or_else(|| self.usual_start_bytes())
@@ -123,8 +120,8 @@ impl Options {
         (self.cache() / 8).min(16 * MIB)
     }
 
-    /// Dirty bytes beyond which writers write back themselves: four times the
-    /// usual start-write threshold, at most a quarter of the cache.
+    /// Dirty bytes beyond which writers write back themselves: four times the default
+    /// start-write threshold, at most a quarter of the cache.
     pub fn stop_access_bytes(&self) -> u64 {
         (4 * self.usual_start_bytes()).min(self.cache() / 4)
     }

@@ -1,15 +1,15 @@
-//! Mistakes that can be planted, so that the proof harness can show that it
-//! catches them: a harness that misses them proves nothing.
+//! Bugs that can be planted, so that the proof harness can show that it catches them: a
+//! harness that misses them proves nothing.
 //!
-//! Only the feature `planted` compiles them in. Without it [`is`] is the
-//! constant `false`, and its sites are gone. With it, a bug lives on the
-//! thread that is inside `with`, and nowhere else: tests that run beside it
-//! see none. Each site is one line, in this crate or in the layout's.
+//! Only the feature `planted` compiles them in. Without it [`is`] is the constant
+//! `false`, and its sites are compiled away. With it, a bug is active on the thread that
+//! is inside `with`, and nowhere else, so tests that run in parallel are not affected.
+//! Each site is one line, in this crate or in the layout's.
 
-/// A mistake. The rules' numbers are those of the log protocol.
+/// A bug that can be planted. The rules' numbers are those of the log protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Planted {
-    /// Rule 1: partials count although the last of their group is missing.
+    /// Rule 1: partials are applied although the last of their group is missing.
     HalfGroups,
     /// Rule 1: roll-forward does not compare the payload's checksums.
     UncheckedPayload,
@@ -17,27 +17,27 @@ pub enum Planted {
     FsyncSkipsEpoch,
     /// Rule 3: a group's records come after its blocks.
     RecordsLast,
-    /// Rule 4: images state the size in memory, ahead of the data.
+    /// Rule 4: images contain the size in memory, ahead of the data.
     SizeAhead,
     /// Rule 5: truncates take effect in memory, and not at replay.
     TruncateLost,
     /// Rule 5: frees take effect in memory, and not at replay.
     FreedLost,
-    /// Rule 6: a rename over a name leaves the source's dirty data behind.
+    /// Rule 6: a rename over a name omits the source's dirty data.
     RenameLeavesData,
-    /// Rule 6: a group is cut in two behind its first inode.
+    /// Rule 6: a group is cut in two after its first inode.
     RenameSplit,
     /// Rule 7: a dirty buffer makes the committed block under it dead.
     DirtyKillsCommitted,
     /// Rule 7: a free is appended before the removal of the name.
     FreesFirst,
-    /// Rule 8: roll-forward has another idea of when a segment is full.
+    /// Rule 8: roll-forward uses another rule for when a segment is full.
     PlaceNotShared,
-    /// Rule 9: neither predecessor nor incarnation are compared.
+    /// Rule 9: neither predecessor nor incarnation is compared.
     PredecessorUnchecked,
     /// Rule 10: the log resumes before an incomplete group.
     ResumeBeforeGroup,
-    /// Rule 11: `durable_through` names what was appended.
+    /// Rule 11: `durable_through` names groups that were only appended.
     DurableThroughEarly,
     /// Rule 12: no flush between recovery and the first write.
     NoFlushAtMount,
@@ -47,51 +47,51 @@ pub enum Planted {
     NoFlushBeforeRecord,
     /// Rule 14: the record is written before what it names is flushed.
     RecordEarly,
-    /// Rule 14: no flush behind the record.
+    /// Rule 14: no flush after the record.
     NoFlushAfterRecord,
-    /// Rule 14: all records go to one slot.
+    /// Rule 14: all records are written to one slot.
     OneRecordSlot,
     /// The checkpoint record's checksum is not compared.
     UncheckedRecord,
-    /// Rule 15: the record does not carry what writing the table changed.
+    /// Rule 15: the record lacks the changes caused by writing the table.
     CorrectionsForgotten,
     /// Rule 16: the checkpoint does not list orphans.
     OrphansUnlisted,
     /// Rule 16: a mount does not free the orphans it finds.
     OrphansNotFreed,
-    /// Rule 18: a move is applied whatever became of its source.
+    /// Rule 18: a move is applied without a check of its source.
     MoveUnchecked,
-    /// Rule 19: a claim outlives the checkpoint it was judged against.
+    /// Rule 19: a lease outlives the checkpoint against which it was judged.
     StaleClaim,
     /// Rule 20: a segment is reused after one checkpoint found it empty.
     ReuseAfterOne,
     /// E1: a segment is reused before its moves are durable.
     ReuseUnsettled,
-    /// E2: a segment is reused that replay from a record comes to.
+    /// E2: a segment is reused that replay from a record reaches.
     ReuseInChain,
-    /// E3: a segment is reused ahead of checkpoints whatever was in it.
+    /// E3: a segment is reused ahead of checkpoints regardless of its contents.
     ReuseMetadata,
-    /// P1: holes are written into before it is durable that they are some.
+    /// P1: holes are written into before it is durable that they are free.
     HolesUndurable,
     /// P2: holes are written into that replay from a record verifies.
     HolesInChain,
-    /// S1: a segment is reused although blocks of an open transaction stand in it.
+    /// S1: a segment is reused although it contains blocks of an open transaction.
     SpillReused,
-    /// Roll-forward takes spilled blocks without their commit.
+    /// Roll-forward applies spilled blocks without their commit.
     SpillApplied,
-    /// Spilled blocks are counted as living, and stay so when they are dropped.
+    /// Spilled blocks are counted as live, and remain so when they are dropped.
     SpillCounted,
-    /// Roll-forward does not take what a commit says of spilled blocks.
+    /// Roll-forward ignores a commit's records of spilled blocks.
     PlacedLost,
-    /// A dead block leaves a sector behind in the usage count.
+    /// A dead block leaves a sector in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
     StaleVersion,
-    /// What a torn partial left where the log goes on is not cleared.
+    /// The leftover of a torn partial is not cleared where the log continues.
     LeftoverKept,
-    /// H2: a partial may follow any earlier one, if it is in its head.
+    /// H2: a partial may follow any earlier one of the same head.
     ChainPerHead,
-    /// H4: heads are used when one record names them.
+    /// H4: heads are used when only one record names them.
     HeadsUnconfirmed,
     /// H6: the search for damage begins at the first head alone.
     SearchFirstHead,
@@ -99,97 +99,97 @@ pub enum Planted {
     ClearFirstHead,
     /// A commit returns without a flush.
     CommitWithoutFlush,
-    /// A failed flush is forgotten, and the next one believed.
+    /// A failed flush is forgotten, and the next one is trusted.
     FlushFailureForgotten,
     /// Blocks that are read are not compared with their checksums.
     UncheckedRead,
-    /// A summary may describe more than its partial holds.
+    /// A summary may describe more blocks than its partial contains.
     UncheckedLength,
-    /// VLFS, rule 14: a slot is written again without what it held.
+    /// VLFS, rule 14: a slot is rewritten without its earlier content.
     ChangesForgotten,
-    /// VLFS, rule 15: index nodes and inodes are free before the fold.
+    /// VLFS, rule 15: index nodes and inodes are freed before the fold.
     MetadataNotHeld,
-    /// VLFS, rule 17: what is used is judged change by change, not by the sum.
+    /// VLFS, rule 17: used space is judged change by change, not by the sum.
     ChangesOneByOne,
-    /// Room of VLFS: whoever asks is admitted.
+    /// Space of VLFS: every request is admitted.
     RoomUncounted,
-    /// Room of the log: there is no reserve, neither for removals nor for the cleaner.
+    /// Space of the log: there is no reserve, neither for removals nor for the cleaner.
     ReserveForgotten,
-    /// Room of the log, R4: removals do nothing for the floor.
+    /// Space of the log, R4: removals do not maintain the low watermark.
     RemovalsCarefree,
-    /// FFS, J1 and I1: what leads to data is written before that is flushed.
+    /// FFS, J1 and I1: a reference to data is written before the data is flushed.
     RecordBeforeData,
-    /// FFS, J3: an inode and what leads to it are in place before their record; I3: a
-    /// name is before its inode.
+    /// FFS, J3: an inode and its references are in place before their record; I3: a name
+    /// is written before its inode.
     PointerBeforeInode,
     /// FFS, I3: a file loses its name in one directory before it has one in another.
     NamesRemovedFirst,
-    /// FFS, I6: the volume does not say that it is being changed in place.
+    /// FFS, I6: the volume is not marked as being changed in place.
     DirtyUnmarked,
-    /// FFS: a block is free, and a place still leads to it.
+    /// FFS: a block is freed while a reference to it exists.
     BlockFreeWhileReferenced,
-    /// FFS: what a shorter tail no longer needs is free, and still its.
+    /// FFS: the end of a tail that became shorter is freed, and the tail still includes
+    /// it.
     FragmentShared,
-    /// FFS, J1: what a tail that moves holds is not flushed before its record.
+    /// FFS, J1: the data of a tail that moves is not flushed before its record.
     MovedTailUnflushed,
-    /// FFS, J4: room is given out again before its group is durable.
+    /// FFS, J4: space is reused before its group is durable.
     ReuseUncommitted,
-    /// FFS, J5: room of journalled sectors is given out again before a checkpoint.
+    /// FFS, J5: space of journalled sectors is reused before a checkpoint.
     ReuseJournalled,
-    /// Between threads: who waits for a partial is woken without the lock under
-    /// which he looked for it.
+    /// Between threads: a thread that waits for a partial is woken without the lock under
+    /// which it checked for it.
     WakeUpLost,
-    /// Between threads: a flush covers what was written while it ran.
+    /// Between threads: a flush is taken to cover writes made while it ran.
     FlushCoversLater,
-    /// Between threads: the table is not asked again once the lock is held
-    /// under which inodes are read.
+    /// Between threads: the table is not checked again under the lock that protects the
+    /// load of an inode.
     LoadedTwice,
-    /// Between threads: blocks that were read enter the cache whatever became
-    /// of the file meanwhile.
+    /// Between threads: blocks that were read enter the cache although the file changed
+    /// meanwhile.
     OvertakenFetch,
-    /// Between threads: a remembered way is gone without a look at whether it
-    /// still leads there.
+    /// Between threads: a cached path is used without a check that it is still valid.
     TrailUnchecked,
-    /// Between threads: an fsync is content with a capture that began before
-    /// it was called.
+    /// Between threads: an fsync relies on a capture that began before the call.
     EarlierCapture,
     /// Transactions: a commit is appended as two groups.
     CommitTorn,
     /// Transactions: a commit is answered before its flush.
     CommitUnflushed,
-    /// Transactions: one that only read is answered before what it read is durable.
+    /// Transactions: a read-only commit is answered before the data it read is durable.
     ReadsUndurable,
-    /// Transactions: files join the epoch without the data that came with the commit.
+    /// Transactions: files join the epoch without the data of the commit.
     MemberWithoutData,
-    /// Transactions: what was copied before a lock was granted is not taken anew.
+    /// Transactions: data copied before a lock was granted is not refreshed.
     StaleOverlay,
-    /// Transactions: what waits for the commit to be appended comes to where the file
-    /// ended when the transaction first saw it.
+    /// Transactions: data to append is placed at the end that the file had when the
+    /// transaction first saw it.
     AppendedWhereItEnded,
-    /// Transactions: locks are given up before the merge.
+    /// Transactions: locks are released before the merge.
     LocksBeforeMerge,
-    /// Transactions: names that others led elsewhere are no conflict.
+    /// Transactions: a name that another transaction changed is not a conflict.
     NamesUnvalidated,
-    /// Transactions: the locks of one that has ended are not given up.
+    /// Transactions: the locks of an ended transaction are not released.
     LocksKept,
-    /// Transactions: a nested commit does not make what it changed its parent's change.
+    /// Transactions: a nested commit does not add its changes to its parent's.
     ChildChangesKept,
-    /// Transactions: a nested commit gives its locks up instead of handing them over.
+    /// Transactions: a nested commit releases its locks instead of passing them to its
+    /// parent.
     ChildLocksReleased,
 }
 
 impl Planted {
-    /// Those of VLFS alone.
+    /// The bugs of VLFS alone.
     pub const OF_THE_VIRTUAL_LOG: [Planted; 3] = [
         Planted::ChangesForgotten,
         Planted::MetadataNotHeld,
         Planted::ChangesOneByOne,
     ];
 
-    /// Those of room, in the log.
+    /// The bugs of space accounting in the log.
     pub const OF_ROOM: [Planted; 2] = [Planted::ReserveForgotten, Planted::RemovalsCarefree];
 
-    /// Those of transactions.
+    /// The bugs of transactions.
     pub const OF_TRANSACTIONS: [Planted; 11] = [
         Planted::CommitTorn,
         Planted::CommitUnflushed,
@@ -204,7 +204,7 @@ impl Planted {
         Planted::AppendedWhereItEnded,
     ];
 
-    /// Those of FFS alone.
+    /// The bugs of FFS alone.
     pub const OF_FFS: [Planted; 7] = [
         Planted::RecordBeforeData,
         Planted::PointerBeforeInode,
@@ -215,7 +215,7 @@ impl Planted {
         Planted::ReuseJournalled,
     ];
 
-    /// Those of FFS where metadata is written in place.
+    /// The bugs of FFS where metadata is written in place.
     pub const OF_FFS_IN_PLACE: [Planted; 7] = [
         Planted::RecordBeforeData,
         Planted::PointerBeforeInode,
@@ -226,7 +226,7 @@ impl Planted {
         Planted::ReuseUncommitted,
     ];
 
-    /// Every other one.
+    /// All other bugs.
     pub const ALL: [Planted; 48] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,

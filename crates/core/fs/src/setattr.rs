@@ -1,4 +1,4 @@
-//! Attributes: asking and setting.
+//! Reading and setting attributes.
 
 use crate::account::prices::REMOVAL_BYTES;
 use crate::account::{Coming, Operation};
@@ -15,13 +15,13 @@ use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a change of attributes leaves beside its own: the image goes elsewhere
-/// and may leave a block that others share, so that many of them would take the
-/// room in which things can still be removed.
+/// Bytes that a change of attributes leaves free in addition to its own: the new image is
+/// written elsewhere, and the old one may be in a block that other images share, so many
+/// such changes could consume the space that removals need.
 const LEFT_TO_REMOVALS: u64 = 2 * REMOVAL_BYTES;
 
 impl<L: Layout> FileSystem<L> {
-    /// A file's attributes.
+    /// The attributes of a file.
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
@@ -39,13 +39,13 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
     }
 
-    /// Sets attributes, all or none, and answers what they are then.
+    /// Sets attributes, all or none, and returns the resulting ones.
     ///
     /// # Errors
-    /// `NotPermitted` for what only the owner or root may set and for what file
-    /// flags forbid, `AccessDenied`,
-    /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
-    /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
+    /// `NotPermitted` for changes that only the owner or root may make and for those that
+    /// file flags forbid, `AccessDenied`, `IsDirectory` or `Invalid` for the size of
+    /// anything but a regular file, `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`,
+    /// `Damaged`, device errors.
     pub fn setattr(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
         if let Some(size) = set.size {
@@ -67,7 +67,7 @@ impl<L: Layout> FileSystem<L> {
             let operation = if grows {
                 self.begin_extension(&vnode, set.size.unwrap_or(0))?
             } else {
-                // A list that follows new permission bits.
+                // The access list is rewritten with the new permission bits.
                 let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
                 let frees = set.size.is_some();
                 let left = if frees { 0 } else { LEFT_TO_REMOVALS };
@@ -100,8 +100,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Admits that a file ends at `size`, beyond its present end. As for a write
-    /// ([`Self::begin_write`]), if there is no space for the worst, what it really takes
-    /// is asked for: the tail is a block already, and what is new is a hole, unless the
+    /// ([`Self::begin_write`]), if there is no space for the worst case, the actual need
+    /// is asked for: the tail is a block already, and the new range is a hole, unless the
     /// content leaves the inode.
     fn begin_extension(&self, vnode: &Vnode, size: u64) -> Result<Operation<'_>> {
         let growth = |blocks: u64| Usage {
@@ -161,8 +161,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// What the mode will be, and the list that follows it: all of a change
-    /// that can fail, but for that of the size.
+    /// The new mode, and the access list that follows it: every part of the change that
+    /// can fail, except that of the size.
     fn modes_after(
         &self,
         caller: &Caller,
@@ -236,8 +236,8 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// A mode to be set, and the attribute blob with the list that follows it, if
-/// there is one.
+/// A mode to be set, and the attribute blob with the adapted access list, if there is
+/// one.
 struct Modes {
     mode: u32,
     blob: Option<Vec<u8>>,

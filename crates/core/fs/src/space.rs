@@ -80,8 +80,8 @@ impl<L: Layout> FileSystem<L> {
         self.promise_keeping(growth, coming, purpose, keep)
     }
 
-    /// What an operation leaves besides: what adds nothing takes no room from
-    /// anybody.
+    /// Space that an operation must leave free: none if it adds nothing, because it then
+    /// takes no space from other operations.
     pub(crate) fn keeps(&self, growth: Usage, purpose: Purpose) -> Usage {
         match purpose {
             Purpose::Grow if growth != Usage::default() => self.kept(),
@@ -89,7 +89,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The room that is kept for held writes (`content/held.rs`), as the layout prices it.
+    /// The space reserved for held writes (`content/held.rs`), as the layout prices it.
     pub(crate) fn kept(&self) -> Usage {
         let bytes = self.space.kept_bytes.load(Relaxed);
         let blocks = bytes.div_ceil(self.store.block_bytes as u64);
@@ -100,7 +100,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// [`Self::promise`], if there is room for `keep` beside it.
+    /// [`Self::promise`], if there is space for `keep` in addition.
     pub(crate) fn promise_keeping(
         &self,
         growth: Usage,
@@ -125,8 +125,8 @@ impl<L: Layout> FileSystem<L> {
         self.admit(&demand)
     }
 
-    /// [`Self::promise_keeping`] of what makes the tree larger, if there is room
-    /// already: none is made.
+    /// [`Self::promise_keeping`] of growth, if there is space already. No space is made
+    /// for it.
     pub(crate) fn promise_at_once(
         &self,
         growth: Usage,
@@ -162,14 +162,13 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Asks the layout until it grants the demand or there is nothing left to try: what
-    /// waits is appended, as that may delete, or displace older copies; what was deleted
-    /// is freed; the operation asks alone, as others were promised their worst; and what
-    /// they displaced is made durable.
+    /// Asks the layout until it grants the demand or there is nothing left to try:
+    /// waiting changes are appended, as that may delete, or displace older copies;
+    /// deleted files are freed; the operation asks alone, as other operations were
+    /// promised their worst case; and displaced copies are made durable.
     ///
-    /// Each step is taken once, or frees something, or waits for another thread, so the
-    /// loop ends. A refusal is the answer to a request beside which no other operation
-    /// was under way.
+    /// Each step is taken once, or frees space, or waits for another thread, so the loop
+    /// ends. A refusal is the answer to a request made while no other operation ran.
     fn admit(&self, demand: &Demand) -> Result<Operation<'_>> {
         let crowd = &self.space.crowd;
         let (mut turn, mut crowded) = (None, false);
@@ -191,7 +190,8 @@ impl<L: Layout> FileSystem<L> {
                 self.append_all(Cause::WriteBack)?;
                 appended = true;
             } else if reaps && self.must_reap() {
-                // Steps ask, too, and so not while newcomers are kept waiting.
+                // Steps of freeing ask for space, too, so new operations must not wait
+                // meanwhile.
                 drop(turn.take());
                 (reaps, reaped) = (self.reap_or_wait()?, true);
             } else if std::mem::take(&mut reaped) {
@@ -210,8 +210,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Takes a step of freeing what was deleted, or waits for a thread that does. False
-    /// if there is none to be taken.
+    /// Takes a step of freeing deleted files, or waits for a thread that does. Returns
+    /// false if there is no step to take.
     fn reap_or_wait(&self) -> Result<bool> {
         let freed = self.reap_step()?;
         let others = !freed && self.reaping.load(Relaxed) > 0;
@@ -255,8 +255,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Asks the layout whether all that exists, is promised and is to be kept fits in
-    /// addition to the demand. It writes back first if the layout says so, no more than
-    /// waits now.
+    /// addition to the demand. It writes back first if the layout says so, at most the
+    /// changes that wait now.
     fn ask(&self, demand: &Demand, alone: bool) -> Result<Asked<'_>> {
         let mut groups = None;
         loop {
@@ -291,7 +291,7 @@ impl<L: Layout> FileSystem<L> {
             Err(Error::NoSpace) => Ok(Answer::Refused),
             answer => answer,
         };
-        // Promised before it is no longer asked for.
+        // Promised before the request is withdrawn, so that the sum never misses it.
         let operation = matches!(answer, Ok(Answer::Granted))
             .then(|| Operation::admitted(account, growth, coming));
         account.asked.subtract(growth);
@@ -312,9 +312,10 @@ impl<L: Layout> FileSystem<L> {
     fn request(&self, demand: &Demand, alone: bool, writes_back: bool) -> Request {
         let account = &self.space;
         let (asked, coming) = match demand.purpose {
-            // Nothing may be admitted into what another operation was promised.
+            // No operation may be admitted into space promised to another one.
             Purpose::Grow | Purpose::Rewrite => (account.asked.get(), account.asked_coming.get()),
-            // Growth may be refused; a removal may not, and does not wait for that.
+            // Growth may be refused; a removal may not, and ignores pending requests for
+            // growth.
             Purpose::Shrink => (demand.growth, demand.coming),
         };
         let total = sum(sum(account.present.get(), account.promised.get()), asked);
@@ -353,7 +354,7 @@ impl<L: Layout> FileSystem<L> {
         operation
     }
 
-    /// An operation that must go through, as it only removes.
+    /// Begins an operation that must succeed, as it only removes.
     pub(crate) fn begin_unasked(&self) -> Operation<'_> {
         self.space.crowd.enter();
         let nothing = Usage::default();
@@ -365,20 +366,19 @@ impl<L: Layout> FileSystem<L> {
         self.space.present()
     }
 
-    /// Room on the volume, what is kept for held writes included. What has
-    /// been deleted or cut off counts as free, even where its blocks are freed
-    /// later.
+    /// Space on the volume, the reserve for held writes included. Deleted files and
+    /// truncated ranges count as free, even where their blocks are freed later.
     pub fn statfs(&self) -> StatFs {
         self.statfs_beside(Usage::default())
     }
 
-    /// Room on the volume if it also held `more`.
+    /// Space on the volume if it also contained `more`.
     pub(crate) fn statfs_beside(&self, more: Usage) -> StatFs {
         let total = difference(self.space.present(), self.ending());
         self.store.layout.statfs(sum(total, more))
     }
 
-    /// What waits to be freed.
+    /// Usage of deleted files and truncated ranges that wait to be freed.
     fn ending(&self) -> Usage {
         let waiting: Vec<_> = self.queues().reap.iter().cloned().collect();
         waiting.iter().fold(Usage::default(), |all, vnode| {

@@ -1,11 +1,11 @@
-//! Counters of what the file system did since it was mounted.
+//! Counters of the file system's work since it was mounted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_device::Lanes;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters since mount, but for `dirty_bytes`, `cached_bytes`, `vnodes` and
+        /// Counters since mount, except for `dirty_bytes`, `cached_bytes`, `vnodes` and
         /// `transactions_open`, which are levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct FsStatistics {
@@ -16,19 +16,20 @@ macro_rules! counters {
             pub cached_bytes: u64,
             /// Vnodes in memory.
             pub vnodes: u64,
-            /// Transactions under way, nested ones not included.
+            /// Open transactions, nested ones excluded.
             pub transactions_open: u64,
-            /// Locks of transactions, and of whoever uses protected files outside.
+            /// Locks of transactions, and of callers that use protected files outside of
+            /// transactions.
             pub locks: varve_locks::Statistics,
         }
 
-        /// What some of the threads counted.
+        /// Counters of one lane, shared by some of the threads.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub $name: AtomicU64,)*
         }
 
-        /// What all threads counted.
+        /// Sums of all lanes.
         pub(crate) fn sum(counters: &Lanes<Counters>) -> FsStatistics {
             let mut sums = FsStatistics::default();
             for lane in counters.iter() {
@@ -44,9 +45,9 @@ counters! {
     hits,
     /// Blocks that had to be read.
     misses,
-    /// Blocks read before anyone asked for them.
+    /// Blocks read before they were asked for.
     read_ahead_blocks,
-    /// Read requests handed to the layout.
+    /// Read requests to the layout.
     layout_reads,
     /// Groups appended.
     groups,
@@ -56,48 +57,48 @@ counters! {
     group_bytes,
     /// Inode images in those groups.
     group_inodes,
-    /// Groups of these that were kept small because small files were made durable at the
-    /// same time.
+    /// Groups that were kept small because small files were made durable at the same
+    /// time.
     small_groups,
-    /// Commits asked of the layout.
+    /// Commits requested from the layout.
     commits,
-    /// fsyncs that found their data captured by somebody else's group.
+    /// fsyncs that found their data in a group captured for another caller.
     shared_captures,
-    /// Writers that had to write back because too much was dirty.
+    /// Writes that had to write back first because too much was dirty.
     stalls,
-    /// Blocks whose stored bytes were not what was written.
+    /// Blocks whose stored bytes differ from those that were written.
     damaged_blocks,
-    /// Look-ups.
+    /// Look-ups of names.
     lookups,
-    /// Paths to directories that were remembered.
+    /// Walks answered by the path cache.
     passages,
-    /// Reads.
+    /// Read calls.
     reads,
     /// Bytes read.
     read_bytes,
-    /// Writes, appends included.
+    /// Write calls, appends included.
     writes,
     /// Bytes written.
     written_bytes,
-    /// Files, directories and others made.
+    /// Files, directories and special files made.
     creates,
     /// Names removed.
     unlinks,
-    /// Renames.
+    /// Names moved.
     renames,
-    /// Attribute changes.
+    /// Changes of attributes.
     setattrs,
-    /// fsync and fdatasync.
+    /// Calls of fsync and fdatasync.
     fsyncs,
     /// Inodes freed.
     frees,
     /// Transactions begun, nested ones included.
     transactions,
-    /// Transactions whose changes became part of another tree, or that had none.
+    /// Transactions that committed, with changes or without.
     transaction_commits,
     /// Transactions that met a conflict at their commit.
     transaction_conflicts,
-    /// Transactions whose commit was refused for another reason: no room, no more
+    /// Transactions whose commit was refused for another reason: no space, no more
     /// changes taken, ended before.
     transaction_refusals,
     /// Blocks of transactions that were written before their commit.
@@ -106,7 +107,7 @@ counters! {
     transaction_aborts,
 }
 
-/// Adds to a counter.
+/// Adds `by` to a counter.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }

@@ -1,14 +1,14 @@
-//! The numbers that must not mix.
+//! Newtypes for numbers that must not be mixed.
 
 use std::fmt;
 
-/// An inode number. 0 names nothing; see [`InodeNo::IFILE`] and [`InodeNo::ROOT`].
+/// An inode number. 0 names no file; see [`InodeNo::IFILE`] and [`InodeNo::ROOT`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeNo(pub u64);
 
 impl InodeNo {
-    /// The file that holds the inode map and the segment usage table
-    /// (thesis §6.3.2). Layouts without one leave the number unused.
+    /// The file that contains the inode map and the segment usage table (thesis §6.3.2).
+    /// Layouts without one leave the number unused.
     pub const IFILE: InodeNo = InodeNo(1);
     /// The root directory.
     pub const ROOT: InodeNo = InodeNo(2);
@@ -28,11 +28,11 @@ impl fmt::Display for InodeNo {
     }
 }
 
-/// How often an inode number has been reused: the generation of its file
+/// Number of times that an inode number has been reused: the generation of its file
 /// handles and the version of its inode-map entry (thesis §6.3.2).
 pub type Version = u32;
 
-/// An instant: seconds since 1970 (may be negative) and nanoseconds within.
+/// A time: seconds since 1970 (may be negative) and nanoseconds within the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 UTC.
@@ -42,7 +42,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// From a [`varve_device::Clock`] reading.
+    /// Converts a reading of a [`varve_device::Clock`].
     pub fn from_ns(ns: i64) -> Self {
         Timestamp {
             seconds: ns.div_euclid(1_000_000_000),
@@ -50,7 +50,7 @@ impl Timestamp {
         }
     }
 
-    /// Nanoseconds since 1970, saturating (the years 1677 to 2262).
+    /// Nanoseconds since 1970, saturating at the years 1677 and 2262.
     pub fn as_ns(self) -> i64 {
         self.seconds
             .saturating_mul(1_000_000_000)
@@ -58,7 +58,7 @@ impl Timestamp {
     }
 }
 
-/// What an inode is. The discriminants are those of `S_IFMT >> 12`.
+/// Kind of an inode. The discriminants are those of `S_IFMT >> 12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileKind {
@@ -104,21 +104,21 @@ impl FileKind {
     }
 }
 
-/// A moment of a layout that is kept readable; see [`crate::Layout::snapshot`].
+/// A state of a layout that is kept readable; see [`crate::Layout::snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotNo(pub u64);
 
-/// Blocks that were spilled at once; see [`crate::Layout::spill`].
+/// Blocks that were spilled together; see [`crate::Layout::spill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpillNo(pub u64);
 
-/// Which state of a layout is read. A tree reads one and the same for as long as it
-/// lives (`docs/design/transactions.md`).
+/// The state of a layout that is read. A tree reads one and the same during its whole
+/// life (`docs/design/transactions.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
-    /// What the last group left.
+    /// The state after the last group.
     #[default]
     Live,
-    /// What had been appended when the snapshot was taken.
+    /// The state at the time of the snapshot.
     Snapshot(SnapshotNo),
 }

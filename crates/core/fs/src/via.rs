@@ -1,25 +1,25 @@
-//! How a write gets here.
+//! The path by which a write reached the file system.
 
-/// Who sets the times of a file whose held bytes arrive.
+/// The source of a file's times when held writes arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldTimes {
-    /// They are those of the arrival.
+    /// The time of arrival.
     Arrival,
-    /// Whoever held the bytes back knows when they were written, shows that, and
-    /// hands it over by [`FileSystem::setattr`] if it is not what it was told: the
-    /// arrival changes nothing.
+    /// The cache that held the bytes back. It records when they were written, reports
+    /// that time, and passes it by [`FileSystem::setattr`] if it differs from the stored
+    /// one. The arrival changes no times.
     ///
     /// [`FileSystem::setattr`]: crate::FileSystem::setattr
     HandedOver,
 }
 
-/// How a write gets here.
+/// The path by which a write reached the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// By itself.
+    /// A call of its own.
     Caller,
     /// Through a file that was opened before.
     Opened,
-    /// The same, and somebody was told that it is written.
+    /// Through an open file, by a cache that has reported the write as done.
     Held(HeldTimes),
 }

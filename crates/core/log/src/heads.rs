@@ -1,10 +1,9 @@
-//! Where the log ends: one chain of partials, and a place for each head.
+//! The end of the log: one chain of partials, and a place for each head.
 //!
-//! The chain is total (rule H2 of `docs/design/heads.md`): serial, checksum and mount
-//! of its last partial, whichever head that is in. Each head follows from its
-//! own last partial alone (H1): [`LogEnd::at`] is the end as a log with only
-//! that head would have it, and everything that asks where a partial goes or
-//! whether one follows takes that.
+//! The chain is total (rule H2 of `docs/design/heads.md`): serial, checksum and mount of
+//! its last partial, regardless of the head. Each head follows from its own last partial
+//! alone (H1): [`LogEnd::at`] is the end as a log with only that head would have it, and
+//! every check of a partial's place or succession uses that.
 
 use crate::chain::follows;
 use crate::error::Result;
@@ -15,10 +14,10 @@ use crate::format::{LogPosition, Malformed, SummaryHeader};
 use crate::geometry::Geometry;
 use varve_fs::planted::{self, Planted};
 
-/// Heads that a log may have.
+/// Most heads of a log.
 pub const MAX_HEADS: usize = FURTHER_HEADS + 1;
 
-/// See the module's head.
+/// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The chain, and the place of the first head.
@@ -49,7 +48,7 @@ impl From<&CheckpointHeader> for LogEnd {
 }
 
 impl LogEnd {
-    /// Puts it into a record that is being made.
+    /// Stores it in the header of a new record.
     pub fn store(&self, header: &mut CheckpointHeader) {
         let magic = match self.further_count {
             0 => ONE_HEAD_MAGIC,
@@ -61,7 +60,7 @@ impl LogEnd {
         header.heads = self.further;
     }
 
-    /// Heads there are.
+    /// Number of heads.
     pub fn heads(&self) -> usize {
         1 + self.further_count
     }
@@ -76,7 +75,7 @@ impl LogEnd {
         self.first.incarnation.get()
     }
 
-    /// Mounts up to this number have written.
+    /// Sets the number of the last mount that has written.
     pub fn set_incarnation(&mut self, incarnation: u32) {
         self.first.incarnation = incarnation.into();
     }
@@ -97,12 +96,12 @@ impl LogEnd {
         position
     }
 
-    /// All of [`LogEnd::at`].
+    /// [`LogEnd::at`] of all heads.
     pub fn positions(&self) -> impl Iterator<Item = LogPosition> + '_ {
         (0..self.heads()).map(|head| self.at(head))
     }
 
-    /// Changes where a head stands.
+    /// Sets the place of a head.
     pub fn set_place(&mut self, head: usize, place: HeadPlace) {
         match head.checked_sub(1) {
             Some(further) => self.further[..self.further_count][further] = place,
@@ -115,7 +114,7 @@ impl LogEnd {
         }
     }
 
-    /// A partial of this head has been added to the chain.
+    /// Advances the end by a partial of this head.
     pub fn advance(&mut self, head: usize, behind: LogPosition) {
         self.set_place(head, place_of(&behind));
         self.first.serial = behind.serial;
@@ -123,7 +122,7 @@ impl LogEnd {
         self.first.incarnation = behind.incarnation;
     }
 
-    /// Whoever stands in `segment` goes on in the one it has named.
+    /// Makes a head in `segment` continue in the one it has named.
     pub fn leave(&mut self, segment: u32, geometry: &Geometry) {
         for head in 0..self.heads() {
             let position = self.at(head);
@@ -135,13 +134,13 @@ impl LogEnd {
         }
     }
 
-    /// True if a head stands in `segment`.
+    /// True if a head is in `segment`.
     pub fn stands_in(&self, segment: u32) -> bool {
         self.positions()
             .any(|position| position.segment.get() == segment && is_entered(&position))
     }
 
-    /// One more head, which will enter `next`.
+    /// Adds a head, which will open `next`.
     ///
     /// # Panics
     /// If there are [`MAX_HEADS`].
@@ -155,7 +154,7 @@ impl LogEnd {
         self.further_count += 1;
     }
 
-    /// The last head is no more, and was here.
+    /// Removes the last head, and returns its place.
     pub fn close(&mut self) -> Option<LogPosition> {
         let last = self.further_count.checked_sub(1)?;
         let position = self.at(last + 1);
@@ -164,11 +163,11 @@ impl LogEnd {
         Some(position)
     }
 
-    /// True to rules 8, 9 and H2: `header`, found at the successor's place of
-    /// `head`, follows the last partial.
+    /// Checks rules 8, 9 and H2: `header`, found at the successor's place of `head`,
+    /// follows the last partial.
     ///
     /// # Errors
-    /// Says what disagrees.
+    /// States the field that disagrees.
     pub fn follows(
         &self,
         geometry: &Geometry,
@@ -197,7 +196,7 @@ impl LogEnd {
         Ok(())
     }
 
-    /// Refuses what no log can have.
+    /// Refuses positions that no log can have.
     ///
     /// # Errors
     /// `Damaged`.
@@ -224,7 +223,7 @@ impl LogEnd {
     }
 }
 
-/// False for a head that has named a segment and not entered it.
+/// False for a head that has named a segment and not opened it.
 pub fn is_entered(position: &LogPosition) -> bool {
     position.segment != position.next_segment
 }

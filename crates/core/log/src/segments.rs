@@ -1,13 +1,12 @@
-//! The segment usage table in memory, and which segments may be written.
+//! The segment usage table in memory, and the segments that may be written.
 //!
-//! A segment is *clean* (may be opened), *open* (the log's head, or named as
-//! the next one) or *used*. It becomes clean again when every retained
-//! checkpoint says that it was empty (protocol rule 20): the table's
-//! `empty_since` holds the first checkpoint that found it so, and with two
-//! retained records the one before the newest must already have. A segment of
-//! data alone may become clean sooner (`docs/design/reuse.md`): once it has been
-//! *vacated*, what says so is durable, and its last partial lies before the
-//! positions of both records.
+//! A segment is *clean* (may be opened), *open* (the log's head, or named as the next
+//! one) or *used*. It becomes clean again when every retained checkpoint states that it
+//! was empty (protocol rule 20): the table's `empty_since` is the first checkpoint that
+//! found it so, and with two retained records the one before the newest must already
+//! have. A segment of data alone may become clean sooner (`docs/design/reuse.md`): once
+//! it has been *vacated*, the log that vacated it is durable, and its last partial is
+//! before the positions of both records.
 
 mod early;
 mod fence;
@@ -41,61 +40,59 @@ use std::sync::Arc;
 pub enum SegmentState {
     /// Nothing refers to it.
     Clean,
-    /// The log is in it, or will go to it next.
+    /// The log is in it, or will continue in it.
     Open,
-    /// Nothing refers to it; the device is being told.
+    /// Nothing refers to it; it is being discarded on the device.
     Leaving,
-    /// Holds blocks, or held some at a retained checkpoint.
+    /// Contains blocks, or contained some at a retained checkpoint.
     Used,
 }
 
-/// One segment, as far as checkpoints know; deltas come on top.
+/// One segment, as of the last checkpoint; deltas are added to that.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// Live bytes at the last completed checkpoint.
     pub live_bytes: u32,
-    /// How many segments had been opened when this one was.
+    /// Number of segments opened until this one was, itself included.
     pub incarnation: u32,
-    /// See the module's head.
+    /// State of the segment.
     pub state: SegmentState,
-    /// A block of it failed its checksum: the cleaner leaves it alone.
+    /// A block of it failed its checksum: the cleaner does not touch it.
     pub suspect: bool,
-    /// All its live blocks have been moved: number of the first checkpoint
-    /// that folds every move, and finds the segment empty.
+    /// All its live blocks have been moved: number of the first checkpoint that folds
+    /// every move, and finds the segment empty.
     pub cleaned: Option<u64>,
-    /// Youngest user write, nanoseconds since 1970.
+    /// Youngest user write, in nanoseconds since 1970.
     pub newest_ns: i64,
     /// First checkpoint that found it empty.
     pub empty_since: u64,
-    /// Serial of the last partial written into it by this mount; if it was
-    /// written between the positions of the two records that the mount found,
-    /// that of the newer.
+    /// Serial of the last partial written into it by this mount; if it was written
+    /// between the positions of the two records that the mount found, that of the newer.
     pub last_serial: u64,
-    /// See [`usage_flags::PLUGGED`].
+    /// Blocks were written into its holes, see [`usage_flags::PLUGGED`].
     pub plugged: bool,
     /// The map of it that this mount has written last.
     pub mapped: Option<Arc<Mapped>>,
-    /// See [`usage_flags::DATA_ONLY`].
+    /// It contains data alone, see [`usage_flags::DATA_ONLY`].
     pub data_only: bool,
-    /// So says the table of the newest checkpoint: a mount would know it.
+    /// The table of the newest checkpoint has `data_only` set, so a mount would know it.
     data_only_recorded: bool,
-    /// Nothing in it lives by the log up to this serial, which must be durable
+    /// Serial of the log up to which nothing in it is live any more. That must be durable
     /// before it is opened ahead of checkpoints.
     pub vacated: Option<u64>,
 }
 
-/// What a segment was when it was looked at: anything written into it since
-/// makes it another.
+/// State of a segment when it was examined: anything written into it since changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edition {
-    /// Its incarnation.
+    /// Incarnation of the segment.
     pub incarnation: u32,
     /// Serial of the last partial written into it.
     pub last_serial: u64,
 }
 
 impl Segment {
-    /// What it is now.
+    /// The present edition.
     pub fn edition(&self) -> Edition {
         Edition {
             incarnation: self.incarnation,
@@ -143,7 +140,7 @@ impl Segment {
         if self.suspect {
             flags |= usage_flags::SUSPECT;
         }
-        // What may still be written may yet get metadata.
+        // A segment that is still being written may get metadata.
         if self.data_only && self.state != SegmentState::Open {
             flags |= usage_flags::DATA_ONLY;
         }
@@ -161,35 +158,33 @@ pub struct SegmentTable {
     live_bytes: u64,
     /// Number of the last completed checkpoint.
     installed: u64,
-    /// A checkpoint whose image somebody reads: its segments are not opened.
+    /// A checkpoint whose image is being read: its segments are not opened.
     held: Option<u64>,
     records: Records,
-    /// Segments that have been vacated and not been given back.
+    /// Segments that have been vacated and are not clean yet.
     vacated: Vec<u32>,
-    /// Segments that replayed moves were made from: perhaps nothing in them
-    /// lives.
+    /// Segments from which replayed moves were made: they may contain no live data.
     pub moved_from: BTreeSet<u32>,
-    /// The log was replayed above the table: nothing may live in any other,
+    /// The log was replayed above the table: any other segment may contain no live data,
     /// either.
     pub stale: bool,
-    /// What the log up to this serial has displaced may have been written over.
+    /// Blocks displaced by the log up to this serial may have been overwritten.
     overtaken: u64,
-    /// The newest image has all that the log says up to this serial.
+    /// The newest image includes all of the log up to this serial.
     folded: u64,
-    /// Where the volume is going to end.
+    /// The future end of the volume.
     fence: Option<Fence>,
     pins: Pins,
     shippers: Shippers,
     spilled: Spilled,
-    /// What waits in memory to be appended and must find room, as far as the last
-    /// operation that asked for some knew.
+    /// Changes that wait in memory to be appended and must find space, as of the last
+    /// operation that asked for space.
     pub(crate) waiting: Pending,
 }
 
 impl SegmentTable {
-    /// From the usage table of a checkpoint with number `serial`, whose
-    /// position is `newest`. `older` is the position of the record before it,
-    /// if that is there.
+    /// Loads the usage table of a checkpoint with number `serial`, whose position is
+    /// `newest`. `older` is the position of the record before it, if there is one.
     pub fn load(
         entries: &[UsageEntry],
         opened: u32,
@@ -256,7 +251,7 @@ impl SegmentTable {
         &self.segments[segment as usize]
     }
 
-    /// For changing marks; states change through the calls below.
+    /// The segment, for changing marks; states change through the calls below.
     pub fn get_mut(&mut self, segment: u32) -> &mut Segment {
         &mut self.segments[segment as usize]
     }
@@ -266,7 +261,7 @@ impl SegmentTable {
         (0..).zip(&self.segments)
     }
 
-    /// Segments that may be opened.
+    /// Number of segments that may be opened.
     pub fn clean_count(&self) -> u32 {
         self.clean.len() as u32
     }
@@ -276,13 +271,13 @@ impl SegmentTable {
         self.live_bytes
     }
 
-    /// Segments opened in the volume's life.
+    /// Number of segments opened in the volume's life.
     pub fn opened(&self) -> u32 {
         self.opened
     }
 
-    /// Takes the clean segment that comes next after `after`, in circular
-    /// order, so that the log runs forward over the device.
+    /// Takes the first clean segment after `after`, in circular order, so that the log
+    /// advances over the device.
     ///
     /// # Errors
     /// `OutOfSegments`.
@@ -307,7 +302,7 @@ impl SegmentTable {
         entry.newest_ns = 0;
     }
 
-    /// The log enters an open segment; returns its new incarnation.
+    /// Opens a segment for the log; returns its new incarnation.
     pub fn enter(&mut self, segment: u32) -> u32 {
         self.opened = self.opened.wrapping_add(1);
         let opened = self.opened;
@@ -315,25 +310,25 @@ impl SegmentTable {
         opened
     }
 
-    /// The log of a record stood in `segment`, opened under this number.
+    /// Marks a segment in which the log of a record was, opened under this number.
     pub fn stood_in(&mut self, segment: u32, incarnation: u32) {
         self.claim(segment);
         self.get_mut(segment).incarnation = incarnation;
         self.opened = self.opened.max(incarnation);
     }
 
-    /// Roll-forward saw the log enter `segment` under this number.
+    /// Marks a segment that roll-forward saw opened under this number.
     pub fn entered(&mut self, segment: u32, incarnation: u32) {
         self.stood_in(segment, incarnation);
         self.get_mut(segment).opened_anew(incarnation);
     }
 
-    /// What a recount says takes the place of what the table said.
+    /// Replaces the table's values by those of a recount.
     pub fn recount(&mut self, segment: u32, live_bytes: u32, used: bool, incarnation: Option<u32>) {
         let entry = &mut self.segments[segment as usize];
         self.live_bytes = self.live_bytes + u64::from(live_bytes) - u64::from(entry.live_bytes);
         entry.live_bytes = live_bytes;
-        entry.data_only = false; // as the table is not believed
+        entry.data_only = false; // because the table is not trusted
         if let Some(incarnation) = incarnation {
             entry.incarnation = entry.incarnation.max(incarnation);
         }
@@ -347,17 +342,17 @@ impl SegmentTable {
         }
     }
 
-    /// As many segments as this have been opened before.
+    /// Notes that at least this many segments have been opened before.
     pub fn opened_at_least(&mut self, opened: u32) {
         self.opened = self.opened.max(opened);
     }
 
-    /// The log leaves a segment.
+    /// Marks a segment that the log has left.
     pub fn leave(&mut self, segment: u32) {
         self.get_mut(segment).state = SegmentState::Used;
     }
 
-    /// Puts back a segment that was taken and never written.
+    /// Makes a segment clean that was taken and never written.
     pub fn put_back(&mut self, segment: u32) {
         let entry = self.get_mut(segment);
         entry.state = SegmentState::Clean;
@@ -365,7 +360,8 @@ impl SegmentTable {
         self.may_be_opened(segment);
     }
 
-    /// Nothing refers to these any more: clean, or with `hold` until released.
+    /// Makes segments clean to which nothing refers any more; with `hold` only when they
+    /// are released.
     fn leave_for_good(&mut self, freed: &[u32], hold: bool) {
         for &number in freed {
             self.get_mut(number).state = SegmentState::Leaving;
@@ -375,8 +371,8 @@ impl SegmentTable {
         }
     }
 
-    /// Keeps a clean segment from being opened until it is released, if more than
-    /// `kept` are clean. False if it is not clean, or too few are.
+    /// Keeps a clean segment from being opened until it is released, if more than `kept`
+    /// are clean. Returns false if it is not clean, or too few are.
     pub fn withhold(&mut self, number: u32, kept: u32) -> bool {
         let may = self.clean_count() > kept && self.clean.remove(&number);
         if may {
@@ -385,7 +381,7 @@ impl SegmentTable {
         may
     }
 
-    /// Segments that nothing refers to any more may be opened.
+    /// Allows segments to be opened to which nothing refers any more.
     pub fn release(&mut self, freed: &[u32]) {
         for &number in freed {
             let segment = self.get_mut(number);

@@ -1,21 +1,20 @@
 //! Settings of the C library's allocator for a server.
 //!
-//! Left to itself, glibc gives each of a server's threads a heap of its own,
-//! keeps what they free, and takes ever larger blocks from these heaps. A
-//! server of `--cache 16M` that is entitled to 80 MiB then grows to 145. These
-//! settings are read when a program starts, so it has to be started with them.
-//! Other C libraries ignore them.
+//! By default glibc gives each of a server's threads a heap of its own, keeps the memory
+//! that they free, and takes ever larger blocks from these heaps. A server with `--cache
+//! 16M`, which may use 80 MiB, then grows to 145. The settings are read when a program
+//! starts, so it has to be started with them. Other C libraries ignore them.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Variables of mallopt(3). What the user has set stays.
+/// Variables of mallopt(3). Values set by the user are kept.
 const SETTINGS: [(&str, &str); 3] = [
-    // Heaps; small blocks are mostly taken from a thread's own store.
+    // Number of heaps; small blocks are mostly taken from a thread's own cache.
     ("MALLOC_ARENA_MAX", "2"),
-    // From so many bytes on, a block is a map of its own, and given back.
+    // Bytes from which on a block is a mapping of its own, and is unmapped when freed.
     ("MALLOC_MMAP_THRESHOLD_", "262144"),
-    // So many free bytes at a heap's end are given back.
+    // Free bytes at a heap's end beyond which they are returned.
     ("MALLOC_TRIM_THRESHOLD_", "4194304"),
 ];
 
@@ -24,13 +23,13 @@ fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter().filter(unset)
 }
 
-/// Gives `command` the settings.
+/// Adds the settings to the environment of `command`.
 pub fn settle(command: &mut Command) {
     command.envs(missing());
 }
 
-/// Starts this program anew, in this process, if it lacks the settings. If that
-/// fails, it goes on without.
+/// Executes this program again, in this process, if it lacks the settings. If that fails,
+/// the program continues without them.
 pub fn settle_self() {
     if missing().next().is_none() {
         return;

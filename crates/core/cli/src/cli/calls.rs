@@ -1,6 +1,6 @@
-//! What other processes ask of the server of a mount, over ioctls on its root.
-//! Root and whoever mounted may; the segment map, as the statistics, everybody
-//! who can open the root.
+//! Requests of other processes to the server of a mount, over ioctls on its root. Root
+//! and the user who mounted may make all of them; every process that can open the root
+//! may read the segment map and the statistics.
 
 use super::ship_server::Streams;
 use super::txn_server::{self, Transactions};
@@ -12,7 +12,7 @@ use varve_fs::FileSystem;
 use varve_fuse::{Errno, IoctlHandler, IoctlRequest, VARVE_IOC_ASK, VARVE_IOC_EXCHANGE};
 use varve_lfs::Lfs;
 
-/// Answers questions about `verifier`, the cleaner of `fs` and its transactions, and
+/// A handler of requests about `verifier`, the cleaner of `fs` and its transactions, and
 /// cleaners of other processes.
 pub fn handler(
     verifier: Arc<Verifier>,
@@ -62,17 +62,17 @@ pub fn handler(
     })
 }
 
-/// Why there are no transactions on a virtual log.
+/// The reason why a virtual log has no transactions.
 pub const NOT_ON_VIRTUAL_LOG: &str = "a volume with the layout vlfs has no transactions: it gives \
      the room of what was displaced back at once, so there is no state to stand on; make the \
      volume with the layout log";
 
-/// Why there are none where blocks are overwritten.
+/// The reason why a volume that overwrites blocks in place has no transactions.
 pub const NOT_IN_PLACE: &str = "a volume with the layout ffs has no transactions: what is \
      overwritten in place is gone, so there is no state to stand on; make the volume with the \
      layout log";
 
-/// Says why there are no transactions; knows no other question.
+/// A handler that only reports why there are no transactions.
 pub fn handler_without_transactions(why: &'static str) -> IoctlHandler {
     Arc::new(move |request: &IoctlRequest<'_>| {
         let text = varve_fuse::question_text(request.input).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! `varve cleaner`: how a mount is cleaned, and a cleaner in a process of its
-//! own.
+//! `varve cleaner`: settings of a mount's cleaner, and a cleaner in a process of its own.
 
 use super::cleaner_server;
 use super::output::{self, Failure, Outcome};
@@ -13,45 +12,41 @@ use varve_lfs::cleaner::client::{Client, Marks, Outside, Refusal};
 use varve_lfs::cleaner::wire::{Answer, Request};
 
 const FAILED: u8 = 1;
-/// Longest time without looking whether it is time to end.
+/// Longest time between checks whether to end.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Clean a mounted volume in a process of its own, or change how its server
-/// cleans it.
+/// Clean a mounted volume in a process of its own, or change how its server cleans it.
 ///
-/// Without --policy it changes what is named of the server's own cleaner, and
-/// tells how cleaning stands. With --policy it
-/// cleans until it is interrupted: any number of such processes and the
-/// server's own cleaner work side by side, and can be started and stopped, or
-/// killed, at will.
+/// Without --policy it changes the given settings of the server's own cleaner, and prints
+/// its state. With --policy it cleans until it is interrupted. Any number of such
+/// processes and the server's own cleaner work in parallel, and can be started and
+/// stopped, or killed, at any time.
 #[derive(clap::Args)]
 pub struct Cleaner {
-    /// The directory a volume is mounted on.
+    /// The directory on which a volume is mounted.
     directory: PathBuf,
     /// Clean in this process, by this policy.
     #[arg(long, value_name = "POLICY", conflicts_with = "set")]
     policy: Option<PolicyKind>,
-    /// End as soon as there are clean segments enough, or none is worth
-    /// cleaning.
+    /// End as soon as enough segments are clean, or none is worth cleaning.
     #[arg(long, requires = "policy")]
     once: bool,
-    /// Change the server's own cleaner: on, off, or the policy it is to
-    /// follow from now on.
+    /// Change the server's own cleaner: on, off, or the policy it follows from now on.
     #[arg(long, value_name = "POLICY|on|off")]
     set: Option<String>,
-    /// Begin when fewer than this many percent of all segments are clean; 0
-    /// for as few as writers need.
+    /// Begin when fewer than this percentage of all segments are clean; 0 for as few as
+    /// writers need.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
     low: Option<u8>,
-    /// Stop when this many percent of all segments are clean; 0 for a little
-    /// more than the low mark.
+    /// Stop when this percentage of all segments are clean; 0 for a little more than the
+    /// low mark.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
     high: Option<u8>,
-    /// Also clean, up to the high mark, whenever nobody has asked the volume
-    /// for anything for so long; 0 for never.
+    /// Also clean, up to the high mark, whenever the volume has had no requests for this
+    /// many seconds; 0 for never.
     #[arg(long, value_name = "SECONDS")]
     idle: Option<u32>,
-    /// Report as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +75,7 @@ impl Cleaner {
         }
     }
 
-    /// Changes the server's own cleaner, if asked to, and says how it stands.
+    /// Changes the server's own cleaner, if asked to, and prints its state.
     fn tell(self) -> Outcome {
         let mut changes = Map::new();
         match self.set.as_deref() {
@@ -110,7 +105,7 @@ impl Cleaner {
         Ok(0)
     }
 
-    /// Cleans until it is told to end.
+    /// Cleans until a signal ends it.
     fn clean(self, policy: PolicyKind) -> Outcome {
         let ending = Arc::new(AtomicBool::new(false));
         varve_fuse::signals::note_termination(&ending).map_err(Failure::with(FAILED))?;
@@ -149,7 +144,7 @@ impl Cleaner {
     }
 }
 
-/// The world as a process sees it.
+/// The interface of a cleaner in a process of its own: a mounted directory.
 #[derive(Debug)]
 struct Mounted {
     directory: PathBuf,
@@ -182,11 +177,11 @@ impl Outside for Mounted {
     }
 }
 
-/// Changes what is named of the cleaner of the mount at `directory`; how it
-/// stands then.
+/// Changes the given settings of the cleaner of the mount at `directory`, and returns its
+/// state.
 ///
 /// # Errors
-/// Says why the server refuses.
+/// The reason of the server's refusal.
 pub fn set(directory: &Path, changes: &Map<String, Value>) -> Result<Value, Failure> {
     let shown = directory.display();
     let question = json!({"cleaner": changes}).to_string();

@@ -3,7 +3,7 @@
 //! | question | answer |
 //! |---|---|
 //! | `{"cleaner": {}}` | the mount's own cleaner, clean segments and their marks, the other cleaners |
-//! | `{"cleaner": {"policy": "greedy", "running": true, "low": 10, "high": 20, "idle": 5}}` | the same, after what was named has been changed; 0 is the default; `{"refused": ...}` if that is impossible |
+//! | `{"cleaner": {"policy": "greedy", "running": true, "low": 10, "high": 20, "idle": 5}}` | the same, after the given settings have been changed; 0 is the default; `{"refused": ...}` if that is impossible |
 //!
 //! Cleaners of other processes send messages instead ([`varve_lfs::cleaner::wire`]).
 
@@ -22,7 +22,7 @@ fn errno(error: rustix::io::Errno) -> Errno {
 /// Answers a message of a cleaner of another process.
 ///
 /// # Errors
-/// EPROTO for what is no message, and the numbers that [`refusal`] knows.
+/// EPROTO for bytes that are no message, and the numbers that [`refusal`] decodes.
 pub fn exchange(request: &IoctlRequest<'_>, layout: &Lfs) -> Result<Vec<u8>, Errno> {
     use rustix::io::Errno as Os;
     let (cleaner, asked) = Request::parse(request.input).map_err(|_| errno(Os::PROTO))?;
@@ -40,7 +40,7 @@ pub fn exchange(request: &IoctlRequest<'_>, layout: &Lfs) -> Result<Vec<u8>, Err
     }
 }
 
-/// What an error number of [`exchange`] means to a cleaner.
+/// Decodes an error number of [`exchange`] for a cleaner.
 pub fn refusal(error: &std::io::Error) -> varve_lfs::cleaner::client::Refusal {
     use rustix::io::Errno as Os;
     use varve_lfs::cleaner::client::Refusal;
@@ -62,13 +62,13 @@ pub fn refusal(error: &std::io::Error) -> varve_lfs::cleaner::client::Refusal {
     }
 }
 
-/// Settings are read, changed and set.
+/// Serializes reading, changing and setting of the settings.
 static CHANGING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-/// Answers a question about the mount's own cleaner.
+/// Answers a request about the mount's own cleaner.
 ///
 /// # Errors
-/// EINVAL for what is no such question.
+/// EINVAL for an invalid request.
 pub fn answer(asked: &Value, layout: &Lfs) -> Result<Value, Errno> {
     let invalid = errno(rustix::io::Errno::INVAL);
     let changes = asked.as_object().ok_or(invalid)?;

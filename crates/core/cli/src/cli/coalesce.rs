@@ -1,5 +1,4 @@
-//! `varve coalesce`: puts the blocks of files in order, and what the server of
-//! a mount answers to it.
+//! `varve coalesce`: stores the blocks of files in order; also the server's side of it.
 //!
 //! | question | answer |
 //! |---|---|
@@ -18,37 +17,37 @@ use varve_fuse::Errno;
 use varve_lfs::Lfs;
 use varve_lfs::policy::{Coalescing, File};
 
-/// Bytes one question moves at most: other requests wait for none of it, but
-/// it takes a serving thread.
+/// Most bytes moved by one request: other requests do not wait for it, but it occupies a
+/// serving thread.
 const STEP_BYTES: u64 = 4 << 20;
 
 /// Put the blocks of files of a mounted volume in order.
 ///
-/// Files that are updated at random lie in pieces, and reading them in order
-/// takes a request for each. This moves blocks where that pays, the largest
-/// files first, and leaves alone what was written within the last minute. It
-/// stops before the cleaner would have to work for it.
+/// Files that are updated at random are stored in pieces, and reading them in order takes
+/// a request for each. This moves blocks where that pays, the largest files first, and
+/// skips data written within the last minute. It stops before the cleaner would have to
+/// work for it.
 #[derive(clap::Args)]
 pub struct Coalesce {
-    /// Files, or directories with all that is in them.
+    /// Files, or directories with all files in them.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Most bytes moved per second; 0 for as many as the device takes.
+    /// Most bytes moved per second; 0 for no limit.
     #[arg(long, default_value = "32M", value_parser = size::parse)]
     rate: u64,
-    /// Whatever lies in more than one piece, whenever it was written.
+    /// Move all files that are in more than one piece, even those written a moment ago.
     #[arg(long)]
     thorough: bool,
-    /// What was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// What was done in all.
+/// Sums over all files.
 #[derive(Default)]
 struct Done {
     files: u64,
-    /// Files left alone as they were written a moment ago.
+    /// Files that were skipped because they were written a moment ago.
     fresh: u64,
     moved_bytes: u64,
     runs: (u64, u64),
@@ -85,7 +84,7 @@ impl Coalesce {
         Ok(0)
     }
 
-    /// Asks for a file, step by step.
+    /// Moves the blocks of a file, step by step.
     fn file(&self, root: &Path, file: File, done: &mut Done) -> Result<(), Failure> {
         let mut from = Some(0);
         done.files += 1;
@@ -96,7 +95,7 @@ impl Coalesce {
             }});
             let answer = match varve_fuse::ask(root, &question.to_string()) {
                 Ok(answer) => answer,
-                // Removed meanwhile.
+                // The file was removed meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 Err(error) if is_not_answered(&error) => {
                     let shown = root.display();
@@ -173,15 +172,15 @@ fn policy(thorough: bool) -> Coalescing {
     }
 }
 
-/// True if whoever was asked does not know the question.
+/// True if the server does not know the request.
 fn is_not_answered(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NOTTY.raw_os_error())
 }
 
-/// The root of the mount that `path` is on.
+/// The root of the Varve mount that contains `path`.
 ///
 /// # Errors
-/// If there is no such path, or no mount of ours that it is on.
+/// If the path does not exist, or is not on a Varve mount.
 fn root_of(path: &Path) -> Result<PathBuf, Failure> {
     let shown = path.display();
     let failed = |error| Failure::new(1, format_args!("{shown}: {error}"));
@@ -194,12 +193,12 @@ fn root_of(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Every regular file at and below `path`, on the same volume, once.
+/// All regular files at and below `path`, on the same volume, once each.
 fn walk(path: &Path, found: &mut BTreeMap<u64, File>) -> std::io::Result<()> {
     let top = path.metadata()?;
     let mut waiting = vec![path.to_owned()];
     while let Some(at) = waiting.pop() {
-        // What is removed meanwhile is none of ours.
+        // A file removed meanwhile is skipped.
         let Ok(metadata) = at.symlink_metadata() else {
             continue;
         };
@@ -225,7 +224,7 @@ fn walk(path: &Path, found: &mut BTreeMap<u64, File>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The server's answer, if it is this question.
+/// The server's answer, or `None` for another request.
 pub fn answer(question: &Value, layout: &Lfs) -> Option<Result<Value, Errno>> {
     let asked = question.get("coalesce")?;
     let number = |name: &str| asked[name].as_u64();

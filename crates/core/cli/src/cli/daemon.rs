@@ -1,13 +1,12 @@
 //! Serving a mount in the background.
 //!
-//! The parent starts this program again, with a pipe for its output, and
-//! returns once that says that the mount is live, or has ended. The child's
-//! errors appear where the parent's would, up to that moment.
+//! The parent starts this program again, with a pipe for its output. It returns once the
+//! child writes that the mount is live, or has ended. Up to that moment the child's
+//! errors appear on the parent's standard error.
 //!
-//! What the child has of whoever started it: the environment, the standard
-//! error up to that moment, and nothing else. No descriptor (a lock of the
-//! caller's would live as long as the mount), no terminal, no blocked signal,
-//! no working directory, no umask.
+//! The child inherits the environment, the standard error up to that moment, and nothing
+//! else. No descriptor (a lock of the caller's would last as long as the mount), no
+//! terminal, no blocked signal, no working directory, no umask.
 
 use super::output::Failure;
 use rustix::fs::{Mode, OFlags};
@@ -16,16 +15,16 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the child says once the mount is live.
+/// Text that the child writes once the mount is live.
 const LIVE: &[u8] = b"live\n";
-/// mount(8): the system failed us.
+/// mount(8): system error.
 const SYSTEM: u8 = 2;
 
-/// Starts this program with `arguments` (the program's name left out) and
-/// waits until it is live. Answers the exit code for the parent.
+/// Starts this program with `arguments` (the program's name left out) and waits until it
+/// is live. Returns the exit code for the parent.
 ///
 /// # Errors
-/// If it cannot be started or waited for.
+/// If the program cannot be started or awaited.
 pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(SYSTEM, format_args!("cannot start the server: {error}"))
@@ -44,11 +43,11 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// Starts this program with `arguments`, to stay when this process has ended. Answers
-/// what it says before [`say`] or its end.
+/// Starts this program with `arguments`, to run on when this process has ended. Returns
+/// its output before [`say`] or its end.
 ///
 /// # Errors
-/// If it cannot be started or heard.
+/// If the program cannot be started or its output cannot be read.
 pub fn launch(arguments: &[OsString]) -> std::io::Result<(Vec<u8>, Child)> {
     if let Err(error) = varve_fuse::pass_on_no_descriptors() {
         tracing::warn!(%error, "the server keeps the descriptors that it is started with");
@@ -66,19 +65,19 @@ pub fn launch(arguments: &[OsString]) -> std::io::Result<(Vec<u8>, Child)> {
     Ok((said, child))
 }
 
-/// In the child, first: leaves the terminal's session, and hears the signals
-/// that its starter had blocked.
+/// In the child, first: leaves the terminal's session, and unblocks the signals that its
+/// parent had blocked.
 pub fn detach() {
-    // Fails only if we lead a session already.
+    // Fails only if this process leads a session already.
     let _ = rustix::process::setsid();
     if let Err(error) = varve_fuse::signals::unblock() {
         tracing::warn!(%error, "signals stay blocked");
     }
 }
 
-/// In the child: tells the parent that the mount is live, and lets go of the
-/// terminal, of the directory it was started in and, once the log is there, of
-/// the umask. Logs go to `log` if given.
+/// In the child: reports to the parent that the mount is live, and releases the terminal,
+/// the working directory and, once the log is open, the umask. Messages are appended to
+/// `log` if it is given.
 ///
 /// # Errors
 /// If the null device or the log cannot be opened.
@@ -86,7 +85,7 @@ pub fn say_live(log: Option<&Path>) -> std::io::Result<()> {
     say(LIVE, log)
 }
 
-/// [`say_live`] with other words.
+/// [`say_live`] with another text.
 ///
 /// # Errors
 /// As [`say_live`].
@@ -99,7 +98,7 @@ pub fn say(text: &[u8], log: Option<&Path>) -> std::io::Result<()> {
     std::env::set_current_dir("/")?;
     rustix::process::umask(Mode::empty());
     let mut out = std::io::stdout();
-    // Nobody may be listening any more.
+    // The parent may have ended.
     let _ = out.write_all(text).and_then(|()| out.flush());
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())
@@ -112,7 +111,7 @@ fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
         .open(path)
 }
 
-/// A path that stays right when the working directory changes.
+/// A path that remains valid when the working directory changes.
 ///
 /// # Errors
 /// If it does not exist.

@@ -1,4 +1,4 @@
-//! `varve dump`: a volume's structures, for people and scripts.
+//! `varve dump`: a volume's structures, as text or JSON.
 
 use super::output::{self, Failure, Outcome};
 use super::{ffs, utilisation, vlfs};
@@ -21,13 +21,13 @@ pub struct Dump {
     volume: PathBuf,
     #[command(subcommand)]
     what: Option<What>,
-    /// How many segments are how full, as a histogram.
+    /// Print a histogram of segments by utilisation.
     #[arg(long)]
     utilisation: bool,
-    /// With --utilisation: draw it, too, as SVG.
+    /// With --utilisation: also draw it as SVG.
     #[arg(long, value_name = "FILE", requires = "utilisation")]
     picture: Option<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -40,21 +40,21 @@ enum What {
     Checkpoints,
     /// The segment usage table.
     Segments {
-        /// Leave clean segments out.
+        /// Leave out clean segments.
         #[arg(long)]
         used: bool,
     },
-    /// The partial segments of one segment, as their summaries tell.
+    /// The partial segments of one segment, from their summaries.
     Summary {
         /// Number of the segment.
         segment: u32,
-        /// Read the payload and verify it, too.
+        /// Also read and verify the payload.
         #[arg(long)]
         data: bool,
     },
     /// One inode: map entry, attributes, blocks.
     Inode {
-        /// Its number, or a path that begins with a slash.
+        /// Number of the inode, or a path that begins with a slash.
         inode: OsString,
     },
     /// The ifile: regions, inode map, free list, unfinished inodes.

@@ -1,5 +1,5 @@
-//! `docs/guide/options.md` lists every option: each word of `mount -o`, each option of
-//! mkfs and of the library, and every flag of the formats.
+//! Tests that `docs/guide/options.md` lists every option: each word of `mount -o`, each
+//! option of mkfs and of the library, and every flag of the formats.
 
 use super::Cli;
 use super::mount_options::Chosen;
@@ -15,8 +15,8 @@ fn source(path: &str) -> String {
     code.to_owned()
 }
 
-/// What the document has in code, whole and in its parts: `cleaner=off` is also
-/// `cleaner` and `off`.
+/// The code words of the document, whole and in parts: `cleaner=off` is also `cleaner`
+/// and `off`.
 fn named() -> BTreeSet<String> {
     let text = source("docs/guide/options.md");
     let codes = text.split('`').skip(1).step_by(2);
@@ -28,8 +28,8 @@ fn named() -> BTreeSet<String> {
     codes.flat_map(parts).collect()
 }
 
-/// Fails with all that are not named; with fewer than `least` something is wrong with
-/// how they were looked for.
+/// Fails with all words that are not in the document. If fewer than `least` are known,
+/// the search for them is broken.
 #[track_caller]
 fn all_named(kind: &str, known: &BTreeSet<String>, least: usize) {
     assert!(known.len() >= least, "only {known:?}");
@@ -41,7 +41,7 @@ fn all_named(kind: &str, known: &BTreeSet<String>, least: usize) {
     );
 }
 
-/// What is in quotes before the `=>` of a line.
+/// Words in quotes before the `=>` of a line.
 fn compared(source: &str) -> BTreeSet<String> {
     let arms = source.lines().filter_map(|line| line.split_once("=>"));
     let quoted = arms.flat_map(|(arm, _)| arm.split('"').skip(1).step_by(2));
@@ -49,7 +49,7 @@ fn compared(source: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Of a word and its opposite one will do.
+/// Of a word and its opposite, one is enough.
 #[test]
 fn every_word_of_a_mount_is_named() {
     let mut words = compared(&source("crates/core/cli/src/cli/mount_options.rs"));
@@ -98,8 +98,8 @@ fn every_choice_of_a_library_user_is_named() {
     all_named("varve::", &setters.into_iter().chain(fields).collect(), 30);
 }
 
-/// Features by their names, bits of other structures as in `docs/spec/log.md`:
-/// `summary.FIRST`.
+/// Names of flags: features by their names, bits of other structures as in
+/// `docs/spec/log.md`: `summary.FIRST`.
 fn flags(source: &str) -> BTreeSet<String> {
     let (mut found, mut group, mut feature) = (BTreeSet::new(), None, false);
     for line in source.lines() {

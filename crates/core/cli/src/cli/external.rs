@@ -1,6 +1,6 @@
-//! Commands that are programs of their own: `varve lab` runs `varve-lab`, as git runs its
-//! own. The program is looked for in the directory of `varve` first, then on PATH, so
-//! that one build never runs the other's.
+//! Commands that are separate programs: `varve lab` runs `varve-lab`, as git runs its
+//! own. The program is searched for in the directory of `varve` first, then on PATH, so
+//! that one build never runs another build's program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

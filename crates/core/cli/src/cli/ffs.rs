@@ -1,4 +1,4 @@
-//! The commands that differ for a volume that is updated in place.
+//! Commands that differ for a volume that is updated in place.
 
 use super::info::{Held, Shown};
 use super::output::{self, Failure, Outcome};
@@ -20,7 +20,7 @@ const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
-/// The superblock for scripts.
+/// The superblock as JSON.
 pub fn describe(superblock: &Superblock) -> Value {
     let geometry = Geometry::of(superblock);
     json!({
@@ -47,7 +47,7 @@ pub fn describe(superblock: &Superblock) -> Value {
     })
 }
 
-/// How room is found, for scripts.
+/// The allocation policy as JSON.
 fn policy(superblock: &Superblock) -> Value {
     let Ok(policy) = superblock.policy() else {
         return Value::Null;
@@ -74,13 +74,13 @@ fn policy(superblock: &Superblock) -> Value {
     value
 }
 
-/// The same for people.
+/// The allocation policy as text.
 fn placement(superblock: &Superblock) -> String {
     let policy = superblock.policy();
     policy.map_or_else(|error| error.to_string(), |policy| policy.to_string())
 }
 
-/// What `mkfs` says.
+/// Message of `mkfs` after success.
 pub fn made(volume: &Path, superblock: &Superblock) -> String {
     let geometry = Geometry::of(superblock);
     let metadata = match superblock.metadata() {
@@ -157,7 +157,7 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     held.show(volume, Shown::new(value, usage, lines), as_json)
 }
 
-/// How free room lies, for people.
+/// Fragmentation of free space, as text.
 fn pieces(free: &FreeSpace) -> String {
     format!(
         "{} fragments in {} runs, half of them in runs of {} or more",
@@ -165,7 +165,8 @@ fn pieces(free: &FreeSpace) -> String {
     )
 }
 
-/// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
+/// True if the volume was unmounted cleanly. Any error is reported by the check that
+/// follows.
 pub fn is_clean(volume: &Path) -> bool {
     look(volume).is_ok_and(|found| {
         let report = found.recovery_report();
@@ -174,18 +175,17 @@ pub fn is_clean(volume: &Path) -> bool {
     })
 }
 
-/// True if a superblock is found anywhere, and nothing that is known has taken the
-/// volume's place.
+/// True if a superblock is found anywhere, and no known format has replaced the volume.
 pub fn has_copy(volume: &Path) -> bool {
     let Ok(device) = open_device(volume, OpenMode::ReadOnly, IoMode::Direct) else {
         return false;
     };
-    // A front that cannot be read says nothing.
+    // A start of the volume that cannot be read is no evidence.
     let is_taken = matches!(probe(&device), Ok(Some(Found::Known(_))));
     !is_taken && !matches!(search(&device), Ok(None))
 }
 
-/// `varve fsck --repair`: whatever is found is mended.
+/// `varve fsck --repair`: repairs all flaws.
 pub fn repair(volume: &Path, as_json: bool) -> Outcome {
     let device = open_device(volume, OpenMode::ReadWrite, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
@@ -196,7 +196,7 @@ pub fn repair(volume: &Path, as_json: bool) -> Outcome {
     let clock = Arc::new(HostClock::default());
     let done =
         varve_ffs::repair(Arc::new(device), clock, options).map_err(|error| match error {
-            // It is as it was, or as far as it could be mended.
+            // The volume is unchanged, or repaired as far as possible.
             Error::Stopped(reason) => Failure::new(UNCORRECTED, reason),
             error => Failure::new(OPERATIONAL, error),
         })?;
@@ -209,7 +209,7 @@ pub fn repair(volume: &Path, as_json: bool) -> Outcome {
     Ok(left | if changed { CORRECTED } else { 0 })
 }
 
-/// `varve fsck --preen`: what a crash explains is mended, the rest is left.
+/// `varve fsck --preen`: repairs the effects of a crash, and leaves other flaws.
 pub fn preen(volume: &Path, as_json: bool) -> Outcome {
     let device = open_device(volume, OpenMode::ReadWrite, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
@@ -227,7 +227,7 @@ pub fn preen(volume: &Path, as_json: bool) -> Outcome {
     };
     mounted.unmount().map_err(failed)?;
     drop(mounted);
-    // What was not mended, and what a volume holds that was unmounted.
+    // The flaws that remain, and the contents of an unmounted volume.
     let left = look_over(volume, false, as_json, &mended)?;
     Ok(left | if mended.is_empty() { 0 } else { CORRECTED })
 }
@@ -273,12 +273,12 @@ fn tell_repair(volume: &Path, done: &Repaired, left: &[String], as_json: bool) {
     output::line(format_args!("{}: {verdict}", volume.display()));
 }
 
-/// `varve fsck`, which only looks.
+/// `varve fsck` without repair.
 pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
     look_over(volume, data, as_json, &[])
 }
 
-/// What a check finds.
+/// Runs a check.
 fn checked(volume: &Path, data: bool) -> Result<Checked, Failure> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
@@ -286,7 +286,7 @@ fn checked(volume: &Path, data: bool) -> Result<Checked, Failure> {
         .map_err(|error| Failure::new(UNCORRECTED, error))
 }
 
-/// A check, after this was mended.
+/// Checks the volume, after the repairs in `mended`, and prints the result.
 fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Outcome {
     let Checked {
         problems,
@@ -344,7 +344,7 @@ fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Out
     Ok(if sound { 0 } else { UNCORRECTED })
 }
 
-/// `varve dump`: superblock, journal, and the room of each cylinder group if asked.
+/// `varve dump`: superblock, journal, and the free space of each cylinder group if asked.
 pub fn dump(volume: &Path, groups: bool) -> Outcome {
     let found = look(volume)?;
     let usage = found.usage_now();

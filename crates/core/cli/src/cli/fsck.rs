@@ -1,8 +1,8 @@
-//! `varve fsck`: checks a volume that is not mounted, and with `--repair`
-//! mends what can be mended without guessing.
+//! `varve fsck`: checks a volume that is not mounted, and with `--repair` repairs what
+//! needs no guess.
 //!
-//! Exit codes are those of fsck(8), added up: 0 clean, 1 errors corrected, 4
-//! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
+//! Exit codes are those of fsck(8), added up: 0 clean, 1 errors corrected, 4 errors left
+//! uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
 use super::{ffs, umount, vlfs};
@@ -22,26 +22,26 @@ const OPERATIONAL: u8 = 8;
 
 /// Check a volume that is not mounted, and repair it if asked.
 ///
-/// A log needs no repair after a crash: mounting recovers it. This looks for
-/// damage, by the device or by a bug. Without --repair nothing is changed.
+/// A log needs no repair after a crash: mounting recovers it. This searches for damage,
+/// by the device or by a bug. Without --repair nothing is changed.
 ///
-/// Repair changes nothing on a sound volume. It makes lost metadata anew where
-/// the log proves what it was, gives up the rest by file and byte range, puts
-/// files without names into /lost+found, and says so. Look at what it would
-/// find first, without --repair; what it gives up is gone, and `varve salvage`
-/// may save more if it is run before.
+/// Repair changes nothing on a sound volume. It makes lost metadata anew where the log
+/// proves its content, gives up the rest by file and byte range, puts files without names
+/// into /lost+found, and reports each step. Run it without --repair first to see the
+/// findings; data that it gives up is lost, and `varve salvage` may save more if it is
+/// run before.
 #[derive(clap::Args)]
 pub struct Fsck {
     /// The image file or block device.
     volume: PathBuf,
-    /// Read all data and verify its checksums, too.
+    /// Also read all data and verify its checksums.
     #[arg(long)]
     data: bool,
-    /// Mend what can be mended without guessing.
+    /// Repair what can be repaired without guessing.
     #[arg(long, short = 'y')]
     repair: bool,
-    /// Mend what loses nothing, as at boot; leave the rest, with exit code 4.
-    /// A volume that was unmounted cleanly is not looked at unless -f is given.
+    /// Repair without any loss, as at boot; leave the rest, with exit code 4. A volume
+    /// that was unmounted cleanly is not checked unless -f is given.
     #[arg(
         long,
         short = 'p',
@@ -55,7 +55,7 @@ pub struct Fsck {
     /// With --preen, check a volume that was unmounted cleanly as well.
     #[arg(short = 'f', long)]
     force: bool,
-    /// Report as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +67,7 @@ impl Fsck {
         match layout_of(volume) {
             varve::Layout::VirtualLog => {}
             varve::Layout::InPlace => return self.in_place(),
-            // There is no superblock in its place, of this layout or another.
+            // The first superblock is missing, of this layout or another.
             _ if self.repair && read_superblock(volume).is_err() && ffs::has_copy(volume) => {
                 return self.in_place();
             }
@@ -122,7 +122,7 @@ impl Fsck {
 
     fn is_clean(&self) -> Result<bool, Failure> {
         let device = self.open(OpenMode::ReadOnly)?;
-        // Whatever is wrong, the check that follows reports it.
+        // Any error is reported by the check that follows.
         Ok(is_clean(device).unwrap_or(false))
     }
 
@@ -188,7 +188,7 @@ fn failed(error: varve_lfs::Error) -> Failure {
 }
 
 fn verdict(report: &CheckReport) -> &'static str {
-    // Log behind a clean checkpoint is that of a mount that never ended.
+    // Log after a clean checkpoint is that of a mount that did not end.
     let closed = report.recovery.clean && report.recovery.partials == 0;
     match (report.needs_repair(), closed) {
         (false, true) => "clean",

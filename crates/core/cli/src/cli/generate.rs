@@ -1,4 +1,4 @@
-//! Manual pages and completions, from the definitions of the command line.
+//! Manual pages and completions, generated from the definitions of the command line.
 
 use super::output::{Failure, Outcome};
 use super::{Cli, helpers};
@@ -12,7 +12,8 @@ use varve_fsck::inspect::utc;
 /// command, and those of the helpers, such as mount.varve(8).
 #[derive(clap::Args)]
 pub struct Manual {
-    /// Where to, for example /usr/local/share/man; man1 and man8 are made there.
+    /// The target directory, for example /usr/local/share/man; man1 and man8 are made
+    /// there.
     directory: PathBuf,
 }
 
@@ -31,7 +32,7 @@ impl Manual {
     }
 }
 
-/// One page for a command, and one for each below it.
+/// Writes one page for a command, and one for each subcommand.
 fn commands(command: &Command, directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let shown = |below: &&Command| !below.is_hide_set();
@@ -58,7 +59,7 @@ fn of_helpers(directory: &Path) -> std::io::Result<()> {
         .try_for_each(|(command, more)| page(&command, 8, more.as_bytes(), directory))
 }
 
-/// Writes a page: what the command's definition says, and `more`.
+/// Writes a page: the command's definition, and `more`.
 fn page(command: &Command, section: u32, more: &[u8], directory: &Path) -> std::io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let man = Man::new(command.clone());
@@ -70,14 +71,14 @@ fn page(command: &Command, section: u32, more: &[u8], directory: &Path) -> std::
     man.render_options_section(&mut text)?;
     text.extend(more);
     let text = String::from_utf8_lossy(&text);
-    // An empty line between line breaks is a warning to those who look closely.
+    // Some checkers warn of an empty line between line breaks.
     let text = text.replace("\n.br\n\n.br\n", "\n.sp\n");
     let source = format!("\"varve {version}\" \"Varve\"");
     let head = format!(".TH \"{title}\" \"{section}\" \"{}\" {source}\n", date());
     std::fs::write(directory.join(format!("{name}.{section}")), head + &text)
 }
 
-/// The day, or that of `SOURCE_DATE_EPOCH`, so that a build can be repeated.
+/// Today's date, or that of `SOURCE_DATE_EPOCH`, so that a build is reproducible.
 fn date() -> String {
     let wanted = std::env::var("SOURCE_DATE_EPOCH").ok();
     let wanted = wanted.and_then(|seconds| seconds.parse::<u64>().ok());
@@ -86,10 +87,10 @@ fn date() -> String {
     utc(ns.unwrap_or(0)).split(' ').take(1).collect()
 }
 
-/// Print what a shell needs to complete commands and options.
+/// Print a script with which a shell completes commands and options.
 #[derive(clap::Args)]
 pub struct Completions {
-    /// Which shell.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 

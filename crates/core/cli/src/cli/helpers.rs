@@ -1,9 +1,9 @@
-//! The names by which mount(8), fsck(8), mkfs(8) and umount(8) call us, and what
-//! they say: `mount.varve img dir -o ro` is `varve mount -o ro -- img dir`.
+//! The names by which mount(8), fsck(8), mkfs(8) and umount(8) call this program, and
+//! their arguments: `mount.varve img dir -o ro` is `varve mount -o ro -- img dir`.
 //!
-//! Their conventions are others than ours: for mount(8), `-f` means that
-//! nothing is to be mounted; mkfs(8) gives a size in blocks of 1024 bytes behind
-//! the device; fsck(8) gives `-C` the number of a descriptor.
+//! Their conventions differ from those of `varve`: for mount(8), `-f` means that nothing
+//! is mounted; mkfs(8) gives a size in blocks of 1024 bytes after the device; fsck(8)
+//! gives `-C` the number of a descriptor.
 
 use super::fsck::Fsck;
 use super::mkfs::Mkfs;
@@ -14,33 +14,33 @@ use std::path::{Path, PathBuf};
 
 /// Mount a Varve volume, for mount(8) and fstab(5).
 ///
-/// mount(8) calls this for `mount -t varve VOLUME DIRECTORY` and for lines of
-/// /etc/fstab with the type varve. The volume is a block device or an image
-/// file. What is mounted has the type fuse.varve.
+/// mount(8) calls this for `mount -t varve VOLUME DIRECTORY` and for lines of /etc/fstab
+/// with the type varve. The volume is a block device or an image file. The mount has the
+/// type fuse.varve.
 #[derive(Parser)]
 #[command(name = "mount.varve", version)]
 pub struct MountHelper {
     /// The image file or block device.
     volume: PathBuf,
-    /// The directory to mount it on.
+    /// The directory on which to mount it.
     directory: PathBuf,
-    /// Options, as varve-mount(1) has them, separated by commas.
+    /// Options, as in varve-mount(1), separated by commas.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<OsString>,
-    /// Fake: look at the options and the directory, and mount nothing.
+    /// Fake: check the options and the directory, and mount nothing.
     #[arg(short)]
     fake: bool,
-    /// Sloppy: pass over options that mean nothing.
+    /// Sloppy: ignore unknown options.
     #[arg(short)]
     sloppy: bool,
-    /// Accepted; there is no table of mounts to be left alone.
+    /// Accepted without effect, as there is no table of mounts to update.
     #[arg(short)]
     no_table: bool,
-    /// Accepted; there is nothing more to say.
+    /// Accepted without effect.
     #[arg(short)]
     verbose: bool,
-    /// Mount in this mount namespace: the number of a process in it, or a file
-    /// that stands for it. The volume is opened in ours.
+    /// Mount in this mount namespace: the number of a process in it, or a file that names
+    /// it. The volume is opened in the caller's.
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<OsString>,
     /// The type, which is varve.
@@ -58,10 +58,10 @@ pub struct MountHelper {
 pub struct FsckHelper {
     #[command(flatten)]
     fsck: Fsck,
-    /// Accepted: progress is shown on terminals, and nowhere else.
+    /// Accepted: progress is shown only on terminals.
     #[arg(short = 'C', value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true)]
     progress: Option<Option<i32>>,
-    /// Accepted; there is nothing more to say.
+    /// Accepted without effect.
     #[arg(short, hide = true)]
     verbose: bool,
 }
@@ -74,16 +74,16 @@ pub struct FsckHelper {
 pub struct MkfsHelper {
     #[command(flatten)]
     mkfs: Mkfs,
-    /// The size of a new image file: a number of blocks of 1024 bytes, or with a
-    /// unit, such as 64M.
+    /// The size of a new image file: a number of blocks of 1024 bytes, or with a unit,
+    /// such as 64M.
     #[arg(value_name = "BLOCKS", conflicts_with = "size", value_parser = blocks)]
     blocks: Option<u64>,
-    /// Accepted; there is nothing more to say.
+    /// Accepted without effect.
     #[arg(short, hide = true)]
     verbose: bool,
 }
 
-/// The helpers' own command lines, for manual pages.
+/// The helpers' command lines, for manual pages.
 pub fn commands() -> [clap::Command; 3] {
     [
         MountHelper::command(),
@@ -92,12 +92,12 @@ pub fn commands() -> [clap::Command; 3] {
     ]
 }
 
-/// What is asked, whatever the program was called as: the command, and the words
-/// of `varve` that ask for it.
+/// Parses the command line under any of the program's names: returns the command, and the
+/// equivalent words of `varve`.
 ///
-/// What is mounted already is of the type `fuse.varve`, so for a remount
-/// mount(8) looks for `mount.fuse.varve`, then for `mount.fuse`; and that calls
-/// `varve VOLUME DIR -o ...`, with paths from the root.
+/// An existing mount has the type `fuse.varve`, so for a remount mount(8) searches for
+/// `mount.fuse.varve`, then for `mount.fuse`, which calls `varve VOLUME DIR -o ...`, with
+/// absolute paths.
 ///
 /// # Errors
 /// Those of the parser, with the exit code for wrong usage.
@@ -141,7 +141,7 @@ fn own(words: Vec<OsString>) -> Result<(Command, Vec<OsString>), (clap::Error, u
     Ok((cli.command, words))
 }
 
-/// The words for `varve mount`, whose server is started with them again.
+/// The words for `varve mount`, with which its server is started.
 fn mount(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let helper = MountHelper::try_parse_from(words)?;
     let mut own: Vec<OsString> = vec![words[0].clone(), "mount".into()];
@@ -158,7 +158,7 @@ fn mount(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     Ok(own)
 }
 
-/// With the number of `-C` in the same word, behind an equals sign.
+/// Joins the number of `-C` to the option, with an equals sign.
 fn joined(words: &[OsString]) -> Vec<OsString> {
     let number = |word: &OsString| word.to_str()?.parse::<i32>().ok();
     let mut joined = Vec::new();
@@ -178,7 +178,7 @@ fn joined(words: &[OsString]) -> Vec<OsString> {
     joined
 }
 
-/// A size as mkfs(8) has it.
+/// A size in the notation of mkfs(8).
 fn blocks(text: &str) -> Result<u64, String> {
     match text.bytes().all(|c| c.is_ascii_digit()) {
         true => size::parse(&format!("{text}K")),

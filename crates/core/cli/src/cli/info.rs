@@ -1,8 +1,8 @@
-//! `varve info`: what a volume is, and who has it.
+//! `varve info`: the properties of a volume, and the process that uses it.
 //!
-//! Reads the superblock and the owner record past any lock, so that a mounted
-//! volume can be looked at, too. How full it is can only be told of one that
-//! is not in use; `varve stats` tells it of a mount.
+//! Reads the superblock and the owner record without a lock, so that a mounted volume can
+//! be described, too. Space in use is known only of a volume that is not in use; `varve
+//! stats` prints it for a mount.
 
 use super::mkfs::describe;
 use super::output::{self, Failure, Outcome};
@@ -17,12 +17,12 @@ use varve_fs::Usage;
 use varve_fsck::inspect::{Inspector, VolumeView};
 use varve_lfs::format::Superblock;
 
-/// Print what a volume is, and who has it mounted.
+/// Print the properties of a volume, and where it is mounted.
 #[derive(clap::Args)]
 pub struct Info {
-    /// The image file or block device, or the directory it is mounted on.
+    /// The image file or block device, or the directory on which it is mounted.
     target: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -55,16 +55,16 @@ impl Info {
 
 /// The description of a volume that `varve info` prints, the same for each layout.
 pub(super) struct Shown {
-    /// Its superblock and `contents`, for scripts.
+    /// Its superblock and `contents`, as JSON.
     pub value: Value,
-    /// The same for people: names and texts. A line without a text is left out.
+    /// The same as text: names and values. A line without a value is left out.
     pub lines: Vec<(&'static str, String)>,
-    /// Inodes and sectors in use, if that is known.
+    /// Inodes and sectors in use, if known.
     pub used: Option<(u64, u64)>,
 }
 
 impl Shown {
-    /// What a layout without segments shows.
+    /// The description of a layout without segments.
     pub fn new(mut value: Value, usage: Option<Usage>, lines: Vec<(&'static str, String)>) -> Self {
         value["contents"] = usage.map_or(
             Value::Null,
@@ -78,11 +78,11 @@ impl Shown {
     }
 }
 
-/// Whether a volume is in use, and by whom.
+/// The use of a volume by a process.
 pub(super) struct Held {
     holder: Option<admin::Holder>,
     mounted: Option<mount_table::Entry>,
-    /// Somebody has it open.
+    /// A process has it open.
     pub in_use: bool,
 }
 
@@ -104,7 +104,7 @@ impl Held {
         }
     }
 
-    /// Prints what a volume is, and who has it.
+    /// Prints the properties of a volume, and the process that uses it.
     pub fn show(&self, volume: &Path, shown: Shown, as_json: bool) -> Outcome {
         let Shown {
             mut value,
@@ -126,7 +126,7 @@ impl Held {
         Ok(0)
     }
 
-    /// Adds it to what is printed as JSON.
+    /// Adds the use to the JSON output.
     fn describe(&self, value: &mut Value) {
         value["state"] = self.state().into();
         let directory = |mounted: &mount_table::Entry| mounted.directory.display().to_string();
@@ -141,7 +141,7 @@ impl Held {
         });
     }
 
-    /// Prints it, below how many inodes and sectors are in use, if that is known.
+    /// Prints the use, after the inodes and sectors in use, if known.
     fn print(&self, used: Option<(u64, u64)>) {
         if let Some((inodes, sectors)) = used {
             let bytes = size::show(sectors.saturating_mul(512));
@@ -178,7 +178,7 @@ fn lines(superblock: &Superblock) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a volume holds, if nobody else has it.
+/// The contents of a volume, if no process uses it.
 fn contents(volume: &Path) -> Option<VolumeView> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
     let inspector = Inspector::open(Arc::new(device), Arc::new(HostClock::default())).ok()?;

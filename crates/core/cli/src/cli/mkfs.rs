@@ -12,7 +12,7 @@ use varve_ffs::FfsFormatOptions;
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
 
-/// How blocks are placed.
+/// The placement of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LayoutKind {
     /// The segmented log.
@@ -21,11 +21,11 @@ pub(super) enum LayoutKind {
     Vlfs,
     /// In place, in cylinder groups.
     Ffs,
-    /// FFS-m1r2 of the papers: block by block, a gap of two behind each.
+    /// FFS-m1r2 of the papers: block by block, a gap of two after each.
     FfsM1r2,
     /// FFS-m8r0 of the papers: block by block, without gaps.
     FfsM8r0,
-    /// FFS-m8r2 of the papers: a gap of two blocks behind eight.
+    /// FFS-m8r2 of the papers: a gap of two blocks after eight.
     FfsM8r2,
     /// EFS of the thesis: clusters as long as a track.
     Efs,
@@ -39,23 +39,23 @@ pub(super) enum LayoutKind {
     Fixed,
 }
 
-/// Which free run an extent is taken from.
+/// The free run from which an extent is taken.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FitKind {
-    /// The first that is long enough.
+    /// The first run that is long enough.
     First,
-    /// The shortest that is long enough.
+    /// The shortest run that is long enough.
     Best,
 }
 
-/// How changes of metadata reach their places, and what a crash leaves.
+/// The order in which changes of metadata are written, and the check after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum MetadataKind {
     /// Through a journal: no check after a crash.
     Journal,
-    /// In order, and at once, as FFS does; the first mount after a crash checks.
+    /// In order, and at once, as in FFS; the first mount after a crash checks.
     Synchronous,
-    /// In any order, when asked for or after half a minute; the first mount after a crash
+    /// In any order, on a sync or after half a minute; the first mount after a crash
     /// checks.
     Async,
 }
@@ -81,75 +81,73 @@ pub struct Mkfs {
     /// Bytes in a block: 4K to 64K. By default 4K, or those of the map with `--aged`.
     #[arg(long, value_parser = size::parse_u32)]
     block_size: Option<u32>,
-    /// Bytes in an inode: 256 to 4K. Small files live inside.
+    /// Bytes in an inode: 256 to 4K. Small files are stored inside.
     #[arg(long, value_parser = size::parse_u32, default_value = "256")]
     inode_size: u32,
-    /// How blocks are placed: `log`, in segments that are cleaned; `vlfs`,
-    /// eagerly, on the virtual log, for small synchronous writes; `ffs`, in place,
-    /// in cylinder groups. The others are `ffs` with another way to find room:
-    /// study/allocation.md.
+    /// The placement of blocks: `log`, in segments that are cleaned; `vlfs`, eagerly, on
+    /// the virtual log, for small synchronous writes; `ffs`, in place, in cylinder
+    /// groups. The others are `ffs` with other allocation policies: study/allocation.md.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutKind,
-    /// With `--layout ffs`: blocks of a file that lie behind each other before a gap.
-    /// FFS-m1r2 of the papers is 1 with a gap of 2, FFS-m8r0 8 without one, EFS 256.
+    /// With `--layout ffs`: adjacent blocks of a file before a gap. FFS-m1r2 of the
+    /// papers is 1 with a gap of 2, FFS-m8r0 8 without one, EFS 256.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
     maxcontig: Option<u32>,
-    /// With `--layout ffs`: blocks of the gap.
+    /// With `--layout ffs`: blocks in the gap.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(..=65536))]
     rotdelay: Option<u32>,
     /// With `--layout ffs` and the others that update in place: how changes of metadata
-    /// reach their places. By default through a journal; `efs`, `ffs-m1r2`, `ffs-m8r0` and
+    /// are written. By default through a journal; `efs`, `ffs-m1r2`, `ffs-m8r0` and
     /// `ffs-m8r2` are synchronous, as those of the papers were.
     #[arg(long, value_enum)]
     metadata: Option<MetadataKind>,
-    /// With `--layout ffs` and the others that update in place: hundredths of the room
-    /// that are kept back, for short searches and for removals. By default 5.
+    /// With `--layout ffs` and the others that update in place: percentage of the space
+    /// that is reserved, for short searches and for removals. By default 5.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=50))]
     minfree: Option<u32>,
     /// With `--layout ffs`: place blocks one by one, not in clusters.
     #[arg(long)]
     block_by_block: bool,
-    /// With `--layout extent`: which free run. By default the first.
+    /// With `--layout extent`: the free run that is taken. By default the first.
     #[arg(long, value_enum)]
     fit: Option<FitKind>,
-    /// With `--layout extent`: mean sizes from which each file gets that of its
-    /// extents, such as 64K,1M. With `--layout restricted`: the sizes of blocks, rising
-    /// multiples of each other, from the block size on.
+    /// With `--layout extent`: mean sizes from which each file gets that of its extents,
+    /// such as 64K,1M. With `--layout restricted`: the sizes of blocks, rising multiples
+    /// of each other, from the block size on.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size::parse)]
     sizes: Vec<u64>,
     /// With `--layout restricted`: how many times a larger block a file's smaller ones
     /// must be before it gets larger ones. By default 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     grow: Option<u32>,
-    /// With `--layout restricted`: bytes of a bookkeeping region; 0: one. By default
-    /// 32M.
+    /// With `--layout restricted`: bytes of a bookkeeping region; 0: one. By default 32M.
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     region: Option<u64>,
-    /// With `--layout fixed`: hand out blocks as a free list that years have shuffled
-    /// does; the number decides how.
+    /// With `--layout fixed`: allocate blocks in the order of a free list shuffled by
+    /// years of use; the number is the seed.
     #[arg(long, value_name = "SEED")]
     shuffled: Option<u64>,
-    /// With a layout of FFS: only what is free on this map is, as `varve lab age`
-    /// makes one; a file `aged` has the rest. Cylinder groups are the map's, and so are
-    /// blocks and the size if none are given.
+    /// With a layout of FFS: free space is as on this map, made by `varve lab age`; a
+    /// file `aged` occupies the rest. Cylinder groups are the map's, and so are blocks
+    /// and the size if none are given.
     #[arg(long, value_name = "MAP")]
     aged: Option<PathBuf>,
-    /// Name for people, at most 64 bytes.
+    /// Label, at most 64 bytes.
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
     /// Compare names without regard to case.
     #[arg(long)]
     case_fold: bool,
-    /// Overwrite what is there.
+    /// Overwrite existing contents.
     #[arg(short, long)]
     force: bool,
-    /// Tell what was made as JSON.
+    /// Print the new volume's properties as JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Mkfs {
-    /// With this size, if one is given.
+    /// Sets the size, if one is given.
     pub fn sized(self, size: Option<u64>) -> Self {
         let size = size.or(self.size);
         Mkfs { size, ..self }
@@ -237,7 +235,7 @@ impl Mkfs {
         Ok(made?)
     }
 
-    /// The map of what is to be free, if there is one.
+    /// The map of the free space, if there is one.
     fn map(&self) -> Result<Option<FreeMap>, Failure> {
         let Some(path) = &self.aged else {
             return Ok(None);
@@ -248,7 +246,7 @@ impl Mkfs {
         }
     }
 
-    /// How room is found.
+    /// The allocation policy.
     fn allocation(&self) -> Result<Allocation, Failure> {
         let mut policy = Allocation::named(&self.layout.name()).unwrap_or_default();
         let only = |given: bool, option: &str, layout: &str, fits: bool| match given && !fits {
@@ -342,7 +340,7 @@ impl Mkfs {
 }
 
 impl LayoutKind {
-    /// As on the command line.
+    /// The name on the command line.
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().into())
@@ -356,25 +354,25 @@ impl LayoutKind {
         }
     }
 
-    /// How changes of metadata reach their places, unless something else is asked for.
+    /// The default order in which changes of metadata are written.
     fn metadata(self) -> MetadataUpdates {
         let usual = FfsFormatOptions::named(&self.name());
         usual.map(|usual| usual.metadata).unwrap_or_default()
     }
 
-    /// Blocks and fragments, whatever the gaps.
+    /// True for layouts with blocks and fragments, regardless of the gaps.
     fn is_ffs(self) -> bool {
         use LayoutKind::{Efs, Ffs, FfsM1r2, FfsM8r0, FfsM8r2};
         [Ffs, Efs, FfsM1r2, FfsM8r0, FfsM8r2].contains(&self)
     }
 }
 
-/// The UUID in its usual form.
+/// The UUID in its usual notation.
 pub fn uuid(superblock: &Superblock) -> String {
     uuid_text(&superblock.uuid)
 }
 
-/// The superblock for scripts.
+/// The superblock as JSON.
 pub fn describe(superblock: &Superblock) -> serde_json::Value {
     json!({
         "uuid": uuid(superblock),

@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand.
 //!
-//! Exit codes are those of the commands people know: mount(8) for `mount` and
-//! `umount`, fsck(8) for `fsck`; elsewhere 0 is success, 1 failure, 2 wrong
-//! usage. A failure is one line on stderr: what happened, to what, what to do.
+//! Exit codes are those of the standard commands: mount(8) for `mount` and `umount`,
+//! fsck(8) for `fsck`; elsewhere 0 is success, 1 failure, 2 wrong usage. A failure is one
+//! line on stderr: the object, the cause, the next step.
 
 mod allocator;
 mod calls;
@@ -97,7 +97,7 @@ enum Command {
     Prove(external::Prove),
 }
 
-/// Runs the command that the arguments ask for.
+/// Runs the command of the arguments.
 pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     let (command, arguments) = match helpers::parse(given.clone()) {
@@ -143,7 +143,7 @@ pub fn main() -> ExitCode {
     output::exit(result)
 }
 
-/// Says what is wrong with the arguments, which it repeats: escaped.
+/// Prints the error of the arguments, in which they are repeated: escaped.
 fn refuse(error: clap::Error, given: Vec<OsString>) {
     let shown = given
         .into_iter()

@@ -1,7 +1,7 @@
 //! `varve mount`: mounts a volume.
 //!
-//! Exit codes are those of mount(8): 0 mounted, 1 wrong usage, 2 the system
-//! failed, 32 the mount failed.
+//! Exit codes are those of mount(8): 0 mounted, 1 wrong usage, 2 system error, 32 the
+//! mount failed.
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
@@ -20,20 +20,20 @@ use varve_lfs::Lfs;
 
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
-/// How long a stream may take to be told its end, once the volume is closed.
+/// Longest time for sending a stream its end, once the volume is closed.
 const STREAMS_END: Duration = Duration::from_secs(5);
-/// How long a mount in use is waited for when the server is told to end.
+/// Longest wait for a mount in use when the server receives a signal to end.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Mount a volume on a directory.
 ///
-/// Returns once the mount is live. Unmount it with `varve umount DIR` or
-/// umount(8); a SIGTERM to the server does so, too.
+/// Returns once the mount is live. Unmount it with `varve umount DIR` or umount(8); a
+/// SIGTERM to the server does so, too.
 #[derive(clap::Args)]
 pub struct Mount {
     /// The image file or block device.
     volume: PathBuf,
-    /// The directory to mount it on.
+    /// The directory on which to mount it.
     directory: PathBuf,
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
     /// discard, noverify, order=strict, sync, dirsync, cache=SIZE, io=MODE, cleaner=POLICY
@@ -56,10 +56,10 @@ pub struct Mount {
     /// In the background, append the server's messages to this file.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Serve in this process and tell the parent when the mount is live.
+    /// Serve in this process and notify the parent when the mount is live.
     #[arg(long, hide = true)]
     background_server: bool,
-    /// What mount(8) asks its helpers for (see `helpers`).
+    /// A request of mount(8) to its helpers (see `helpers`).
     #[arg(long, hide = true)]
     fake: bool,
     #[arg(long, hide = true)]
@@ -69,7 +69,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// `arguments` are the program's own, to start it again with.
+    /// Runs the command; `arguments` are the program's own, with which it is started
+    /// again.
     pub fn run(mut self, arguments: &[OsString]) -> Outcome {
         let chosen = self.choose()?;
         if chosen.remount {
@@ -82,7 +83,7 @@ impl Mount {
         if self.background_server {
             daemon::detach();
         } else if self.fake || !self.foreground {
-            // Whatever is wrong with the directory is better said by us.
+            // A problem with the directory is reported better here than by the kernel.
             if self.namespace.is_none() {
                 self.check_directory()?;
             }
@@ -110,8 +111,7 @@ impl Mount {
         self.check_directory()
     }
 
-    /// Moves this thread, and those it starts from now on, to the mount
-    /// namespace that is asked for.
+    /// Moves this thread, and those it starts later, to the requested mount namespace.
     fn enter_namespace(&self) -> Result<(), Failure> {
         let Some(namespace) = &self.namespace else {
             return Ok(());
@@ -131,8 +131,8 @@ impl Mount {
         })
     }
 
-    /// What `mount -o remount` asks for. The kernel takes care of the flags,
-    /// the server of what is said about its cleaner; nothing is started.
+    /// Handles `mount -o remount`. The kernel applies the flags, the server the cleaner's
+    /// settings; no process is started.
     fn remount(&self, chosen: &Chosen) -> Outcome {
         let shown = self.directory.display();
         let mounted = mount_table::mount_at(&self.directory).filter(|e| e.is_varve());
@@ -237,7 +237,7 @@ impl Mount {
                 streams.finish(STREAMS_END);
                 outcome
             }
-            // Nothing is cleaned.
+            // This layout has no cleaner.
             Tree::VirtualLog(fs) => {
                 let counted = Arc::clone(&fs);
                 mount.statistics = Some(Arc::new(move || {
@@ -259,8 +259,8 @@ impl Mount {
         }
     }
 
-    /// Mounts the tree of an open volume, serves it until it is unmounted, and
-    /// closes the volume.
+    /// Mounts the tree of an open volume, serves it until it is unmounted, and closes the
+    /// volume.
     fn serve_tree<L: Layout>(
         self,
         volume: Volume,
@@ -289,7 +289,7 @@ impl Mount {
         finish(volume, ended)
     }
 
-    /// Has everything made durable when the mount becomes read-only.
+    /// Makes everything durable when the mount becomes read-only.
     fn watch_remounts<L: Layout>(&self, fs: Arc<FileSystem<L>>) -> Option<remounts::Watch> {
         let make_durable = move || {
             if let Err(error) = fs.sync() {
@@ -316,7 +316,7 @@ impl Mount {
     }
 }
 
-/// What a mount on the segmented log answers, to `varve stats` and by ioctl.
+/// Sets the mount's answers for the segmented log, to `varve stats` and by ioctl.
 fn answers_of_log(
     mount: &mut MountOptions,
     fs: &Arc<FileSystem<Lfs>>,
@@ -339,7 +339,7 @@ fn answers_of_log(
     ));
 }
 
-/// Closes the volume, unless what it holds in memory is not to be trusted.
+/// Closes the volume, unless its data in memory is not to be trusted.
 fn finish(volume: Volume, ended: std::io::Result<End>) -> Outcome {
     match ended {
         Ok(End::ShutDown) => {

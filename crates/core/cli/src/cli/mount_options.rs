@@ -5,7 +5,7 @@ use varve::admin::{Pace, PolicyKind, Tuning};
 use varve::{Atime, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
-/// Words that other programs understand and we pass over.
+/// Words for other programs, which are ignored here.
 const FOREIGN: [&str; 17] = [
     "auto",
     "noauto",
@@ -19,17 +19,17 @@ const FOREIGN: [&str; 17] = [
     "group",
     "nogroup",
     "nousers",
-    // How a mount is in any case.
+    // These describe every mount.
     "user_xattr",
-    // A volume that cannot be written to takes no more changes.
+    // A volume that cannot be written takes no more changes.
     "errors=remount-ro",
     "lazytime",
     "nolazytime",
     "silent",
 ];
 
-/// What words begin with that are passed over likewise: the last are those that
-/// the mount table shows, which a remount repeats.
+/// Prefixes of words that are ignored likewise: the last are those that the mount table
+/// shows, which a remount repeats.
 const FOREIGN_PREFIXES: [&str; 10] = [
     "x-",
     "X-",
@@ -43,22 +43,21 @@ const FOREIGN_PREFIXES: [&str; 10] = [
     "subtype=",
 ];
 
-/// Everything a mount may choose.
+/// All options of a mount.
 pub struct Chosen {
-    /// How the volume is opened, but for what `tuning` says.
+    /// How the volume is opened, `tuning` excluded.
     pub volume: VolumeOptions,
-    /// How its cleaner and its threads work.
+    /// Settings of its cleaner and its threads.
     pub tuning: Tuning,
-    /// Bytes of its cache, if they were given.
+    /// Bytes of its cache, if given.
     pub cache_bytes: Option<u64>,
-    /// How the kernel is to treat the mount.
+    /// How the kernel treats the mount.
     pub mount: MountOptions,
-    /// Only the flags of a mount that is there already are to change, and how
-    /// its cleaner works.
+    /// Only the flags of an existing mount change, and the settings of its cleaner.
     pub remount: bool,
-    /// Words that mean nothing are passed over.
+    /// Unknown words are ignored.
     pub sloppy: bool,
-    /// What was said about the cleaner, for a server that runs already.
+    /// Settings of the cleaner, for a server that runs already.
     pub cleaner: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -67,7 +66,7 @@ impl Default for Chosen {
         Chosen {
             volume: VolumeOptions::new(),
             tuning: Tuning {
-                // The kernel does.
+                // The kernel caches written data.
                 keep_written: false,
                 ..Tuning::default()
             },
@@ -84,7 +83,7 @@ impl Chosen {
     /// Applies a list such as `ro,noatime,cache=1G`.
     ///
     /// # Errors
-    /// Names the word that means nothing.
+    /// Names the unknown word.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',')
             .filter(|word| !word.is_empty())
@@ -136,13 +135,13 @@ impl Chosen {
         Ok(())
     }
 
-    /// Sets how much memory the volume takes.
+    /// Sets the size of the volume's cache.
     pub fn set_cache(&mut self, bytes: u64) {
         self.volume.cache(bytes);
         self.cache_bytes = Some(bytes);
     }
 
-    /// Says so if the cache is larger than the machine's memory.
+    /// Warns if the cache is larger than the machine's memory.
     pub fn warn_of_cache(&self) {
         let system = rustix::system::sysinfo();
         let memory = system.totalram.saturating_mul(system.mem_unit.into());
@@ -154,13 +153,13 @@ impl Chosen {
         }
     }
 
-    /// Refuses changes.
+    /// Makes the mount read-only.
     pub fn set_read_only(&mut self) {
         self.mount.read_only = true;
         self.volume.read_only(true);
     }
 
-    /// How the volume is opened.
+    /// The options with which the volume is opened.
     pub fn volume(&self) -> VolumeOptions {
         let mut volume = self.volume.clone();
         volume.tune(self.tuning);
@@ -173,13 +172,13 @@ impl Chosen {
     }
 }
 
-/// Least bytes of a cache.
+/// Bytes of the smallest cache.
 const CACHE_MIN: u64 = 2 << 20;
 
-/// The size of a cache.
+/// Parses the size of a cache.
 ///
 /// # Errors
-/// Says what would do.
+/// States the allowed sizes.
 pub fn cache(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes if bytes >= CACHE_MIN => Ok(bytes),
@@ -190,7 +189,7 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A word about the cleaner: applied, and as a server is told.
+/// Parses a setting of the cleaner: applies it, and encodes it for a running server.
 fn cleaner_word(
     name: &str,
     value: &str,

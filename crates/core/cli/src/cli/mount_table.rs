@@ -1,4 +1,4 @@
-//! The host's mount table: who is mounted where.
+//! The host's mount table.
 
 use super::server::{self, Server};
 use std::ffi::OsString;
@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number; descriptors name it as `mnt_id`.
+    /// Its number, which descriptors refer to as `mnt_id`.
     pub id: u32,
-    /// Where.
+    /// The directory on which it is mounted.
     pub directory: PathBuf,
-    /// The file system's type.
+    /// Type of the file system.
     pub kind: String,
     /// The source of the mount: for a Varve volume its path.
     pub source: PathBuf,
-    /// The numbers of its device; the second is that of a FUSE connection.
+    /// The numbers of its device; the minor one identifies a FUSE connection.
     pub major: u32,
     pub minor: u32,
     /// Options of the mount, such as `rw,noatime`.
     pub options: String,
-    /// What of the file system is seen there: `/`, or less of it.
+    /// The part of the file system that is visible there: `/`, or a directory.
     pub part: PathBuf,
 }
 
 impl Entry {
-    /// True for a mount of ours.
+    /// True for a Varve mount.
     pub fn is_varve(&self) -> bool {
         self.kind == "fuse.varve"
     }
@@ -37,8 +37,8 @@ impl Entry {
     }
 }
 
-/// The topmost mount exactly at `directory`, if there is one. The directory is
-/// not looked into: a dead server would not answer.
+/// The topmost mount exactly at `directory`, if there is one. The directory is not
+/// opened, because a dead server would not answer.
 pub fn mount_at(directory: &Path) -> Option<Entry> {
     let directory = std::path::absolute(directory).ok()?;
     let real = resolve_parent(&directory);
@@ -49,15 +49,14 @@ pub fn mount_at(directory: &Path) -> Option<Entry> {
     matching.next().cloned()
 }
 
-/// The volume that is mounted, where it is now: the table has the path by which it was
-/// mounted.
+/// The present path of a mounted volume: the table has the path by which it was mounted.
 pub fn volume_of(entry: &Entry) -> PathBuf {
     let server = Server::of(entry.minor);
     let found = server.and_then(|server| server.image());
     found.unwrap_or_else(|| entry.source.clone())
 }
 
-/// The first mount of a volume of ours that `source` names.
+/// The first Varve mount of the volume at `source`.
 pub fn mount_of(source: &Path) -> Option<Entry> {
     let source = source.canonicalize().ok()?;
     let servers = server::all();
@@ -69,10 +68,10 @@ pub fn mount_of(source: &Path) -> Option<Entry> {
     mounts.find(is_of)
 }
 
-/// The mount of ours exactly at `directory`.
+/// The Varve mount exactly at `directory`.
 ///
 /// # Errors
-/// Says what is there instead.
+/// Describes the mount or directory found there instead.
 pub fn varve_at(directory: &Path) -> Result<Entry, String> {
     use std::os::unix::fs::MetadataExt;
     let shown = directory.display();
@@ -95,11 +94,11 @@ pub fn varve_at(directory: &Path) -> Result<Entry, String> {
     }
 }
 
-/// The mount of ours at `directory` that shows all of a volume; `what` concerns a whole
-/// volume.
+/// The Varve mount at `directory` that shows a whole volume; `what` names the operation
+/// on it.
 ///
 /// # Errors
-/// Says what is there instead.
+/// Describes the mount or directory found there instead.
 pub fn whole_mount(directory: &Path, what: &str) -> Result<Entry, String> {
     let entry = varve_at(directory)?;
     match Server::of(entry.minor).is_some_and(|server| server.is_of_view) {
@@ -112,8 +111,8 @@ pub fn whole_mount(directory: &Path, what: &str) -> Result<Entry, String> {
     }
 }
 
-/// A mount of ours, whole, that shows what has the device number `device`; that
-/// is also found for a path that lies on a bind mount of a part of it.
+/// A Varve mount of a whole file system with the device number `device`. It is found also
+/// for a path on a bind mount of a part of it.
 pub fn mount_on(device: u64) -> Option<Entry> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     read().into_iter().find(|entry| {
@@ -130,7 +129,7 @@ pub fn below(directory: &Path) -> Vec<Entry> {
     below
 }
 
-/// True if the file system with this device number is mounted writable somewhere in
+/// True if the file system with this device number is mounted writable at any place in
 /// this mount namespace.
 pub fn is_writable(device: (u32, u32)) -> bool {
     let of_device = |e: &Entry| (e.major, e.minor) == device;
@@ -145,7 +144,7 @@ fn resolve_parent(path: &Path) -> Option<PathBuf> {
     Some(parent.join(path.file_name()?))
 }
 
-/// The mounts that a process sees. None if it may not be looked at.
+/// The mounts that a process sees; empty if it may not be examined.
 pub fn of_process(pid: i32) -> Vec<Entry> {
     parse_all(&format!("/proc/{pid}/mountinfo"))
 }
@@ -160,8 +159,7 @@ fn parse_all(table: &str) -> Vec<Entry> {
     lines.filter_map(parse).collect()
 }
 
-/// One line of mountinfo; see proc(5). Names are bytes: one that is no UTF-8 is
-/// nothing special.
+/// Parses one line of mountinfo; see proc(5). Names are bytes and need not be UTF-8.
 fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
@@ -170,7 +168,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     let (major, minor) = device.split_once(':')?;
     let (part, directory) = (fields.next()?, fields.next()?);
     let options = text(fields.next()?)?;
-    // Fields that there may be or not end with a dash.
+    // Optional fields end with a dash.
     fields.find(|field| *field == b"-")?;
     Some(Entry {
         id,
@@ -184,7 +182,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Blanks and the like stand as three octal digits.
+/// Decodes blanks and similar characters, which are escaped as three octal digits.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! `varve protect`: the attribute that has those who are in no transaction wait for
-//! the locks of transactions.
+//! `varve protect`: the attribute of files on which callers outside of transactions wait
+//! for the locks of transactions.
 
 use super::output::{self, Failure, Outcome};
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 
 /// Protect files by the locks of transactions.
 ///
-/// Whoever reads or writes a protected file outside of a transaction waits for the
-/// locking transactions that use it, as if in a small one of his own. What is made in
-/// a protected directory is protected; names in it are, too. The attribute is the `j`
-/// of lsattr and chattr.
+/// A program that reads or writes a protected file outside of a transaction waits for the
+/// locking transactions that use it, as if in a small one of its own. New files in a
+/// protected directory are protected; names in it are, too. The attribute is the `j` of
+/// lsattr and chattr.
 ///
-/// Locking transactions are those of programs that use the library. The transactions
-/// that a mount has (`varve txn`) take no locks: they find conflicts when they commit,
-/// on protected files as on others, and nobody waits for them. So on a mount protection
-/// changes nothing; it counts when the volume is opened by such a program.
+/// Locking transactions are those of programs that use the library. The transactions of a
+/// mount (`varve txn`) take no locks: they find conflicts when they commit, on protected
+/// files as on others, and no program waits for them. So on a mount protection changes
+/// nothing; it takes effect when the volume is opened by a program with locking
+/// transactions.
 ///
 /// Volumes with the layouts ffs and vlfs have no transactions, and no protection.
 #[derive(clap::Args)]
@@ -25,10 +26,10 @@ pub struct Protect {
     /// Files and directories on a mounted volume.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Take the protection away.
+    /// Remove the protection.
     #[arg(long, conflicts_with = "show")]
     off: bool,
-    /// Only say which are protected.
+    /// Only print which are protected.
     #[arg(long)]
     show: bool,
 }
@@ -72,7 +73,7 @@ impl Protect {
     }
 }
 
-/// A file or directory, not what a link leads to or a device stands for.
+/// Opens a file or directory itself, and follows neither links nor devices.
 fn opened(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     open(path, flags, Mode::empty())

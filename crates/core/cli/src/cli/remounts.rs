@@ -1,12 +1,11 @@
-//! The server sees when its mount becomes read-only, or leaves its directory, and makes
-//! everything durable then.
+//! Makes everything durable when a mount becomes read-only, or leaves its directory.
 //!
-//! The kernel writes back what it holds when a mount is remounted read-only, and says
-//! nothing of it to a FUSE server; nor does it when a directory is unmounted while the
-//! file system lives on (files are open, or it is mounted elsewhere). Whoever remounts
-//! by our helper waits for the durability there (`varve_fuse::remount`). A remount by
-//! mount(2) is seen in the mount table, which can be polled: a moment after it, what
-//! came before is durable.
+//! The kernel writes back its cache when a mount is remounted read-only, and does not
+//! notify a FUSE server of it; nor does it when a directory is unmounted while the file
+//! system stays in use (by open files, or by another mount). A remount by the program's
+//! helper waits for durability itself (`varve_fuse::remount`). A remount by mount(2) is
+//! visible in the mount table, which can be polled: earlier writes are durable a moment
+//! after it.
 
 use super::mount_table;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,19 +17,19 @@ use std::thread::JoinHandle;
 
 /// Watches until it is dropped.
 pub struct Watch {
-    /// Closed, it ends the thread.
+    /// The thread ends when this is closed.
     over: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Calls `make_durable` when the mount at `directory` stops being writable there.
+    /// Calls `make_durable` when the mount at `directory` is no longer writable there.
     ///
     /// # Errors
     /// If there is no mount table, or no thread can be started.
     pub fn start(directory: &Path, make_durable: impl Fn() + Send + 'static) -> io::Result<Self> {
         let entry = mount_table::mount_at(directory).ok_or(Errno::NOENT)?;
-        // The events that are not seen yet are those since it was opened.
+        // Changes since the file was opened are reported by poll.
         let table = File::open("/proc/self/mountinfo")?;
         let (is_over, over) = io::pipe()?;
         let device = (entry.major, entry.minor);

@@ -1,8 +1,8 @@
-//! `varve rename`: gives a file another name in its directory, also one that differs
-//! from the old one in case only.
+//! `varve rename`: gives a file another name in its directory, even one that differs from
+//! the old one only in case.
 //!
-//! rename(2) serves wherever the kernel passes it on. Where both names lead to one file
-//! already the kernel answers 0 and changes nothing; the server of the mount is then
+//! rename(2) works wherever the kernel passes it on. If both names refer to one file
+//! already, the kernel returns 0 and changes nothing; then the server of the mount is
 //! asked itself (`RESPELL`).
 
 use super::output::{Failure, Outcome};
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 /// Give a file or directory another name in its directory.
 ///
-/// Nothing is replaced: a name that another file has is refused. On a mounted volume
-/// that folds case (`varve mkfs --case-fold`) this also changes the case of a name, as
-/// from `foo` to `FOO`, which mv(1) and rename(2) cannot do there: the kernel takes both
-/// for one file and does nothing.
+/// Nothing is replaced: a name that another file has is refused. On a mounted volume that
+/// folds case (`varve mkfs --case-fold`) this also changes the case of a name, as from
+/// `foo` to `FOO`, which mv(1) and rename(2) cannot do there: the kernel considers both
+/// one file and does nothing.
 #[derive(clap::Args)]
 pub struct Rename {
     /// The file or directory.
@@ -62,7 +62,7 @@ impl Rename {
             _ => return Err(format!("another file is named {new_shown} already")),
         }
         respell(&directory, old, new)?;
-        // The kernel gives up its listing when it sees the directory's new time.
+        // The kernel drops its cached listing when it sees the directory's new time.
         let other = fstat(&directory).and_then(|_| lists(&directory, old));
         match other {
             Ok(false) => {}
@@ -102,7 +102,7 @@ fn respell(directory: &OwnedFd, old: &OsStr, new: &OsStr) -> Result<(), String> 
     })
 }
 
-/// What tells files apart.
+/// Device and inode numbers, which identify a file.
 fn identity(directory: &OwnedFd, name: &OsStr) -> Result<(u64, u64), Errno> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok((found.st_dev, found.st_ino))

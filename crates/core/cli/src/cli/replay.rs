@@ -1,4 +1,4 @@
-//! `varve replay`: brings a copy up to its original.
+//! `varve replay`: applies a stream to a copy of a volume.
 
 use super::output::{self, Failure, Outcome};
 use serde_json::json;
@@ -12,25 +12,25 @@ use varve_device::OpenMode;
 
 const FAILED: u8 = 1;
 
-/// Bring a copy of a volume up to its original, with a stream of `varve ship`.
+/// Update a copy of a volume to its original, with a stream of `varve ship`.
 ///
-/// Each group of changes is replayed whole, and where the copy stands is stored with
-/// it: whatever cuts this short, the copy is what its original was at some moment, and
-/// the same stream may be replayed again. What was replayed already is passed over.
+/// Each group of changes is replayed whole, and the position of the copy is stored with
+/// it: if this is interrupted, the copy is as its original was at some moment, and the
+/// same stream may be replayed again. Groups that were replayed already are skipped.
 ///
-/// A copy that somebody has written to is refused, as is a stream that begins behind
-/// it. To use the copy instead of the original, mount it.
+/// A copy that was written to is refused, as is a stream that begins after its position.
+/// To use the copy instead of the original, mount it.
 #[derive(clap::Args)]
 pub struct Replay {
     /// The copy: an image or block device that is not mounted.
     image: PathBuf,
-    /// Where the stream comes from; `-` is the standard input.
+    /// The source of the stream; `-` is the standard input.
     #[arg(long, value_name = "FILE", default_value = "-")]
     from: PathBuf,
-    /// Only tell the mark at which the copy stands, for `varve ship --since`.
+    /// Only print the mark of the copy's position, for `varve ship --since`.
     #[arg(long, conflicts_with = "from")]
     position: bool,
-    /// Tell as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

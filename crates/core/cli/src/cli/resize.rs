@@ -1,4 +1,4 @@
-//! `varve resize`: another size for a volume, or for one that is mounted.
+//! `varve resize`: changes the size of a volume, mounted or not.
 
 use super::mount_table::whole_mount;
 use super::output::{self, Failure, Outcome, Progress};
@@ -12,29 +12,27 @@ const FAILED: u8 = 1;
 
 /// Change the size of a volume.
 ///
-/// A volume that is not mounted grows or shrinks; its image file becomes longer
-/// before and shorter after. What lives behind the new end is moved; if it does
-/// not fit, nothing is changed and the least size is told. A power cut leaves the
-/// old size or the new one, and the same command completes it.
+/// A volume that is not mounted grows or shrinks; its image file becomes longer before
+/// and shorter after. Live data beyond the new end is moved; if it does not fit, nothing
+/// is changed and the least size is printed. After a power cut the volume has the old
+/// size or the new one, and the same command completes the change.
 ///
-/// A mounted volume, named by its directory, grows while it is used. Root and
-/// whoever mounted it may do that.
+/// A mounted volume, named by its directory, grows while it is used. Root and the user
+/// who mounted it may do that.
 #[derive(clap::Args)]
 pub struct Resize {
-    /// The image file or block device, or the directory a volume is mounted on.
+    /// The image file or block device, or the directory on which a volume is mounted.
     volume: PathBuf,
-    /// Bytes that it is to have, such as 64M, 10G; `max` for all that the file or
-    /// block device has.
+    /// New size in bytes, such as 64M, 10G; `max` for the whole file or block device.
     #[arg(value_parser = wanted)]
     size: Wanted,
-    /// Write what the image file becomes longer by, so that the host cannot run
-    /// out of space.
+    /// Write the new part of the image file, so that the host cannot run out of space.
     #[arg(long)]
     preallocate: bool,
-    /// Reserve that without writing it.
+    /// Reserve the new part without writing it.
     #[arg(long, conflicts_with = "preallocate")]
     reserve: bool,
-    /// Tell what became of it as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -87,7 +85,7 @@ impl Resize {
         Ok(0)
     }
 
-    /// Has the server of a mount do it.
+    /// Asks the server of a mount to do it.
     fn ask(&self, wanted: NewSize) -> Outcome {
         let shown = self.volume.display();
         if self.preallocate || self.reserve {

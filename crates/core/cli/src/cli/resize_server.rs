@@ -2,14 +2,14 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | `{"resize": {"bytes": 10737418240}}`, `{"resize": {"bytes": null}}` | `{"before": ..., "bytes": ..., "segments": ..., "device_bytes": ...}` once it has grown to that, or to all that the device has; `{"refused": "..."}` |
+//! | `{"resize": {"bytes": 10737418240}}`, `{"resize": {"bytes": null}}` | `{"before": ..., "bytes": ..., "segments": ..., "device_bytes": ...}` once it has grown to that, or to the whole device; `{"refused": "..."}` |
 
 use serde_json::{Value, json};
 use varve::admin::NewSize;
 use varve_fuse::Errno;
 use varve_lfs::Lfs;
 
-/// What is asked of the server.
+/// The request for a size.
 pub fn question(size: NewSize) -> Value {
     let bytes = match size {
         NewSize::Bytes(bytes) => Some(bytes),
@@ -18,10 +18,10 @@ pub fn question(size: NewSize) -> Value {
     json!({ "resize": { "bytes": bytes } })
 }
 
-/// Answers a question about the size of the mount.
+/// Answers a request about the size of the mount.
 ///
 /// # Errors
-/// EINVAL for what is no such question.
+/// EINVAL for an invalid request.
 pub fn answer(asked: &Value, layout: &Lfs) -> Result<Value, Errno> {
     let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
     let asked = asked.as_object().ok_or(invalid)?;

@@ -1,7 +1,7 @@
-//! `varve salvage`: copies what the log still tells to a volume of its own.
+//! `varve salvage`: copies the data found in a damaged log to a new volume.
 //!
-//! Exit codes: 0 everything was copied and nothing lost, 4 something was lost
-//! and is named, 1 failure, 2 wrong usage.
+//! Exit codes: 0 everything was copied and nothing lost, 4 some data was lost and is
+//! named, 1 failure, 2 wrong usage.
 
 use super::output::{self, Failure, Outcome, Spinner};
 use super::size;
@@ -15,14 +15,13 @@ use varve_fsck::salvage::{Copied, SalvageOptions, Salvaged, open};
 
 const LOST: u8 = 4;
 
-/// Copy what is left of a damaged volume to a new one.
+/// Copy the remains of a damaged volume to a new one.
 ///
-/// For a volume that cannot be repaired: its superblocks or its checkpoint
-/// records are gone, or it has no room to be repaired. Everything is found out
-/// again from the summaries in the log, in memory; the damaged volume is not
-/// written to. Files that lost their names are in /lost+found of the new
-/// volume. What is lost is named, file by file; exit code 4 says that
-/// something was.
+/// For a volume that cannot be repaired: its superblocks or its checkpoint records are
+/// lost, or it has no space to be repaired. The whole state is reconstructed from the
+/// summaries in the log, in memory; the damaged volume is not written to. Files that lost
+/// their names are in /lost+found of the new volume. Lost data is named, file by file;
+/// exit code 4 reports a loss.
 #[derive(clap::Args)]
 pub struct Salvage {
     /// The damaged image file or block device.
@@ -32,22 +31,20 @@ pub struct Salvage {
     /// Bytes of a new image file; by default those of the damaged volume.
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
-    /// Name of the new volume for people; by default that of the damaged one,
-    /// where it can still be read.
+    /// Label of the new volume; by default that of the damaged one, if it is readable.
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// Which volume, if the device has held several: the first 16 digits of
+    /// The volume to copy, if the device has contained several: the first 16 digits of
     /// its UUID without dashes. By default the one written last.
     #[arg(long, value_parser = tag)]
     uuid: Option<u64>,
-    /// Names compare without regard to case, where no superblock is left to
-    /// say so.
+    /// Names compare without regard to case, if no superblock is left to state it.
     #[arg(long)]
     case_fold: bool,
-    /// Overwrite what the target holds.
+    /// Overwrite the target's contents.
     #[arg(short, long)]
     force: bool,
-    /// Report as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

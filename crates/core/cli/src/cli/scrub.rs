@@ -1,8 +1,8 @@
 //! `varve scrub`: verifies a mounted volume, all data included.
 //!
-//! The server does the work; this asks it how far it is. Exit codes are those
-//! of fsck(8): 0 nothing found, 4 damage, 8 the scrub itself failed or was not
-//! complete, 16 wrong usage, 32 cancelled.
+//! The server does the work; this command polls its progress. Exit codes are those of
+//! fsck(8): 0 nothing found, 4 damage, 8 the scrub itself failed or was not complete, 16
+//! wrong usage, 32 cancelled.
 
 use super::mount_table::whole_mount;
 use super::output::{self, Failure, Outcome, Progress};
@@ -16,29 +16,28 @@ use std::time::Duration;
 const DAMAGED: u8 = 4;
 const FAILED: u8 = 8;
 const CANCELLED: u8 = 32;
-/// How often the server is asked.
+/// Interval at which the server is polled.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Verify everything that a mounted volume holds.
+/// Verify all contents of a mounted volume.
 ///
-/// Every live block is read from the device and compared with its checksum,
-/// and the tree, its pointers and its accounts are checked, while the volume
-/// is in service. Programs that use it go first. Ctrl-C ends it.
+/// Every live block is read from the device and compared with its checksum, and the tree,
+/// its pointers and its accounts are checked, while the volume is in service. Programs
+/// that use it have priority. Ctrl-C ends it.
 #[derive(clap::Args)]
 pub struct Scrub {
-    /// The directory a volume is mounted on.
+    /// The directory on which a volume is mounted.
     directory: PathBuf,
-    /// Most bytes read per second; 0 for as many as the device gives.
+    /// Most bytes read per second; 0 for no limit.
     #[arg(long, default_value = "200M", value_parser = size::parse)]
     rate: u64,
-    /// Make the volume read-only for damaged data, too. Damaged metadata
-    /// always does.
+    /// Make the volume read-only for damaged data, too. Damaged metadata always does.
     #[arg(long)]
     strict: bool,
-    /// Report as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Only tell how the running scrub, or the last one, stands.
+    /// Only print the state of the running scrub, or of the last one.
     #[arg(long, conflicts_with_all = ["strict", "cancel"])]
     status: bool,
     /// End the running scrub.
@@ -130,7 +129,7 @@ impl Scrub {
         }
     }
 
-    /// Fetches all that was found, page by page, and prints it.
+    /// Fetches all findings, page by page, and prints them.
     fn tell(&self, status: &Value) -> Outcome {
         let mut whole = status.clone();
         let mut items = Vec::new();
@@ -151,7 +150,7 @@ impl Scrub {
             _ if whole["found"].as_u64().unwrap_or(0) > 0 => DAMAGED,
             Some("complete") => 0,
             Some("cancelled") => CANCELLED,
-            // Still running, or not all could be compared.
+            // Still running, or not everything could be compared.
             _ if whole["state"] == "running" => 0,
             _ => FAILED,
         })

@@ -1,10 +1,10 @@
-//! What the server of a mount answers to `varve scrub`, and how answers that
-//! come in pages are put together again.
+//! The server's side of `varve scrub`, and the assembly of its answers, which are sent in
+//! pages.
 //!
 //! | question | answer |
 //! |---|---|
 //! | `{"start": {"rate": 0, "strict": false}}` | `{"number": 1}`, or EBUSY |
-//! | `{"status": 0}` | how the scrub stands; once it is over, what was found from item 0 on, and `next` if there is more |
+//! | `{"status": 0}` | the state of the scrub; once it is over, the findings from item 0 on, and `next` if there is more |
 //! | `{"cancel": true}` | `{}` |
 
 use serde_json::{Map, Value, json};
@@ -14,14 +14,13 @@ use varve_fsck::verify::{BadFile, BadRange, Verification};
 use varve_fuse::{Errno, QUESTION_BYTES};
 use varve_lfs::Lfs;
 
-/// Bytes of found items in one answer; the rest of it needs less than what is
-/// left.
+/// Bytes of findings in one answer; the rest of it needs less than the remainder.
 const PAGE_BYTES: usize = QUESTION_BYTES - 4096;
 
-/// Answers questions about `verifier`, which verifies `layout`.
+/// Answers requests about `verifier`, which verifies `layout`.
 ///
 /// # Errors
-/// EBUSY, or EINVAL for what is no such question.
+/// EBUSY, or EINVAL for an invalid request.
 pub fn answer(question: &Value, verifier: &Verifier, layout: &Lfs) -> Result<Value, Errno> {
     if let Some(start) = question.get("start") {
         let options = ScrubOptions {
@@ -60,7 +59,7 @@ fn status(scrub: Option<JobStatus>, stopped: Option<String>, from: u64) -> Value
     answer
 }
 
-/// Something found, and the list it belongs to.
+/// A finding, and its list.
 enum Item<'r> {
     Finding(&'static str, &'r Finding),
     Range(&'r BadFile, &'r BadRange),
@@ -82,8 +81,8 @@ impl Item<'_> {
     }
 }
 
-/// As many items from number `from` on as fit an answer, and the number of the
-/// first that does not.
+/// The items from number `from` on that fit an answer, and the number of the first that
+/// does not.
 fn page(report: &Verification, from: u64) -> (Vec<Value>, Option<u64>) {
     let errors = report.errors.iter().map(|f| Item::Finding("errors", f));
     let warnings = report.warnings.iter();
@@ -104,8 +103,7 @@ fn page(report: &Verification, from: u64) -> (Vec<Value>, Option<u64>) {
     (items, None)
 }
 
-/// Sorts items into `errors`, `warnings` and `files` of the answer they belong
-/// to.
+/// Sorts items into `errors`, `warnings` and `files` of their answer.
 pub fn assemble(answer: &mut Value, items: Vec<Value>) {
     let mut lists: [Vec<Value>; 2] = Default::default();
     let mut files: Vec<Map<String, Value>> = Vec::new();

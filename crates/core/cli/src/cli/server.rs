@@ -1,9 +1,10 @@
-//! The process that serves a mount, found without asking it: it may be stopped.
+//! The process that serves a mount. It is found without a request to it, because it may
+//! be stopped.
 //!
 //! The kernel writes the number of the connection into `fdinfo` of each descriptor of
 //! `/dev/fuse` (Linux 6.16), and a lock into that of the descriptor that has it: so the
 //! image is found although it was renamed since it was mounted. On older kernels no
-//! server is found, and callers do with the path in the mount table.
+//! server is found, and callers use the path in the mount table.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::HashMap;
@@ -12,10 +13,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// One server.
+/// The server of one mount.
 pub struct Server {
     pid: Pid,
-    /// Keeps the number from meaning another process.
+    /// Ensures that the number does not refer to another process.
     handle: OwnedFd,
     /// The descriptor of the image, under `/proc`.
     image: Option<PathBuf>,
@@ -29,7 +30,7 @@ impl Server {
         all().remove(&number)
     }
 
-    /// Nothing if the process has ended.
+    /// `None` if the process has ended.
     fn new(pid: i32, image: Option<PathBuf>, is_of_view: bool) -> Option<Self> {
         let pid = Pid::from_raw(pid)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -46,8 +47,8 @@ impl Server {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Where the image is now. If it has no name any more, a path under `/proc` that
-    /// leads to it while the server lives.
+    /// The present path of the image. If it has no name any more, a path under `/proc`
+    /// that refers to it while the server runs.
     pub fn image(&self) -> Option<PathBuf> {
         let descriptor = self.image.as_ref()?;
         let named = fs::read_link(descriptor).ok()?;
@@ -57,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Opens the image to be read, whatever its name is.
+    /// Opens the image for reading, even if it was renamed.
     pub fn open_image(&self) -> Option<File> {
         File::open(self.image.as_ref()?).ok()
     }
@@ -70,16 +71,17 @@ impl Server {
     /// True if a signal or a debugger has stopped it.
     pub fn is_stopped(&self) -> bool {
         let state = fs::read(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        // The state follows the name, which may have any byte but ends with the last `)`.
+        // The state follows the name, which may contain any byte but ends with the last
+        // `)`.
         let after = state.iter().rposition(|byte| *byte == b')');
         let state = after.and_then(|at| state.get(at + 2));
         state.is_some_and(|state| matches!(state, b'T' | b't'))
     }
 
-    /// Ends it, as a power cut would.
+    /// Kills it, with the same effect as a power cut.
     ///
     /// # Errors
-    /// EPERM for a process of another user's; ESRCH if it has ended.
+    /// EPERM for a process of another user; ESRCH if it has ended.
     pub fn kill(&self) -> rustix::io::Result<()> {
         pidfd_send_signal(&self.handle, Signal::KILL)
     }
@@ -94,7 +96,7 @@ pub fn all() -> HashMap<u32, Server> {
         let mut paths: Vec<PathBuf> = descriptors.map(|entry| entry.path()).collect();
         paths.sort_by_key(|path| number_of(path));
         // Views of transactions are connections of the same server. It opens that of its
-        // mount first, and what it opens later has higher numbers.
+        // mount first, and later ones have higher numbers.
         let connections: Vec<u32> = paths
             .iter()
             .filter(|path| fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/fuse")))
@@ -137,7 +139,7 @@ fn number_of(descriptor: &Path) -> u32 {
     name.and_then(|name| name.parse().ok()).unwrap_or(u32::MAX)
 }
 
-/// What the kernel tells about a descriptor.
+/// The kernel's description of a descriptor.
 fn about(descriptor: &Path) -> Option<String> {
     let process = descriptor.parent()?.parent()?;
     let path = process.join("fdinfo").join(descriptor.file_name()?);

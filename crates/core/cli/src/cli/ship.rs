@@ -1,4 +1,4 @@
-//! `varve ship`: what has happened to a volume since a mark, for a copy.
+//! `varve ship`: writes the changes of a volume since a mark, for a copy.
 
 use super::mount_table;
 use super::output::{self, Failure, Outcome};
@@ -16,30 +16,30 @@ use varve::admin::{self, Mark};
 
 const FAILED: u8 = 1;
 
-/// Write the stream of what has happened to a volume since a copy of it was made.
+/// Write the stream of changes of a volume since a copy of it was made.
 ///
-/// `varve replay` brings the copy up to it. A base is a byte copy of an image that is
-/// not mounted, or a snapshot of the device below a mounted one; `varve replay COPY
-/// --position` tells the mark at which a copy stands. Everything that was written
-/// before is synced first, and shipped.
+/// `varve replay` applies it to the copy. A base is a byte copy of an image that is not
+/// mounted, or a snapshot of the device below a mounted one; `varve replay COPY
+/// --position` prints the mark of a copy's position. All earlier writes are synced first,
+/// and shipped.
 ///
-/// The log is not kept for those who are not there: a copy that has been left alone
-/// for too long needs a new base, and is told so.
+/// The log is not kept for copies that fall behind: a copy that was not updated for too
+/// long needs a new base, and this command says so.
 #[derive(clap::Args)]
 pub struct Ship {
-    /// The directory a volume is mounted on, or one below; or an image or block device
-    /// that is not mounted.
+    /// The directory on which a volume is mounted, or one below; or an image or block
+    /// device that is not mounted.
     volume: PathBuf,
-    /// The mark at which the copy stands.
+    /// The mark of the copy's position.
     #[arg(long, value_name = "MARK", value_parser = str::parse::<Mark>)]
     since: Mark,
-    /// Where the stream goes; `-` is the standard output.
+    /// The destination of the stream; `-` is the standard output.
     #[arg(long, value_name = "FILE", default_value = "-")]
     to: PathBuf,
-    /// Go on as more becomes durable, until the volume is unmounted.
+    /// Continue as more becomes durable, until the volume is unmounted.
     #[arg(long)]
     follow: bool,
-    /// Tell as JSON what was shipped, if the stream goes to a file.
+    /// Print as JSON what was shipped, if the stream is written to a file.
     #[arg(long)]
     json: bool,
 }
@@ -87,7 +87,7 @@ impl Ship {
         Ok(0)
     }
 
-    /// From an image that nobody has mounted.
+    /// Ships from an image that is not mounted.
     fn read(&self, into: &mut dyn Write) -> Result<Value, Failure> {
         let shown = self.volume.display();
         let volume = VolumeOptions::new().read_only(true).open(&self.volume)?;
@@ -107,7 +107,7 @@ impl Ship {
         }))
     }
 
-    /// From the server of a mount.
+    /// Ships from the server of a mount.
     fn ask(&self, into: &mut dyn Write) -> Result<Value, Failure> {
         let shown = self.volume.display();
         let failed = |text: String| Failure::new(FAILED, format_args!("{shown}: {text}"));
@@ -151,7 +151,7 @@ impl Ship {
         let device = device.map_err(|error| error.to_string())?.dev();
         let entry = mount_table::mount_on(device).ok_or("it is not on a mounted volume")?;
         let root: &Path = &entry.directory;
-        // What the kernel holds is a part of what was written before.
+        // The kernel's cache contains a part of the earlier writes.
         let opened = open(root, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let synced = opened.and_then(syncfs);
         synced.map_err(|error| format!("it cannot be synced: {error}"))?;

@@ -1,11 +1,11 @@
 //! The server's side of `varve ship` (`docs/spec/stream.md`).
 //!
 //! Question, over the ioctl of the other commands: `{"ship": {"socket": true}}`; the
-//! answer is `{"socket": "..."}`, the abstract name of a socket. There, one connection
-//! a stream: the client sends a line, `{"since": "1052-9f3a11c2", "follow": false}`.
-//! Pieces of the stream follow, each with its length in four bytes (little-endian)
-//! before it; then a length of 0 and a line: `{"to": "...", "groups": 2, "bytes": 7}` or
-//! `{"refused": "..."}`.
+//! answer is `{"socket": "..."}`, the abstract name of a socket. Each stream has one
+//! connection to it: the client sends a line, `{"since": "1052-9f3a11c2", "follow":
+//! false}`. Pieces of the stream follow, each with its length in four bytes
+//! (little-endian) before it; then a length of 0 and a line: `{"to": "...", "groups": 2,
+//! "bytes": 7}` or `{"refused": "..."}`.
 
 use super::reception;
 use super::txn_server::{hear, say};
@@ -22,9 +22,10 @@ use varve_lfs::Lfs;
 
 /// Most streams at a time: each has a thread of its own.
 const OPEN_MAX: usize = 8;
-/// Most connections at a time: some of them only hear that there are [`OPEN_MAX`].
+/// Most connections at a time: some of them are only refused because there are
+/// [`OPEN_MAX`].
 const CONNECTED_MAX: usize = 4 * OPEN_MAX;
-/// How long a client may take to say what it wants.
+/// Longest time for receiving a client's request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of one piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -38,13 +39,13 @@ pub struct Streams {
 
 #[derive(Default)]
 struct State {
-    /// The name of the socket, once somebody has asked for it.
+    /// The name of the socket, once it was requested.
     socket: Option<String>,
     open: usize,
 }
 
 impl Streams {
-    /// Of this volume.
+    /// The streams of this volume, none yet.
     pub fn new(fs: Arc<FileSystem<Lfs>>) -> Arc<Self> {
         Arc::new(Streams {
             fs,
@@ -53,10 +54,10 @@ impl Streams {
         })
     }
 
-    /// Answers a question.
+    /// Answers a request.
     ///
     /// # Errors
-    /// EINVAL for what is none.
+    /// EINVAL for an invalid request.
     pub fn answer(self: &Arc<Self>, asked: &Value) -> Result<Value, Errno> {
         if asked != &json!({"socket": true}) {
             return Err(Errno(rustix::io::Errno::INVAL.raw_os_error()));
@@ -67,14 +68,14 @@ impl Streams {
         })
     }
 
-    /// The volume is closed: waits a moment for streams to say so.
+    /// Waits a moment for streams to send their end, after the volume was closed.
     pub fn finish(&self, most: Duration) {
         let until = Instant::now() + most;
         let mut state = self.state.lock();
         while state.open > 0 && !self.ended.wait_until(&mut state, until).timed_out() {}
     }
 
-    /// The name of the socket, at which somebody listens then.
+    /// The name of the socket, which a thread listens on then.
     fn socket(self: &Arc<Self>) -> io::Result<String> {
         let mut state = self.state.lock();
         if let Some(name) = &state.socket {
@@ -135,7 +136,7 @@ impl Streams {
     }
 }
 
-/// Cuts what is written into pieces.
+/// A writer that cuts its data into pieces.
 struct Pieces<'a>(&'a UnixStream);
 
 impl Write for Pieces<'_> {
@@ -153,7 +154,7 @@ impl Write for Pieces<'_> {
     }
 }
 
-/// False once the client has gone.
+/// False once the client has closed the connection.
 fn is_there(connection: &UnixStream) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];

@@ -1,4 +1,4 @@
-//! The command lines and options that the documents show are accepted by the program.
+//! Tests that the program accepts the command lines and options in the documents.
 
 use super::mount_options::Chosen;
 use super::{Cli, helpers};
@@ -34,14 +34,14 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Splits a page into the lines of its shell blocks and the text beside blocks.
+/// Splits a page into the lines of its shell blocks and the text outside of blocks.
 fn parts(page: &Path) -> (Vec<String>, String) {
     let (mut lines, mut prose) = (Vec::new(), String::new());
     let mut fence: Option<String> = None;
     for line in fs::read_to_string(page).unwrap().lines() {
         match (line.trim_start().strip_prefix("```"), &fence) {
             (Some(kind), None) => {
-                // README.md's are compiled as tests of the library.
+                // The blocks of README.md are compiled as tests of the library.
                 let compiled = page.ends_with("README.md") || !kind.starts_with("rust");
                 assert!(compiled, "{}: nobody compiles that", page.display());
                 fence = Some(kind.into());
@@ -55,8 +55,8 @@ fn parts(page: &Path) -> (Vec<String>, String) {
     (lines, prose)
 }
 
-/// The words of a call of the program in a line of a shell, if there is one; of
-/// `mount -t varve` and the like, those that reach the helper.
+/// The words of a call of the program in a line of a shell, if there is one; of `mount -t
+/// varve` and similar calls, those that reach the helper.
 fn call(line: &str) -> Option<Vec<String>> {
     let line = line.split(" #").next().unwrap_or(line);
     let line = line.split(" | ").next().unwrap_or(line);
@@ -93,7 +93,7 @@ fn every_line_of_a_shell_is_accepted() {
     assert!(seen > 40, "only {seen} lines found");
 }
 
-/// What the units start.
+/// The commands that the systemd units start.
 #[test]
 fn every_command_of_a_unit_is_accepted() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/systemd");
@@ -111,7 +111,7 @@ fn every_command_of_a_unit_is_accepted() {
     assert_eq!(seen, 2);
 }
 
-/// All long options of a command and those below it.
+/// All long options of a command and its subcommands.
 fn options(command: &Command, into: &mut BTreeSet<String>) {
     let longs = command
         .get_arguments()
@@ -122,7 +122,7 @@ fn options(command: &Command, into: &mut BTreeSet<String>) {
     }
 }
 
-/// In running text and tables, where words stand for others.
+/// In running text and tables, where words are placeholders.
 #[test]
 fn every_subcommand_and_option_in_the_text_exists() {
     let mut cli = Cli::command();

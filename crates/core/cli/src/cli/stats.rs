@@ -1,4 +1,4 @@
-//! `varve stats`: what a mount has done, or how a volume stands.
+//! `varve stats`: the counters of a mount, or the state of a volume.
 
 use super::output::{self, Failure, Outcome};
 use super::{exporter, prometheus};
@@ -15,27 +15,26 @@ use varve_lfs::policy::TransferModel;
 use varve_lfs::{Lfs, STEPS, Utilisation};
 use varve_vlfs::Vlfs;
 
-/// Print the counters of a mount, or the state of a volume that is not
-/// mounted.
+/// Print the counters of a mount, or the state of a volume that is not mounted.
 #[derive(clap::Args)]
 pub struct Stats {
     /// The mount's directory, or the image file or block device. Several with
     /// --prometheus, --textfile and --listen.
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// In Prometheus' text format.
+    /// Print Prometheus' text format.
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
-    /// In Prometheus' text format into this file, which is replaced as a whole:
-    /// for the textfile collector of node_exporter, which reads *.prom.
+    /// Write Prometheus' text format into this file, which is replaced as a whole: for
+    /// the textfile collector of node_exporter, which reads *.prom.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "prometheus"])]
     textfile: Option<PathBuf>,
-    /// Answer GET /metrics at this address and port, such as 127.0.0.1:9810,
-    /// until the process is ended. Mounts only. Whoever reaches the port may
-    /// ask: there is neither encryption nor a password.
+    /// Answer GET /metrics at this address and port, such as 127.0.0.1:9810, until the
+    /// process is ended. Mounts only. Every client that reaches the port is answered:
+    /// there is neither encryption nor a password.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -66,7 +65,7 @@ impl Stats {
         Ok(0)
     }
 
-    /// Those that can be had. Fails if some cannot, with the first reason.
+    /// Prints the targets that answer. Fails if some do not, with the first reason.
     fn metrics(self) -> Outcome {
         let (mut answers, mut problem) = (Vec::new(), None);
         for target in self.targets {
@@ -86,8 +85,8 @@ impl Stats {
     }
 }
 
-/// Writes a file beside `path` and gives it that name: whoever reads sees the
-/// old text or the new one. Its name begins with a dot and ends otherwise, so
+/// Writes a file next to `path` and renames it to `path`, so that a reader sees the old
+/// text or the new one. The temporary name begins with a dot and has another ending, so
 /// that no collector takes it for a file of metrics.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path.file_name().ok_or(std::io::ErrorKind::IsADirectory)?;
@@ -115,7 +114,7 @@ fn of_target(target: &Path) -> Result<Value, Failure> {
     }
 }
 
-/// What the server of a mount says.
+/// The statistics from the server of a mount.
 pub fn of_mount(directory: &Path) -> Result<Value, Failure> {
     let text = varve_fuse::query_statistics(directory).map_err(|error| {
         let shown = directory.display();
@@ -143,7 +142,7 @@ fn of_volume(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// One line per number, with the path of its members.
+/// Prints one line per number, with the path of its members.
 fn print(value: &Value, prefix: &str) {
     match value {
         Value::Object(members) => {
@@ -162,8 +161,8 @@ fn print(value: &Value, prefix: &str) {
     }
 }
 
-/// Adds how the volume is: failures of the device and what became of them,
-/// whether it takes changes, and what verifications found.
+/// Adds the health of the volume: failures of the device and their outcome, whether the
+/// volume takes changes, and the findings of verifications.
 pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
     all["device"] = device(layout);
     let stopped = layout.stopped();
@@ -289,7 +288,7 @@ fn tree(t: &FsStatistics) -> Value {
     })
 }
 
-/// What became of transactions.
+/// Outcomes of transactions.
 fn transactions(t: &FsStatistics) -> Value {
     json!({
         "open": t.transactions_open,
@@ -329,7 +328,7 @@ pub fn describe_in_place(fs: &FileSystem<Ffs>) -> Value {
     })
 }
 
-/// Room on a volume.
+/// Space on a volume.
 fn space(room: &StatFs, block_bytes: u32) -> Value {
     let bytes = |blocks: u64| blocks * u64::from(block_bytes);
     json!({

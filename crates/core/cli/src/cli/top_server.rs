@@ -1,14 +1,14 @@
-//! The segment map that `varve top` asks a mount for.
+//! The server's side of `varve top`: the segment map.
 //!
 //! | question | answer |
 //! |---|---|
 //! | `{"segments": 2000}` | `{"count": 512, "per_cell": 1, "use": "...", "age": "..."}` |
 //!
-//! Each character of `use` and `age` stands for a cell, as many as asked for
-//! at most; neighbouring segments share one where there are more. `use` is
-//! the mean utilisation in tenths, rounded down, `.` if all are clean, `@` if
-//! the log is in one. `age` is the binary logarithm of the seconds since the
-//! youngest user write, in base 36; `-` where there was none.
+//! Each character of `use` and `age` is a cell, at most as many as asked for; if there
+//! are more segments, neighbouring ones share a cell. `use` is the mean utilisation in
+//! tenths, rounded down, `.` if all are clean, `@` if the log is in one. `age` is the
+//! binary logarithm of the seconds since the youngest user write, in base 36; `-` if
+//! there was none.
 
 use serde_json::{Value, json};
 use varve_lfs::{Lfs, SegmentState, SegmentUse};
@@ -16,7 +16,7 @@ use varve_lfs::{Lfs, SegmentState, SegmentUse};
 /// Most cells of an answer: it must fit an ioctl.
 const CELLS_MAX: u64 = 7000;
 
-/// The answer, if it is this question.
+/// The server's answer, or `None` for another request.
 pub fn answer(question: &Value, layout: &Lfs) -> Option<Value> {
     let cells = question["segments"].as_u64()?;
     Some(describe(&layout.segment_map(), cells, layout.now_ns()))

@@ -1,4 +1,4 @@
-//! `varve tune`: a volume's label and UUID, and others.
+//! `varve tune`: shows and changes a volume's label and UUID.
 
 use super::output::{self, Failure, Outcome};
 use serde_json::json;
@@ -7,21 +7,21 @@ use varve::admin::{Superblock, Tune as Change, parse_uuid, random_uuid, tune, uu
 
 /// Show or change the label and the UUID of a volume that is not mounted.
 ///
-/// Without options both are shown. A power cut leaves the old ones or the new
-/// ones. After a change of the UUID versions of this program that do not know of
-/// it refuse the volume, until it has its first one again.
+/// Without options both are shown. After a power cut the volume has the old ones or the
+/// new ones. After a change of the UUID, versions of this program that do not support it
+/// refuse the volume, until it has its first one again.
 #[derive(clap::Args)]
 pub struct Tune {
     /// The image file or block device.
     volume: PathBuf,
-    /// Name for people, at most 64 bytes; an empty one for none.
+    /// Label, at most 64 bytes; an empty one removes it.
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// Identity: 32 hexadecimal digits, or `random` for one that nobody has, as
-    /// for the copy of an image.
+    /// UUID: 32 hexadecimal digits, or `random` for a new one, as for the copy of an
+    /// image.
     #[arg(short = 'U', long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
-    /// Tell as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +49,7 @@ impl Tune {
             Superblock::InPlace(found) => (found.label_text(), found.uuid, found.volume_tag()),
         };
         let uuid = uuid_text(&uuid);
-        // What `varve salvage --uuid` asks for.
+        // The number that `varve salvage --uuid` takes.
         let tag = format!("{:016x}", tag.swap_bytes());
         if self.json {
             output::json(&json!({ "label": label, "uuid": uuid, "tag": tag }));

@@ -8,17 +8,17 @@
 //! | `{"transactions": {}}` | `{"open": [{"id": 3, ...}]}` |
 //! | `{"transactions": {"abort": 3}}` | `{"aborted": 3}`; `{"refused": "..."}` |
 //!
-//! Over the socket, one connection a transaction, lines of JSON but for the first
-//! byte, with which the descriptor of a mounted `/dev/fuse` comes:
+//! Over the socket, one connection for each transaction, lines of JSON except for the
+//! first byte, which carries the descriptor of a mounted `/dev/fuse`:
 //!
 //! | line | answer |
 //! |---|---|
 //! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}`, with `"held": NAME` if others may join | `{"begun": 3}`; `{"refused": "..."}` |
-//! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is there and its flush failed |
+//! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is committed and its flush failed |
 //! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}` |
 //!
-//! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
-//! somebody else ended it.
+//! The end of a connection is an abort. `{"aborted": "..."}` is also sent without a
+//! request, when another process ended the transaction.
 
 use super::reception::{self, Peer};
 use parking_lot::Mutex;
@@ -39,16 +39,17 @@ use varve_lfs::Lfs;
 
 /// Most transactions of other programs at a time: each has threads of its own.
 const OPEN_MAX: usize = 64;
-/// Most connections at a time: some of them only hear that there are [`OPEN_MAX`].
+/// Most connections at a time: some of them are only refused because there are
+/// [`OPEN_MAX`].
 const CONNECTED_MAX: usize = 2 * OPEN_MAX;
-/// How long a client may take to say what it wants.
+/// Longest time for receiving a client's request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the kernel may take to be done with a view that was unmounted.
+/// Longest wait until the kernel has released a view that was unmounted.
 const UNMOUNTED: Duration = Duration::from_secs(1);
-/// Longest line.
+/// Longest line, in bytes.
 const LINE_BYTES: u64 = 4096;
 
-/// What ended a transaction without a commit.
+/// Causes that end a transaction without a commit.
 const CAUSES: [&str; 7] = [
     "command",
     "timeout",
@@ -59,30 +60,30 @@ const CAUSES: [&str; 7] = [
     "lost_write",
 ];
 
-/// The transactions of a mount that other programs are in.
+/// The transactions of other programs on a mount.
 pub struct Transactions {
     fs: Arc<FileSystem<Lfs>>,
-    /// What they need of the mount, once there is one.
+    /// The mount's properties that they need, once it is mounted.
     mount: OnceLock<(Kernel<Lfs>, MountOptions)>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The name of the socket, once somebody has asked for it.
+    /// The name of the socket, once it was requested.
     socket: Option<String>,
     last: u64,
     open: BTreeMap<u64, Arc<Open>>,
     aborts: BTreeMap<&'static str, u64>,
 }
 
-/// One of them.
+/// An open transaction.
 struct Open {
     tree: Weak<FileSystem<Lfs>>,
     process: i32,
     user: u32,
     command: String,
-    /// Its name, if others can join it.
+    /// Its name, if other commands can join it.
     held: Option<String>,
     isolation: String,
     begun: Instant,
@@ -101,7 +102,7 @@ struct View {
 type Refusal = String;
 
 impl Transactions {
-    /// Of this volume; none begins before [`Self::mounted`].
+    /// The transactions of this volume; none begins before [`Self::mounted`].
     pub fn new(fs: Arc<FileSystem<Lfs>>) -> Arc<Self> {
         Arc::new(Transactions {
             fs,
@@ -110,12 +111,12 @@ impl Transactions {
         })
     }
 
-    /// The volume is mounted, with these options.
+    /// Notes that the volume is mounted, with these options.
     pub fn mounted(&self, kernel: Kernel<Lfs>, options: MountOptions) {
         let _ = self.mount.set((kernel, options));
     }
 
-    /// How many ended without a commit, by what ended them.
+    /// Number of transactions that ended without a commit, by cause.
     pub fn aborts(&self) -> Map<String, Value> {
         let aborts = &self.state.lock().aborts;
         let of = |cause: &&'static str| aborts.get(*cause).copied().unwrap_or(0);
@@ -124,10 +125,10 @@ impl Transactions {
             .collect()
     }
 
-    /// Answers a question.
+    /// Answers a request.
     ///
     /// # Errors
-    /// EINVAL for what is none.
+    /// EINVAL for an invalid request.
     pub fn answer(self: &Arc<Self>, asked: &Value) -> Result<Value, Errno> {
         let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
         let asked = asked.as_object().ok_or(invalid)?;
@@ -169,7 +170,7 @@ impl Transactions {
                 "bytes": tree.as_ref().map_or(0, |tree| tree.statistics().dirty_bytes),
             })
         };
-        // An answer has its limits, but for these there is room.
+        // An answer is bounded, but these fit.
         json!({"open": open.iter().map(describe).collect::<Vec<Value>>()})
     }
 
@@ -182,7 +183,7 @@ impl Transactions {
         true
     }
 
-    /// The name of the socket, at which somebody listens then.
+    /// The name of the socket, which a thread listens on then.
     fn socket(self: &Arc<Self>) -> io::Result<String> {
         let mut state = self.state.lock();
         if let Some(name) = &state.socket {
@@ -196,7 +197,7 @@ impl Transactions {
         Ok(name)
     }
 
-    /// One connection, from beginning to end.
+    /// Serves one connection, from beginning to end.
     fn serve(&self, mut connection: UnixStream, peer: Peer) -> io::Result<()> {
         connection.set_read_timeout(Some(PATIENCE))?;
         let device = varve_fuse::handover::receive(&connection)?;
@@ -251,7 +252,7 @@ impl Transactions {
             Some("serializable") => Isolation::Serializable,
             other => return Err(format!("no isolation {}", other.unwrap_or("is named"))),
         };
-        // What the kernel holds dirty belongs into the snapshot.
+        // The kernel's dirty data is part of the snapshot.
         let synced = base.sync();
         synced.map_err(|error| format!("the mount cannot be synced: {error}"))?;
         let begun = self.fs.begin_transaction(&TransactionOptions {
@@ -293,7 +294,7 @@ impl Transactions {
         })
     }
 
-    /// Waits for what is to become of a transaction.
+    /// Waits for the end of a transaction.
     fn follow(
         &self,
         view: View,
@@ -332,7 +333,7 @@ impl Transactions {
         *self.state.lock().aborts.entry(cause).or_default() += 1;
     }
 
-    /// The steps of `docs/design/transactions.md`.
+    /// Commits by the steps of `docs/design/transactions.md`.
     fn commit(&self, view: View) -> Value {
         let View {
             transaction,
@@ -341,7 +342,7 @@ impl Transactions {
             ended,
         } = view;
         if ended.recv_timeout(UNMOUNTED).is_err() {
-            // Somebody uses it still. What was written until now belongs to it.
+            // A process still uses the view. Data written until now is part of it.
             kernel.write_back(&transaction.tree().changed_inodes());
         }
         if let Some(errno) = adapter.lost() {
@@ -382,15 +383,15 @@ impl Transactions {
     }
 }
 
-/// What the root of a transaction's view answers to the other commands.
+/// The answers of the root of a transaction's view to the other commands: a refusal.
 fn no_answers() -> IoctlHandler {
     Arc::new(|request: &IoctlRequest<'_>| refuse(request, "this is the view of a transaction"))
 }
 
-/// The answer to every question: why there is none.
+/// Refuses every request, for a reason.
 ///
 /// # Errors
-/// ENOTTY for what is no question.
+/// ENOTTY for an ioctl that is no request.
 pub fn refuse(request: &IoctlRequest<'_>, why: &str) -> Result<Vec<u8>, Errno> {
     if request.command != varve_fuse::VARVE_IOC_ASK {
         return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
@@ -402,16 +403,16 @@ pub fn refuse(request: &IoctlRequest<'_>, why: &str) -> Result<Vec<u8>, Errno> {
 /// Sends a line.
 ///
 /// # Errors
-/// What the connection says.
+/// Errors of the connection.
 pub fn say(connection: &mut UnixStream, value: &Value) -> io::Result<()> {
-    // Without the other side there is no signal: std ignores SIGPIPE.
+    // If the other side has closed, there is no signal: std ignores SIGPIPE.
     connection.write_all(format!("{value}\n").as_bytes())
 }
 
-/// Receives a line; nothing at the end.
+/// Receives a line; `None` at the end.
 ///
 /// # Errors
-/// What the connection says; `InvalidData` for what is no JSON.
+/// Errors of the connection; `InvalidData` for bytes that are no JSON.
 pub fn hear(lines: &mut impl BufRead) -> io::Result<Option<Value>> {
     let mut line = String::new();
     lines.by_ref().take(LINE_BYTES).read_line(&mut line)?;

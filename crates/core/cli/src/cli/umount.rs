@@ -1,17 +1,17 @@
 //! `varve umount`: unmounts, and waits until the volume is closed.
 //!
-//! umount(2) returns when the kernel has let go; the server still writes its
-//! last checkpoint then. Waiting for the image's lock makes what follows sure
-//! to find the volume closed.
+//! umount(2) returns when the kernel has released the mount, while the server still
+//! writes its last checkpoint. Waiting for the image's lock ensures that the next program
+//! finds the volume closed.
 //!
-//! umount(2), and statfs(2) on what it calls busy, wait for a server that does not
-//! answer, and a process that waits for it cannot always be killed. So another process makes these
-//! calls. We go on when it has ended, or when the mount has left the tree, which comes
-//! first, or when the time is over.
+//! umount(2), and statfs(2) on a busy mount, wait for a server that does not answer, and
+//! a process in that wait cannot always be killed. So a second process makes these calls.
+//! This process continues when that one has ended, or when the mount has left the tree,
+//! which happens first, or when the time is over.
 //!
-//! `--force` asks the server nothing: it cuts the connection first. A server that is
-//! stopped cannot let go of what it was asked before, nor of the volume: it is killed
-//! then, as is one that has not closed the volume in time.
+//! `--force` sends the server no request: it cuts the connection first. A stopped server
+//! can release neither earlier requests nor the volume: it is killed then, as is one that
+//! has not closed the volume in time.
 
 use super::mount_table::{self, Entry};
 use super::output::{Failure, Outcome, Spinner};
@@ -26,42 +26,40 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FAILED: u8 = 32;
-/// What the process that unmounts answers if the mount is in use.
+/// Exit code of the unmounting process if the mount is in use.
 const BUSY: u8 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long after a mount was found in use it is tried again.
+/// Pause before another attempt on a mount that is in use.
 const RETRY: Duration = Duration::from_millis(100);
-/// The process that unmounts has so long in any case.
+/// Least time that the unmounting process gets.
 const LEAST: Duration = Duration::from_secs(2);
-/// How long the volume's last server may take to let go of it.
+/// Longest wait until the volume's last server has closed it.
 pub const RELEASE: Duration = Duration::from_secs(5);
-/// How long a server that was killed may take to be gone: the disk may still have
-/// requests of it.
+/// Longest wait until a killed server has ended: the disk may still have its requests.
 const LAST: Duration = Duration::from_secs(10);
 
 /// Unmount a directory, and wait until the volume is closed.
 ///
-/// While files are open in it, or it is a working directory, it is tried again
+/// While files in it are open, or it is a working directory, the attempt is repeated
 /// until the time is over; the message names the processes.
 #[derive(clap::Args)]
 pub struct Umount {
-    /// The directory a volume is mounted on.
+    /// The directory on which a volume is mounted.
     directory: PathBuf,
     /// Most seconds to wait until the mount is not in use and the volume is closed.
     #[arg(long, default_value_t = 60)]
     timeout: u64,
-    /// Take the mount away even if it is in use or its server does not answer.
+    /// Remove the mount even if it is in use or its server does not answer.
     ///
-    /// Cuts the connection to the server: programs that use the mount get
-    /// errors, and what they wrote and did not sync is lost, as if the server
-    /// had been killed. It is killed if it is stopped, or has not closed the volume
-    /// after --timeout.
+    /// Cuts the connection to the server: programs that use the mount get errors, and
+    /// data that they wrote and did not sync is lost, as if the server had been killed.
+    /// It is killed if it is stopped, or has not closed the volume after --timeout.
     #[arg(short, long)]
     force: bool,
     /// Try once, in this process.
     #[arg(long, hide = true)]
     once: bool,
-    /// Flags that umount(8) hands to its helpers; they change nothing here.
+    /// Flags that umount(8) passes to its helpers; they have no effect here.
     #[arg(short = 'n', hide = true)]
     no_table: bool,
     #[arg(short = 'v', hide = true)]
@@ -70,19 +68,19 @@ pub struct Umount {
     read_only: bool,
 }
 
-/// The facts about a mount that are needed after it is gone.
+/// The facts about a mount that are needed after it was removed.
 struct Mounted {
     entry: Entry,
     server: Option<Server>,
-    /// The image; nothing if it may not be looked at.
+    /// The image; `None` if it may not be examined.
     image: Option<File>,
 }
 
-/// How a process that unmounts ended.
+/// Outcome of a process that unmounts.
 enum Tried {
     Unmounted,
     Busy,
-    /// It does not come back.
+    /// It does not return.
     Stuck,
     Failed(String),
 }
@@ -132,7 +130,7 @@ impl Umount {
         self.await_server(&mounted, until)
     }
 
-    /// In the process that unmounts.
+    /// Unmounts, in the unmounting process.
     fn try_here(&self, entry: &Entry) -> Outcome {
         let outcome = match self.force {
             true => varve_fuse::force_unmount(&entry.directory, entry.minor),
@@ -142,7 +140,7 @@ impl Umount {
         if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
             return Ok(BUSY);
         }
-        // A server that lives lets go of a mount that is cut off, too.
+        // A running server releases a mount that is cut off, too.
         if self.force && mount_table::mount_at(&entry.directory).as_ref() != Some(entry) {
             return Ok(0);
         }
@@ -151,7 +149,8 @@ impl Umount {
         Err(Failure::new(FAILED, text))
     }
 
-    /// Has a process of its own unmount. None of our streams may wait with it.
+    /// Unmounts in a process of its own. None of this process's streams may be blocked
+    /// with it.
     fn try_elsewhere(&self, entry: &Entry, until: Instant) -> Tried {
         let failed = |error: std::io::Error| Tried::Failed(format!("cannot unmount: {error}"));
         let until = until.max(Instant::now() + LEAST);
@@ -189,7 +188,7 @@ impl Umount {
                 return Tried::Unmounted;
             }
             if Instant::now() >= until {
-                // It may have to wait until the server goes on, and then end.
+                // It may have to wait until the server continues, and then end.
                 let _ = process.kill();
                 return Tried::Stuck;
             }
@@ -197,9 +196,9 @@ impl Umount {
         }
     }
 
-    /// Waits until the server of what was unmounted has closed the volume.
+    /// Waits until the server of the unmounted volume has closed it.
     fn await_server(&self, mounted: &Mounted, until: Instant) -> Outcome {
-        // The server of a view goes on with its mount.
+        // The server of a view continues to serve its mount.
         let is_of_view = mounted.server.as_ref().is_some_and(|s| s.is_of_view);
         let Some(image) = mounted.image.as_ref().filter(|_| !is_of_view) else {
             return Ok(0);
@@ -248,7 +247,7 @@ impl Umount {
         Failure::new(FAILED, text)
     }
 
-    /// The mount is gone, its server is not.
+    /// The failure that the mount was removed, and its server still runs.
     fn still_open(&self, mounted: &Mounted) -> Failure {
         let (shown, source) = (self.directory.display(), mounted.entry.source.display());
         let elsewhere = users::of_other_namespaces(&mounted.entry);
@@ -265,7 +264,7 @@ impl Umount {
     }
 }
 
-/// Which process it is, as far as it is known.
+/// The server's process, as far as it is known.
 fn describe(server: Option<&Server>) -> String {
     match server {
         Some(server) if server.is_stopped() => {
@@ -284,7 +283,7 @@ fn wait_until_closed(image: &File, until: Instant, is_hopeless: impl Fn() -> boo
             Err(Errno::WOULDBLOCK) if Instant::now() >= until || is_hopeless() => return false,
             Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
             _ => {
-                // Another descriptor of this process may follow.
+                // Another descriptor of this process may lock it next.
                 let _ = rustix::fs::flock(image, FlockOperation::Unlock);
                 return true;
             }
@@ -292,8 +291,8 @@ fn wait_until_closed(image: &File, until: Instant, is_hopeless: impl Fn() -> boo
     }
 }
 
-/// umount(8) returns while the server may still be writing its last checkpoint: a
-/// volume that is in use, but mounted nowhere, is waited for.
+/// Waits for a volume that is in use, but not mounted: umount(8) returns while the server
+/// may still be writing its last checkpoint.
 pub fn await_release(volume: &Path, most: Duration) {
     if let Ok(image) = File::open(volume) {
         let is_mounted = || mount_table::mount_of(volume).is_some();

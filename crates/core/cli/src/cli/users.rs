@@ -1,7 +1,7 @@
-//! Who uses a mount, and where else it is mounted: what keeps it from being unmounted,
-//! and its server from closing the volume.
+//! The processes that use a mount, and its other mounts: they prevent it from being
+//! unmounted, and its server from closing the volume.
 //!
-//! All of it is read from `/proc`, and no path on the mount is looked into: the server
+//! All of it is read from `/proc`, and no path on the mount is opened, because the server
 //! may not answer.
 
 use super::mount_table::{self, Entry};
@@ -12,10 +12,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many of them a message names.
+/// Most users that a message names.
 const NAMED_MAX: usize = 3;
 
-/// What keeps the mount at a directory busy, in words; empty if nothing is found.
+/// Text that names the users of the mount at a directory; empty if none is found.
 pub fn of_mount(entry: &Entry) -> String {
     let below = mount_table::below(&entry.directory);
     let mounts = below
@@ -34,8 +34,8 @@ pub fn of_mount(entry: &Entry) -> String {
     listed(&all)
 }
 
-/// Where the file system of a mount is mounted in other mount namespaces, in words;
-/// empty if it is not.
+/// Text that names the mounts of the same file system in other mount namespaces; empty if
+/// there are none.
 pub fn of_other_namespaces(entry: &Entry) -> String {
     let own = namespace_of("self");
     let mut tables = Tables::default();
@@ -59,8 +59,8 @@ pub fn of_other_namespaces(entry: &Entry) -> String {
 /// Identifiers and directories of mounts.
 type Mounts = Vec<(u32, PathBuf)>;
 
-/// Mounts of a file system, by mount namespace; each namespace is read once, through
-/// the first process that is seen in it.
+/// Mounts of a file system, by mount namespace; each namespace is read once, through the
+/// first process that is seen in it.
 #[derive(Default)]
 struct Tables {
     seen: HashMap<PathBuf, (i32, Mounts)>,
@@ -83,7 +83,7 @@ fn namespace_of(process: &str) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
 }
 
-/// How a process uses one of these mounts, if it does.
+/// The use of one of these mounts by a process, if it uses one.
 fn use_by(pid: i32, entry: &Entry, mounts: &Mounts) -> Option<String> {
     if mounts.is_empty() {
         return None;
@@ -114,7 +114,7 @@ fn use_by(pid: i32, entry: &Entry, mounts: &Mounts) -> Option<String> {
     is_mapped.then(|| "a mapped file".into())
 }
 
-/// A descriptor of a process that is open on one of these mounts.
+/// An open descriptor of a process on one of these mounts.
 fn open_file(pid: i32, mounts: &Mounts) -> Option<OsString> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?.flatten();
     let mut on_mount = descriptors.filter(|descriptor| {
@@ -128,7 +128,7 @@ fn open_file(pid: i32, mounts: &Mounts) -> Option<OsString> {
     on_mount.next().map(|descriptor| descriptor.file_name())
 }
 
-/// The first few, and how many more there are.
+/// The first few, and the number of the rest.
 fn listed(all: &[String]) -> String {
     let mut text = all[..all.len().min(NAMED_MAX)].join(", ");
     if all.len() > NAMED_MAX {

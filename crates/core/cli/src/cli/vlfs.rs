@@ -1,4 +1,4 @@
-//! The commands that differ for a volume on the virtual log.
+//! Commands that differ for a volume on the virtual log.
 
 use super::info::{Held, Shown};
 use super::output::{self, Failure, Outcome};
@@ -17,7 +17,7 @@ use varve_vlog::{InOrder, Medium};
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
-/// The superblock for scripts.
+/// The superblock as JSON.
 pub fn describe(superblock: &Superblock) -> Value {
     let measures = Measures::of(superblock);
     json!({
@@ -38,7 +38,7 @@ pub fn describe(superblock: &Superblock) -> Value {
     })
 }
 
-/// What `mkfs` says.
+/// Message of `mkfs` after success.
 pub fn made(volume: &Path, superblock: &Superblock) -> String {
     let measures = Measures::of(superblock);
     format!(
@@ -97,13 +97,14 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     )
 }
 
-/// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
+/// True if the volume was unmounted cleanly. Any error is reported by the check that
+/// follows.
 pub fn is_clean(volume: &Path) -> bool {
     look(volume)
         .is_ok_and(|found| found.recovery_report().tail_record && passed_over(&found).is_empty())
 }
 
-/// `varve fsck`, which only looks.
+/// `varve fsck` without repair.
 pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
     let medium = medium(volume).map_err(|failure| failure.coded(OPERATIONAL))?;
     let checked = check(medium, Arc::new(HostClock::default()), data)
@@ -200,7 +201,7 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
                 "ino": ino, "unit": unit, "crc": entry.crc(), "unfinished": entry.unfinished(),
                 "changed": changed,
             }),
-            // In records of changes alone: it has no unit before the next fold.
+            // In change records alone: it has no unit before the next fold.
             None if *changed => json!({ "ino": ino, "unit": null, "changed": true }),
             None => json!({ "ino": ino, "next_version": entry.next_version() }),
         };
@@ -210,10 +211,10 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
     Ok(0)
 }
 
-/// Refuses what only a volume on the segmented log has.
+/// Refuses an operation that only a volume on the segmented log supports.
 ///
 /// # Errors
-/// If `volume` is another.
+/// If `volume` has another layout.
 pub fn refuse(volume: &Path, what: &str, code: u8) -> Result<(), Failure> {
     let layout = match layout_of(volume) {
         varve::Layout::VirtualLog => "on the virtual log (VLFS)",

@@ -24,7 +24,7 @@ const GROUP_OF: u16 = 4;
 const GROUP: u16 = 8;
 const MASK: u16 = 16;
 const OTHERS: u16 = 32;
-/// For whom nobody is named.
+/// Identity of an entry that names no user or group.
 const NOBODY: u32 = u32::MAX;
 
 type Entry = (u16, u16, u32);
@@ -51,7 +51,7 @@ fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Owner rw, STRANGER rw, group r, MASK as given, others nothing.
+/// Owner rw, STRANGER rw, group r, MASK as given, no rights for other users.
 fn for_stranger(mask: u16) -> Vec<Entry> {
     vec![
         (OWNER_OF, 6, NOBODY),
@@ -98,7 +98,7 @@ fn lists_grant_within_their_mask_and_follow_chmod(on: Layout) {
     );
     table.row("an empty list", set(&path, ACCESS, &[]), Ok(()));
     table.row("gone", get(&path, ACCESS), Err(Errno::NODATA));
-    // A list that says no more than the mode is the mode.
+    // A list that the mode can express is stored as the mode.
     let plain = [
         (OWNER_OF, 7, NOBODY),
         (GROUP_OF, 5, NOBODY),

@@ -1,4 +1,4 @@
-//! Names, links, listings that change while they are read.
+//! Names, links, and listings during changes.
 
 use crate::mount::{Answer, Layout, Mount, Table};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, SeekFrom, mknodat};
@@ -113,7 +113,7 @@ fn links_are_counted_and_loops_end(on: Layout) {
     table.end();
 }
 
-/// What a listing says: names, kinds, inodes, and where to resume after each.
+/// The entries of a listing: names, kinds, inodes, and the position after each.
 fn list(dir: &mut Dir) -> Vec<(String, FileType, u64, u64)> {
     let mut all = Vec::new();
     while let Some(entry) = dir.read() {
@@ -174,11 +174,11 @@ fn a_listing_goes_on_where_it_was_while_names_come_and_go(on: Layout) {
         (2_002, 2_002),
         "names and places"
     );
-    // From any place the same names follow, now and after half are gone.
+    // From any place the same names follow, now and after half of them are removed.
     for removed in [false, true] {
         for at in (0..all.len() - 1).step_by(97) {
             listing.seek(all[at].3 as i64).unwrap();
-            // Names that are gone may still be shown.
+            // Removed names may still be shown.
             let next = loop {
                 let next = listing.read().unwrap().unwrap();
                 let name = next.file_name().to_str().unwrap().to_owned();
@@ -203,7 +203,7 @@ fn a_listing_goes_on_where_it_was_while_names_come_and_go(on: Layout) {
             }
         }
     }
-    // While files are made, removed and renamed, what stays is seen once.
+    // While files are made, removed and renamed, lasting names are seen once.
     let stays: BTreeSet<String> = fs::read_dir(&dir)
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -225,7 +225,7 @@ fn a_listing_goes_on_where_it_was_while_names_come_and_go(on: Layout) {
         let times = seen.iter().filter(|s| *s == name).count();
         assert_eq!(times, 1, "{name}");
     }
-    // Rewound, it shows what is there now.
+    // Rewound, it shows the present names.
     listing.rewind();
     let now = list(&mut listing);
     assert_eq!(now.len(), fs::read_dir(&dir).unwrap().count() + 2);

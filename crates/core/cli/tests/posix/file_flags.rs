@@ -1,5 +1,5 @@
-//! File flags and projects on a mount: `chattr`, `lsattr`, and what the flags
-//! forbid. What is expected was tried on ext4.
+//! File flags and projects on a mount: `chattr`, `lsattr`, and the operations that flags
+//! forbid. The expectations were tried on ext4.
 
 use crate::ioctls::{Fsxattr, fl, get_extended, get_flags, set_extended, set_flags};
 use crate::mount::{Layout, Mount, OWNER, STRANGER, Table, chmod, directory, file, open};
@@ -30,7 +30,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap()
 }
 
-/// Opens, writes a byte at the beginning or where the flags say, and syncs.
+/// Opens, writes a byte at the beginning or where the flags require, and syncs.
 fn written(path: &Path, flags: OFlags) -> Result<(), Errno> {
     let mut file = open(path, flags, 0)?;
     file.write_all(b"x").map_err(errno)?;
@@ -39,8 +39,8 @@ fn written(path: &Path, flags: OFlags) -> Result<(), Errno> {
 
 type Attempt = fn(&Mount) -> Result<(), Errno>;
 
-/// What is tried with `f` in `d`, and whether an append-only file, or a file in
-/// an append-only directory, lets it happen.
+/// Operations on `f` in `d`, and whether an append-only file, or a file in an append-only
+/// directory, allows them.
 const OF_FILE: [(&str, bool, Attempt); 17] = [
     ("open to write", false, |m| {
         open(&m.path("d/f"), OFlags::WRONLY, 0).map(drop)
@@ -212,7 +212,7 @@ fn a_mount_that_is_not_asked_at_open_makes_no_promise(on: Layout) {
     for flag in [fl::IMMUTABLE, fl::APPEND, fl::SYNC] {
         assert_eq!(set_flags(&path, flag), Err(Errno::OPNOTSUPP));
     }
-    // What is made in a directory inherits this one.
+    // New files in a directory would inherit this one.
     fs::create_dir(m.path("d")).unwrap();
     assert_eq!(set_flags(&m.path("d"), fl::SYNC), Err(Errno::OPNOTSUPP));
     assert_eq!(set_flags(&path, fl::NODUMP), Ok(()));

@@ -1,4 +1,4 @@
-//! Locks. The kernel keeps them; what is asked is that it may.
+//! Locks. The kernel implements them; the tests check that they are allowed.
 
 use crate::mount::{Layout, Mount, Table, file};
 use crate::support::shell;
@@ -11,10 +11,10 @@ on_every_layout! {
     flock_is_between_open_files_and_posix_locks_between_processes,
 }
 
-/// A lock on the whole file, held by another process until it is told to go.
+/// A lock on the whole file in another process, until it is ended.
 struct Other(std::process::Child);
 
-/// Set in the process that holds a lock for a test: the file to lock.
+/// Set in the process that takes a lock for a test: the file to lock.
 const HOLD: &str = "VARVE_TEST_HOLD_LOCK";
 
 impl Other {
@@ -27,7 +27,7 @@ impl Other {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // The harness says something, then the lock's holder does.
+        // The harness prints a text, then the process with the lock does.
         let mut said = [0];
         while said != *b"#" {
             child
@@ -46,7 +46,7 @@ impl Other {
     }
 }
 
-/// Not a test of its own: what [`Other`] runs.
+/// Not a test of its own: the process that [`Other`] starts.
 #[test]
 fn hold_a_lock() {
     let Some(path) = std::env::var_os(HOLD) else {

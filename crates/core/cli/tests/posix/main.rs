@@ -1,14 +1,14 @@
-//! What POSIX and Linux ask of a file system, asked of a real mount, as root
-//! and as other users, with Linux's own file systems as the measure.
+//! The requirements of POSIX and Linux on a file system, tested on a real mount, as root
+//! and as other users, with Linux's own file systems as the reference.
 //!
-//! One module per area; most are tables. A table names all its rows that
-//! failed, not the first. Every mount is unmounted and checked at the end.
-//! `docs/guide/semantics.md` says what no server can give and why.
+//! One module per area; most are tables. A table reports all its rows that failed, not
+//! only the first. Every mount is unmounted and checked at the end.
+//! `docs/guide/semantics.md` states the limits of a server and their reasons.
 //!
-//! Each test runs on the layouts log, vlfs and ffs, and where it depends on what has
-//! room (content, holes, renames, removed files) on every policy of allocation as well:
-//! `rename::extent::every_kind_onto_every_kind`. What a layout has not is a method of
-//! [`mount::Layout`], and the test asks for the answer that it gives instead.
+//! Each test runs on the layouts log, vlfs and ffs, and where it depends on free space
+//! (content, holes, renames, removed files) on every policy of allocation as well:
+//! `rename::extent::every_kind_onto_every_kind`. Each feature that a layout lacks is a
+//! method of [`mount::Layout`], and the test then expects the layout's refusal.
 
 #[path = "../../../fuse/tests/support/ioctls.rs"]
 mod ioctls;
@@ -17,12 +17,12 @@ mod map;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes tests of functions that take a layout, one on each. Whoever forgets to name
-/// a function here is told that nobody calls it.
+/// Makes tests of functions that take a layout, one on each. A function that is not named
+/// here causes a warning that it is unused.
 macro_rules! on_every_layout {
     ($($test:ident,)+) => { on_layouts! { log vlfs ffs: { $($test,)+ } } };
 }
-/// The same on every policy of allocation, too.
+/// As `on_every_layout`, and on every policy of allocation, too.
 macro_rules! on_every_policy {
     ($($test:ident,)+) => {
         on_layouts! { log vlfs ffs efs extent buddy restricted fixed: { $($test,)+ } }

@@ -19,7 +19,7 @@ fn byte(file: &File, at: u64) -> Option<u8> {
     (file.read_at(&mut byte, at).unwrap() == 1).then_some(byte[0])
 }
 
-/// Whoever copies a file by its data must not lose what a map has stored.
+/// A program that copies a file by its data must not lose bytes stored through a map.
 fn what_a_map_has_stored_is_data_before_it_is_written_back(on: Layout) {
     for options in ["rw", "order=strict"] {
         let Some(m) = Mount::with(on, options) else {

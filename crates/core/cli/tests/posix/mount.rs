@@ -1,4 +1,4 @@
-//! A mounted volume, the users who visit it, and tables of expectations.
+//! A mounted volume, its users, and tables of expectations.
 
 use crate::support::{Scratch, varve};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
@@ -9,21 +9,21 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a system call answers.
+/// The result of a system call.
 pub type Answer = Result<(), Errno>;
 
-/// A layout, as `mkfs --layout` calls it. Its methods are what the layouts do not have
-/// in common (`docs/spec/in-place.md`, "Allocation").
+/// A layout, by its name in `mkfs --layout`. Its methods are the differences between
+/// layouts (`docs/spec/in-place.md`, "Allocation").
 #[derive(Clone, Copy)]
 pub struct Layout(pub &'static str);
 
 impl Layout {
-    /// The segmented log, the only one whose inodes `varve dump` shows.
+    /// True for the segmented log, the only layout whose inodes `varve dump` shows.
     pub fn is_log(self) -> bool {
         self.0 == "log"
     }
 
-    /// FFS with any policy.
+    /// True for FFS with any policy.
     fn is_in_place(self) -> bool {
         !matches!(self.0, "log" | "vlfs")
     }
@@ -35,8 +35,8 @@ impl Layout {
 
     /// Bytes of the largest file.
     pub fn largest_file(self) -> u64 {
-        // Blocks of 4 KiB: those of the inode, and what three levels of indirect blocks
-        // lead to.
+        // Blocks of 4 KiB: those of the inode, and those below three levels of indirect
+        // blocks.
         const IN_PLACE: u64 = 12 + 336 + 336 * 336 + 336 * 336 * 336;
         if self.is_in_place() {
             IN_PLACE * 4096
@@ -45,8 +45,8 @@ impl Layout {
         }
     }
 
-    /// Bytes of two extended attributes that a file may have at once. Another of
-    /// 8 KiB does not fit beside them: in place all take at most a block.
+    /// Bytes of two extended attributes that a file may have at once. Another of 8 KiB
+    /// does not fit in addition: in place all together take at most a block.
     pub fn long_attributes(self) -> [usize; 2] {
         if self.is_in_place() {
             [1_000, 2_000]
@@ -56,7 +56,7 @@ impl Layout {
     }
 }
 
-/// A mounted volume whose root is open to all.
+/// A mounted volume whose root is open to all users.
 pub struct Mount {
     image: String,
     dir: String,
@@ -64,19 +64,19 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// With default options; nothing, loudly, where nobody can mount.
+    /// Mounts with default options; `None`, loudly, where mounting is impossible.
     pub fn new(on: Layout) -> Option<Self> {
         Self::with(on, "rw")
     }
 
-    /// With these options of `-o`.
+    /// Mounts with these options of `-o`.
     pub fn with(on: Layout, options: &str) -> Option<Self> {
         if !can_mount() {
             return None;
         }
         rustix::process::umask(Mode::empty());
         let scratch = Scratch::new();
-        // Ordinary users must get through.
+        // Ordinary users must have access.
         open_to_all(scratch.dir.path(), 0o755);
         let image = scratch.text("image");
         varve([
@@ -119,20 +119,20 @@ impl Mount {
         crate::support::umount(&self.dir);
     }
 
-    /// Unmounts and mounts again: nothing comes from a cache.
+    /// Unmounts and mounts again, so that no cache is used.
     pub fn remount(&self) {
         self.umount();
         varve(["mount", &self.image, &self.dir]).expect(0, "");
     }
 
-    /// Lets `look` have the volume while it is not mounted.
+    /// Calls `look` with the volume while it is not mounted.
     pub fn offline(&self, look: impl FnOnce(&str)) {
         self.umount();
         look(&self.image);
         varve(["mount", &self.image, &self.dir]).expect(0, "");
     }
 
-    /// Kills the server and mounts what that left.
+    /// Kills the server and mounts the remaining image.
     pub fn kill_and_remount(&self) {
         let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
         let server = info["holder"]["pid"].to_string();
@@ -178,7 +178,7 @@ fn open_to_all(dir: &Path, mode: u32) {
     fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Somebody who calls.
+/// A user that makes calls.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     pub name: &'static str,
@@ -187,17 +187,17 @@ pub struct User {
     pub groups: &'static [u32],
 }
 
-/// The group that files of these tests belong to.
+/// The group of these tests' files.
 pub const STAFF: u32 = 2000;
 
 pub const ROOT: User = user("root", 0, 0, &[]);
-/// Owns the files of these tests.
+/// The owner of these tests' files.
 pub const OWNER: User = user("owner", 1001, 1001, &[]);
-/// In the files' group.
+/// A user in the files' group.
 pub const MEMBER: User = user("member", 1002, STAFF, &[]);
-/// In the files' group by a supplementary group.
+/// A user in the files' group by a supplementary group.
 pub const GUEST: User = user("guest", 1003, 1003, &[7, STAFF]);
-/// Has nothing to do with the files.
+/// A user without relation to the files.
 pub const STRANGER: User = user("stranger", 1004, 1004, &[]);
 
 const fn user(name: &'static str, uid: u32, gid: u32, groups: &'static [u32]) -> User {
@@ -210,8 +210,8 @@ const fn user(name: &'static str, uid: u32, gid: u32, groups: &'static [u32]) ->
 }
 
 impl User {
-    /// Runs `work` as this user. Linux keeps credentials per thread, so the
-    /// rest of the process goes on as root.
+    /// Runs `work` as this user. Linux keeps credentials per thread, so the rest of the
+    /// process stays root.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
         std::thread::scope(|scope| {
@@ -228,7 +228,7 @@ impl User {
     }
 }
 
-/// What a table expected and did not get.
+/// The rows of a table that failed.
 #[derive(Default)]
 pub struct Table {
     rows: usize,
@@ -236,7 +236,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// One row.
+    /// Checks one row.
     pub fn row<T: PartialEq + Debug>(&mut self, what: impl Debug, got: T, want: T) {
         self.rows += 1;
         if got != want {
@@ -283,7 +283,7 @@ pub fn open(path: &Path, flags: OFlags, mode: u32) -> Result<File, Errno> {
     Ok(File::from(fd))
 }
 
-/// The permission bits of what a name leads to.
+/// The permission bits of the file to which a name refers.
 pub fn mode_of(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
@@ -298,7 +298,7 @@ pub fn chmod(path: &Path, mode: u32) -> Answer {
     )
 }
 
-/// lchown(2); nothing means unchanged.
+/// lchown(2); `None` means unchanged.
 pub fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> Answer {
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     rustix::fs::chownat(CWD, path, uid, gid, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)

@@ -1,5 +1,5 @@
-//! Names are bytes: whatever is not `/` or NUL, told apart as bytes and come
-//! back as they were, through the mount, to the library and in what is printed.
+//! Names are bytes: all except `/` and NUL are allowed, distinguished as bytes and
+//! returned unchanged, through the mount, to the library and in printed output.
 
 use crate::mount::{Layout, Mount};
 use crate::support::varve;
@@ -13,7 +13,7 @@ on_every_layout! {
     names_are_bytes_on_a_mount,
 }
 
-/// Names that other systems would fold, normalise, refuse or stumble over.
+/// Names that other systems would fold, normalise, refuse or mishandle.
 fn names() -> Vec<Vec<u8>> {
     let texts = [
         // One letter, composed and not; ligatures; widths; look-alikes.
@@ -24,7 +24,7 @@ fn names() -> Vec<Vec<u8>> {
         "\u{ff26}ile",
         "f\u{131}le",
         "\u{5d0}\u{5d1}",
-        // Invisible ones, and those that turn the direction of writing.
+        // Invisible characters, and those that change the direction of writing.
         "zero\u{200b}width",
         "zerowidth",
         "\u{202e}elif",
@@ -84,7 +84,7 @@ fn names_are_bytes_on_a_mount(on: Layout) {
     for name in &names {
         let path = dir.join(OsStr::from_bytes(name));
         assert!(fs::read(&path).unwrap() == *name, "{}", name.escape_ascii());
-        // A link's target is bytes as well, and a name can become another.
+        // A link's target is bytes as well, and a rename may give any name.
         let (link, to) = (m.path("link"), m.path("renamed"));
         symlink(OsStr::from_bytes(name), &link).unwrap();
         assert!(fs::read_link(&link).unwrap().as_os_str().as_bytes() == name);

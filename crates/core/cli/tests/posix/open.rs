@@ -1,4 +1,4 @@
-//! open(2): flags and what they meet.
+//! open(2): flags on files of every kind.
 
 use crate::mount::{Layout, Mount, OWNER, STRANGER, Table, chmod, file, open};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mknodat};
@@ -24,7 +24,7 @@ fn flags_and_kinds_of_file(on: Layout) {
     rustix::fs::symlink("absent", m.path("broken")).unwrap();
     mknodat(CWD, m.path("fifo"), FileType::Fifo, 0o600.into(), 0).unwrap();
     mknodat(CWD, m.path("socket"), FileType::Socket, 0o600.into(), 0).unwrap();
-    // No such device, so that nothing depends on one that there is.
+    // No such device, so that the test does not depend on an existing one.
     mknodat(
         CWD,
         m.path("device"),
@@ -83,7 +83,7 @@ fn flags_and_kinds_of_file(on: Layout) {
     table.row("O_NOATIME, owner", noatime(OWNER), Ok(()));
     table.row("O_NOATIME, other", noatime(STRANGER), Err(Errno::PERM));
     let made = OWNER.run(|| {
-        // What is made may be written by its maker, whatever its mode.
+        // The creator may write the new file, whatever its mode.
         let mut file = open(&m.path("made"), exclusive | write, 0)?;
         std::io::Write::write_all(&mut file, b"x").map_err(|e| Errno::from_io_error(&e).unwrap())
     });
@@ -132,7 +132,8 @@ fn a_running_program_is_not_written(on: Layout) {
         Some(Errno::TXTBSY.raw_os_error())
     );
     drop(writer);
-    // Other tests start programs, which hold our files from fork to exec.
+    // Other tests start programs, which have copies of this process's files from fork to
+    // exec.
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut running = loop {
         match start() {
@@ -196,7 +197,7 @@ fn a_read_only_mount_refuses_changes_and_nothing_else(on: Layout) {
         refused,
     );
     table.row("rmdir", rustix::fs::rmdir(m.path("d")), refused);
-    // What is there is told before what is forbidden.
+    // An existing name is reported before missing permission.
     table.row(
         "mkdir over",
         rustix::fs::mkdir(m.path("d"), 0o700.into()),

@@ -1,4 +1,4 @@
-//! Who may do what: permission bits, owners, sticky directories.
+//! Permissions: permission bits, owners, sticky directories.
 
 use crate::mount::{
     Answer, GUEST, Layout, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown,
@@ -51,7 +51,7 @@ fn permission_bits_decide_who_opens_a_file(on: Layout) {
                 let asked = user.run(|| rustix::fs::accessat(CWD, &path, access, AtFlags::EACCESS));
                 table.row((&what, "access"), asked, want);
             }
-            // Root executes what anybody may execute.
+            // Root may execute a file that any user may execute.
             let granted = class(&user, mode) & 1 != 0 || (user.uid == 0 && mode & 0o111 != 0);
             let asked =
                 user.run(|| rustix::fs::accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS));
@@ -135,7 +135,7 @@ fn only_the_owner_and_root_change_modes_and_owners(on: Layout) {
         });
         row("group of others", root, &|| chown(&path, None, Some(9999)));
     }
-    // A supplementary group will do.
+    // A supplementary group is enough.
     chown(&path, Some(GUEST.uid), Some(GUEST.gid)).unwrap();
     table.row(
         "guest",
@@ -174,7 +174,7 @@ fn times_are_set_by_the_owner_and_now_by_writers(on: Layout) {
     table.end();
 }
 
-/// Whether `user` may take `name` out of a sticky directory.
+/// Whether `user` may remove a name from a sticky directory.
 fn may_remove(user: &User, directory_owner: u32, file_owner: u32) -> Answer {
     if [0, directory_owner, file_owner].contains(&user.uid) {
         Ok(())
@@ -234,7 +234,7 @@ fn new_files_belong_to_their_maker_and_obey_the_umask(on: Layout) {
         let found = (meta.st_uid, meta.st_gid, meta.st_mode & 0o7777);
         table.row(user.name, found, (user.uid, user.gid, 0o640));
     }
-    // The umask belongs to a process, so a process of its own tries it.
+    // The umask belongs to a process, so the test uses a process of its own.
     let script = "umask 027; >f; mkdir d; mkfifo p; ln -s f s";
     let dir = m.path("umask");
     fs::create_dir(&dir).unwrap();

@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// What Linux answers.
+/// The result on Linux.
 fn expected(from: Kind, to: Kind, flags: RenameFlags) -> Answer {
     if from == Kind::Nothing {
         return Err(Errno::NOENT);
@@ -153,7 +153,7 @@ fn paths_that_lead_astray(on: Layout) {
             want,
         );
     }
-    // Two names of one file stay two names.
+    // Two names of one file remain two names.
     table.row("links", fs::metadata(m.path("g")).unwrap().nlink(), 2);
     table.row("old name", m.path("f").exists(), true);
     table.end();
@@ -231,7 +231,7 @@ fn an_overlay_takes_a_mount_as_its_upper_layer(on: Layout) {
     }
     let [lower, upper_dir, work, at] =
         [lower.path(), &upper, &work, merged.path()].map(|path| path.display().to_string());
-    // In a mount table of its own, so that nothing is left mounted.
+    // In a mount table of its own, so that no mount is left.
     let script = format!(
         "mount -t overlay -o lowerdir={lower},upperdir={upper_dir},workdir={work} o {at}
         cd {at}; echo more >>changed; rm removed; mv kept moved

@@ -1,4 +1,4 @@
-//! Set-user-id and set-group-id bits: who gets them, what takes them away.
+//! Set-user-id and set-group-id bits: which operations set and clear them.
 
 use crate::mount::{
     GUEST, Layout, MEMBER, Mount, OWNER, ROOT, STAFF, STRANGER, Table, User, chmod, chown,
@@ -62,8 +62,8 @@ const CHANGES: [(&str, Change); 9] = [
     }),
 ];
 
-/// The mode after a change of content. The bits of a program go unless root
-/// changes it; set-group-id without group execution stays for the group.
+/// The mode after a change of content. The bits of a program are cleared unless root
+/// changes it; set-group-id without group execution remains for the group.
 fn after_change(user: &User, mode: u32) -> u32 {
     match user.name {
         "root" => mode,

@@ -39,7 +39,7 @@ fn every_mode_of_fallocate(on: Layout) {
     let zero = FallocateFlags::ZERO_RANGE;
     let none = FallocateFlags::empty();
     let unsupported = Err(Errno::OPNOTSUPP);
-    // Of 20,000 bytes of data, 10,000 are concerned, or 10,000 beyond them.
+    // Of 20,000 bytes of data, 10,000 are affected, or 10,000 beyond them.
     for (flags, want, extends, zeroes) in [
         (none, Ok(()), true, false),
         (keep, Ok(()), false, false),
@@ -88,7 +88,7 @@ fn every_mode_of_fallocate(on: Layout) {
         fallocate(&f, zero, 0, 1 << 30),
         Errno::NOSPC,
     );
-    // And that is all that it does.
+    // It has no other effect.
     let synced = f.write_all_at(b"y", 0).is_ok() && f.sync_all().is_ok();
     table.row("goes on", (synced, bytes(&f, 0, 9)), (true, b"y".to_vec()));
     table.end();
@@ -230,7 +230,7 @@ fn sizes_have_their_limits(on: Layout) {
     rustix::fs::fsync(&f).unwrap();
     table.row("far away", bytes(&f, most / 2 - 2, 3), vec![0, b'z', 0]);
     table.row("last", bytes(&f, most - 1, 9), vec![0]);
-    // ulimit -f counts kibibytes here; the signal is not what is asked for.
+    // ulimit -f counts kibibytes here; the signal is not part of the test.
     let script = format!(
         "cd {}; trap '' XFSZ; ulimit -f 8; head -c 20000 /dev/zero >limited || :; \
          truncate -s 8193 limited && exit 1; fallocate -l 8193 limited && exit 1; \

@@ -46,7 +46,7 @@ fn who_makes_what(on: Layout) {
         }
         m.clear();
     }
-    // A whiteout, as overlays make it, is for everybody.
+    // A whiteout, as overlays make it, is allowed for every user.
     let whiteout = |path| mknodat(CWD, path, FileType::CharacterDevice, 0o600.into(), 0);
     table.row("whiteout", STRANGER.run(|| whiteout(m.path("w"))), Ok(()));
     table.end();
@@ -105,8 +105,9 @@ fn devices_and_set_id_are_ignored_where_the_mount_says_so(on: Layout) {
     )
     .unwrap();
     assert_eq!(open(&null, OFlags::RDONLY, 0).map(drop), Err(Errno::ACCESS));
-    // By a process of its own: programs that other tests start hold what is open
-    // here from fork to exec, and what is open for writing is not executed.
+    // By a process of its own: programs started by other tests have copies of this
+    // process's open files from fork to exec, and a file open for writing cannot be
+    // executed.
     crate::support::shell(&format!("cp /usr/bin/id {}", m.path("id").display()));
     crate::mount::chmod(&m.path("id"), 0o4755).unwrap();
     let id = STRANGER.run(|| crate::support::shell(&format!("{} -u", m.path("id").display())));

@@ -1,4 +1,4 @@
-//! Which operation changes which time, and what a time can hold.
+//! Which operation changes which time, and the range of a time.
 
 use crate::map::SharedMap;
 use crate::mount::{Answer, Layout, Mount, Table, chmod, chown, file, open};
@@ -28,12 +28,12 @@ fn times(path: &Path) -> [(i64, i64); 2] {
     ]
 }
 
-/// What changes: neither, the change time, both.
+/// The times that change: neither, the change time, both.
 const NONE: [bool; 2] = [false, false];
 const CHANGE: [bool; 2] = [false, true];
 const BOTH: [bool; 2] = [true, true];
 
-/// An operation, and what it changes of file `f` and of its directory.
+/// An operation, and the times it changes of file `f` and of its directory.
 type Row<'a> = (&'a str, [[bool; 2]; 2], &'a dyn Fn() -> Answer);
 
 fn every_operation_changes_its_times(on: Layout) {
@@ -138,7 +138,7 @@ fn every_operation_changes_its_times(on: Layout) {
     table.end();
 }
 
-/// Does it to the file in directory `d`, `f` or for the moment `g`.
+/// Runs the operation on the file in directory `d`, `f` or for the moment `g`.
 fn changes_its_times(table: &mut Table, (what, changes, call): &Row<'_>, d: &Path) {
     let look = || {
         let file = if d.join("f").exists() { "f" } else { "g" };
@@ -157,7 +157,7 @@ fn changes_its_times(table: &mut Table, (what, changes, call): &Row<'_>, d: &Pat
 
 fn a_younger_file_is_never_older(on: Layout) {
     let Some(m) = Mount::new(on) else { return };
-    // The kernel stamps what is written, the server what is made.
+    // The kernel sets the times of written files, the server those of new ones.
     for n in 0..200 {
         let (a, b) = (m.path(&format!("a{n}")), m.path(&format!("b{n}")));
         drop(open(&a, OFlags::CREATE | OFlags::WRONLY, 0o644).unwrap());
@@ -168,7 +168,7 @@ fn a_younger_file_is_never_older(on: Layout) {
             "round {n}: {:?} < {made:?}",
             times(&b)
         );
-        // A name more is a change by the server, after one by the kernel.
+        // A new link is a change by the server, after one by the kernel.
         let written = times(&b);
         fs::hard_link(&b, a.with_extension("link")).unwrap();
         assert!(

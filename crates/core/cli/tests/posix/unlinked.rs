@@ -15,7 +15,7 @@ on_every_policy! {
     thousands_of_removed_files_stay_open,
 }
 
-/// Gives an open file a name, in both ways that Linux knows.
+/// Gives an open file a name, by both methods of Linux.
 fn link(file: &File, path: &Path) -> [Answer; 2] {
     let through = format!("/proc/self/fd/{}", file.as_raw_fd());
     let twin = path.with_extension("twin");
@@ -83,7 +83,7 @@ fn room_comes_back_when_the_last_user_closes(on: Layout) {
     rustix::fs::fsync(&f).unwrap();
     assert!(free() + 1000 < before, "in use");
     drop(f);
-    // The kernel lets go in its own time.
+    // The kernel releases the file after a delay.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while free() + 100 < before {
         assert!(

@@ -1,4 +1,4 @@
-//! A tree that the kernel shows, as the cases of `varve_prove::space` want it.
+//! A tree shown by the kernel, with the interface of the cases of `varve_prove::space`.
 
 use rustix::fs::{FallocateFlags, XattrFlags};
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use varve_fs::{
 };
 use varve_prove::mounted::{Name, Tree};
 
-/// A directory of the host, and how its files are called: by number, by the name
-/// that each was last met under.
+/// A directory of the host, and the paths of its files: for each number, the name under
+/// which it was last seen.
 pub struct Host {
     dir: PathBuf,
     names: Mutex<HashMap<InodeNo, (InodeNo, Vec<u8>)>>,
@@ -88,7 +88,7 @@ impl Host {
         self.names.lock().unwrap()
     }
 
-    /// The way to a file by the name it was last met under.
+    /// The path to a file by the name under which it was last seen.
     fn path(&self, ino: InodeNo) -> Result<PathBuf> {
         let names = self.names();
         let (mut up, mut way) = (ino, Vec::new());
@@ -105,7 +105,7 @@ impl Host {
         Ok(self.path(parent)?.join(OsStr::from_bytes(name)))
     }
 
-    /// What has come, or was found, under this name.
+    /// Records a file that was made or found under this name.
     fn met(&self, parent: InodeNo, name: &[u8], path: &Path) -> Result<Attr> {
         let attr = attr_of(&fs::symlink_metadata(path).map_err(told)?);
         self.names().insert(attr.ino, (parent, name.to_vec()));
@@ -161,7 +161,7 @@ impl Tree for Host {
         self.met(to.0, to.1, &new).map(drop)
     }
 
-    /// Cookies count names: a listing goes on where nothing has changed meanwhile.
+    /// Cookies count names: a listing can be continued if nothing has changed meanwhile.
     fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>> {
         let listing = fs::read_dir(self.path(ino)?).map_err(told)?;
         let own = [b".".as_slice(), b".."].map(|name| (name.to_vec(), ino, FileKind::Directory));
@@ -234,8 +234,8 @@ impl Tree for Host {
         rustix::fs::fallocate(self.open(ino)?, mode, offset, length).map_err(failed)
     }
 
-    /// That a write which the kernel had accepted was refused is no news to whoever
-    /// fills a volume.
+    /// A refusal of a write that the kernel had accepted is expected by a test that fills
+    /// a volume.
     fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         let file = self.open(ino)?;
         let synced = match data_only {

@@ -1,6 +1,6 @@
-//! Volumes are filled through the kernel until nothing more fits, and everything in
-//! them can be removed: the drawn cases of `varve_prove::space`, with servers that are
-//! killed, and what was first reported by hand.
+//! Volumes are filled through the kernel until nothing more fits, and everything in them
+//! can be removed: the drawn cases of `varve_prove::space`, with servers that are killed,
+//! and the cases first reported by hand.
 //!
 //! Without /dev/fuse they are skipped loudly, but fail in CI.
 
@@ -19,7 +19,7 @@ use support::{shell, varve};
 use varve_prove::random::{announce_seed, scale, scaled};
 use varve_prove::space::{Case, run};
 
-/// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.
+/// Seconds after which no further case is begun; scaled by `VARVE_PROVE_SCALE`.
 const SECONDS: u64 = 6;
 
 fn cases(layout: &'static str, count: u64) {
@@ -57,7 +57,7 @@ fn a_mounted_volume_that_is_updated_in_place_can_always_be_emptied() {
     cases("ffs", 8);
 }
 
-/// Calls `make` with one number after the other until it is refused for want of room.
+/// Calls `make` with one number after the other until it is refused for lack of space.
 fn until_full(mut make: impl FnMut(u64) -> io::Result<()>) -> u64 {
     let mut made = 0;
     loop {
@@ -86,7 +86,8 @@ fn empty(m: &Mount) -> u64 {
     listed.len() as u64
 }
 
-/// Directories in the root until nothing fits, and `rmdir` in the order of the listing.
+/// Makes directories in the root until nothing fits, and removes them in the order of the
+/// listing.
 fn directories(size: &str, least: u64) {
     if no_fuse() {
         return;
@@ -111,7 +112,7 @@ fn directories_that_fill_32_mib_are_removed_through_the_kernel() {
     directories("32M", 40_000);
 }
 
-/// The same at 64 and 128 MiB takes minutes in a build with assertions.
+/// At 64 and 128 MiB this takes minutes in a build with assertions.
 #[test]
 fn directories_that_fill_larger_volumes_are_removed_through_the_kernel() {
     if scale() < 4.0 {
@@ -127,7 +128,7 @@ fn kill(m: &Mount) {
     m.mount();
 }
 
-/// What a volume of 16 MiB was taken through until it refused every `unlink`.
+/// The history of a volume of 16 MiB that once refused every `unlink`.
 #[test]
 fn files_of_every_kind_come_and_go_on_16_mib() {
     if no_fuse() {

@@ -11,13 +11,13 @@ use varve_lfs::policy::PolicyKind;
 use varve_prove::mounted::Tree;
 use varve_prove::space::{Case, Served, Service, Volume, Volumes, Wrong};
 
-/// How long what is due in the background may take.
+/// Longest time for background work that is due.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Volumes of one layout.
 pub struct Mounts {
-    /// As `mkfs` calls it.
+    /// Its name in `mkfs`.
     pub layout: &'static str,
 }
 
@@ -124,7 +124,7 @@ impl Served for Server {
         }
     }
 
-    /// Until nothing becomes free any more.
+    /// Waits until no more space becomes free.
     fn settle(&self) -> std::result::Result<bool, Wrong> {
         let begun = Instant::now();
         let (mut before, mut same) = (None, 0);

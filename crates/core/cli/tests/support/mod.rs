@@ -1,4 +1,4 @@
-//! Runs the built binary and looks at what it answers.
+//! Runs the built binary and checks its output.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod mounted;
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 /// The command under test.
 pub const VARVE: &str = env!("CARGO_BIN_EXE_varve");
 
-/// What a run answered.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Answer {
     pub code: i32,
@@ -28,7 +28,7 @@ impl Answer {
         }
     }
 
-    /// Asserts the exit code and, in what was said, a text.
+    /// Asserts the exit code, and that the output contains a text.
     #[track_caller]
     pub fn expect(self, code: i32, said: &str) -> Self {
         let found = self.out.contains(said) || self.err.contains(said);
@@ -37,7 +37,7 @@ impl Answer {
             "want {code}, `{said}`: {self:#?}"
         );
         if code != 0 && !self.err.contains("--help") {
-            // fsck says what it found on stdout; what fails is one line.
+            // fsck prints its findings on stdout; a failure is one line.
             assert!(self.err.lines().count() <= 1, "{}", self.err);
         }
         self
@@ -60,7 +60,7 @@ pub fn varve<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Answer 
     Answer::from(command.output().unwrap())
 }
 
-/// All commands of the program, with their groups' names before them: what its help lists.
+/// All commands of the program, with their groups' names before them, from its help.
 pub fn commands() -> Vec<String> {
     fn below(above: &[&str], found: &mut Vec<String>) {
         let help = varve([above, &["--help"]].concat()).expect(0, "Usage:").out;
@@ -82,9 +82,9 @@ pub fn commands() -> Vec<String> {
     found
 }
 
-/// Unmounts `dir`. Other tests of this process start programs, which hold copies
-/// of all its open files from fork to exec, also of those that were closed
-/// meanwhile: the command tries a busy mount again.
+/// Unmounts `dir`. Other tests of this process start programs, which have copies of all
+/// its open files from fork to exec, even of those closed meanwhile: the command tries a
+/// busy mount again.
 #[track_caller]
 pub fn umount(dir: &str) {
     varve(["umount", dir]).expect(0, "");

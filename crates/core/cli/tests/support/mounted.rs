@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use varve_prove::random::scale;
 
-/// True if the test must be skipped for want of something; fails in CI.
+/// True if the test must be skipped because something is missing; fails in CI.
 pub fn lacks(what: &str, present: bool) -> bool {
     if !present {
         assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
@@ -31,7 +31,7 @@ pub fn no_programs() -> bool {
         .any(no_program)
 }
 
-/// True if nothing can be mounted here.
+/// True if mounting is impossible here.
 pub fn no_fuse() -> bool {
     let device = fs::OpenOptions::new()
         .read(true)
@@ -40,8 +40,8 @@ pub fn no_fuse() -> bool {
     lacks("/dev/fuse", device.is_ok())
 }
 
-/// How long a test may take before its server is killed, so that whoever waits
-/// for it gets an error instead of waiting for ever.
+/// Time after which a test's server is killed, so that processes that wait for it get an
+/// error instead of waiting for ever.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// A mounted volume, unmounted and checked at the end.
@@ -49,7 +49,7 @@ pub struct Mount {
     pub image: String,
     pub dir: String,
     pub scratch: Scratch,
-    /// Those of `-o`.
+    /// Options of `-o`.
     options: String,
     /// Dropped when the test is over.
     over: Option<Sender<()>>,
@@ -67,7 +67,7 @@ impl Mount {
         Mount::with_options(scratch, image, "cache=64M")
     }
 
-    /// Mounts it with these options of `-o`, then and later.
+    /// Mounts it with these options of `-o`, each time.
     pub fn with_options(scratch: Scratch, image: String, options: &str) -> Self {
         let mut mount = Mount::unmounted(scratch, image);
         options.clone_into(&mut mount.options);
@@ -75,7 +75,7 @@ impl Mount {
         mount
     }
 
-    /// Leaves it to the caller to mount it, with options of his own.
+    /// A volume that the caller mounts with other options.
     pub fn unmounted(scratch: Scratch, image: String) -> Self {
         fs::create_dir(scratch.path("mnt")).unwrap();
         let (over, is_over) = channel();
@@ -106,7 +106,7 @@ impl Mount {
         super::umount(&self.dir);
     }
 
-    /// Unmounts, checks everything, mounts again: nothing comes from a cache.
+    /// Unmounts, checks everything, mounts again, so that no cache is used.
     pub fn remount_checked(&self) {
         self.umount();
         varve(["fsck", "--data", &self.image]).expect(0, ": clean");
@@ -129,7 +129,7 @@ impl Mount {
     }
 }
 
-/// Ends the server of a test that takes too long.
+/// Kills the server of a test that takes too long.
 fn watch(is_over: &Receiver<()>, image: &str, dir: &str) {
     let patience = PATIENCE.mul_f64(scale().max(1.0));
     if is_over.recv_timeout(patience) != Err(RecvTimeoutError::Timeout) {

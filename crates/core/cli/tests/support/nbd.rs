@@ -1,4 +1,4 @@
-//! A served device, and what clients need.
+//! A served device, and programs that its clients need.
 
 use super::{Answer, VARVE};
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ pub fn lack(programs: &[&str]) -> bool {
 pub struct Serving {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// What it said first.
+    /// Its first line of output.
     pub said: serde_json::Value,
 }
 
@@ -56,7 +56,7 @@ impl Serving {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Asks it to end and waits: its exit code, what it said last, and the rest.
+    /// Ends it by a signal and waits: its exit code, its last line, and the rest.
     pub fn end(mut self) -> Answer {
         rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
         let mut out = String::new();
@@ -68,7 +68,7 @@ impl Serving {
         Answer { code, out, err }
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills it, and waits until it has ended.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

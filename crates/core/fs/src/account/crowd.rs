@@ -1,70 +1,71 @@
-//! Who is under way, and who must be alone.
+//! Count of the running operations, and a ticket to run alone.
 //!
-//! Operations are admitted beside what all others were promised, each at its
-//! worst. So whoever is refused in a crowd may fit once the others have ended:
-//! it waits for them, while newcomers wait behind it, and asks again alone. A
-//! refusal that is told is about the volume and never about the neighbours.
+//! Operations are admitted in parallel, each by its worst case. A request that is refused
+//! while other operations run may fit once they have ended. It therefore waits until they
+//! have ended, while new operations queue behind it, and asks again alone. A refusal that
+//! the caller sees is about the volume and never about concurrent operations.
 //!
-//! Nobody waits here who holds a lock or has been admitted (`space.rs`), and
-//! whoever has is never kept here, so that the wait ends.
+//! No thread waits here while it has a lock or an admitted operation (`space.rs`), and a
+//! thread that has one is never delayed here. So the wait ends.
 
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
 
-/// See the module's head.
+/// The operations of one tree that run or ask for admission.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// Those who ask, and those who were admitted and have not ended.
+    /// Operations that ask for admission, or were admitted and have not ended.
     under_way: AtomicU64,
-    /// How many have asked.
+    /// Number of operations that have ever entered.
     came: AtomicU64,
-    /// Those who wait to be alone, or are.
+    /// Operations that run alone, or wait to.
     alone: AtomicU64,
-    /// Held by whoever is alone, or waits to be.
+    /// Ticket of the operation that runs alone, or waits to.
     turn: Mutex<()>,
     ended: Mutex<()>,
     all_ended: Condvar,
 }
 
-/// What was there at a moment.
+/// The two counters at one moment, for [`Crowd::was_alone`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     under_way: u64,
     came: u64,
 }
 
-/// Nobody else was under way when it began; drop it to let others go on.
+/// Proof that no other operation ran when it was issued. Dropping it admits new
+/// operations.
 pub(crate) struct Turn<'a> {
     crowd: &'a Crowd,
     _turn: MutexGuard<'a, ()>,
 }
 
 impl Crowd {
-    /// Somebody asks, or begins without asking.
+    /// Counts an operation that asks for admission, or that begins without asking.
     #[inline]
     pub fn enter(&self) {
         self.under_way.fetch_add(1, SeqCst);
         self.came.fetch_add(1, SeqCst);
     }
 
-    /// It was refused, or has ended.
+    /// Removes an operation that was refused or has ended.
     #[inline]
     pub fn leave(&self) {
         let last = self.under_way.fetch_sub(1, SeqCst) == 1;
         if last && self.alone.load(SeqCst) > 0 {
-            // Under the lock, lest the one who waits has looked and not slept.
+            // Taken because the waiter may have read the counter and not be asleep yet.
             let _ended = self.ended.lock();
             self.all_ended.notify_all();
         }
     }
 
-    /// How many ask, or were admitted and have not ended.
+    /// Number of operations that ask, or were admitted and have not ended.
     #[inline]
     pub fn under_way(&self) -> u64 {
         self.under_way.load(SeqCst)
     }
 
-    /// Who wants to be alone goes first. No lock is held.
+    /// Waits for operations that run alone or wait to. The caller has no lock.
     #[inline]
     pub fn give_way(&self) {
         if self.alone.load(SeqCst) > 0 {
@@ -72,7 +73,7 @@ impl Crowd {
         }
     }
 
-    /// For [`Crowd::was_alone`].
+    /// Reads the counters, for [`Crowd::was_alone`].
     #[inline]
     pub fn look(&self) -> Seen {
         Seen {
@@ -81,14 +82,14 @@ impl Crowd {
         }
     }
 
-    /// True if from then on nobody was under way but those who entered `own`
-    /// times and left again.
+    /// True if, from `since` on, no operation ran except those that entered `own` times
+    /// and left again.
     pub fn was_alone(&self, since: Seen, own: u64) -> bool {
         let now = self.look();
         since.under_way == 0 && now.under_way == 0 && now.came == since.came + own
     }
 
-    /// Waits until nobody is under way. Newcomers wait until the turn is over.
+    /// Waits until no operation runs. New operations wait until the ticket is dropped.
     pub fn turn(&self) -> Turn<'_> {
         self.alone.fetch_add(1, SeqCst);
         let turn = self.turn.lock();

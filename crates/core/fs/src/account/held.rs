@@ -1,36 +1,37 @@
-//! Removed files that are still held, whose space is about to be free.
+//! Recently removed files that the kernel still references, and whose space is about to
+//! be freed.
 //!
-//! The kernel says a moment after the removal of a file, and by another path than its
-//! requests, that it holds the file no longer. A request that is refused in between may be
-//! admitted once it has said so. A file that a program has open may be held for ever;
-//! so only those that were removed within the last second are known here.
+//! The kernel drops its reference a moment after a file is removed, and by another path
+//! than its requests. A request that is refused in between may be admitted after that. A
+//! program may keep a file open indefinitely, so only files removed within the last
+//! second are listed.
 
 use crate::types::InodeNo;
 use std::collections::{BTreeMap, HashMap};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Nanoseconds for which a removal is recent.
+/// Age in nanoseconds up to which a removal is recent.
 const RECENT_NS: u64 = 1_000_000_000;
 
-/// The removals of one tree.
+/// Recent removals of one tree whose files are still referenced.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRemovals {
-    /// How many are known, so that a question while there is none takes no lock.
+    /// Number of listed removals; a query while there is none takes no lock.
     count: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The file of each removal, and when that was, in nanoseconds.
+    /// File and time, in nanoseconds, of each removal, by its serial number.
     removals: BTreeMap<u64, (InodeNo, u64)>,
     numbers: HashMap<InodeNo, u64>,
     next: u64,
 }
 
 impl State {
-    /// Forgets what is no longer recent.
+    /// Drops the removals that are no longer recent.
     fn expire(&mut self, now_ns: u64) {
         while let Some(first) = self.removals.first_entry()
             && first.get().1.saturating_add(RECENT_NS) < now_ns
@@ -42,7 +43,7 @@ impl State {
 }
 
 impl HeldRemovals {
-    /// A file has lost its last name, and is held.
+    /// Records that a file lost its last name and is still referenced.
     pub fn removed(&self, ino: InodeNo, now_ns: u64) {
         let state = &mut *self.state.lock();
         state.expire(now_ns);
@@ -52,7 +53,7 @@ impl HeldRemovals {
         self.count.store(state.removals.len() as u64, Relaxed);
     }
 
-    /// A file without a name is held no longer, and has been freed.
+    /// Records that a file without a name was freed.
     pub fn freed(&self, ino: InodeNo) {
         if self.count.load(Relaxed) == 0 {
             return;
@@ -64,7 +65,7 @@ impl HeldRemovals {
         }
     }
 
-    /// The latest of the recent removals whose file is held.
+    /// Serial number of the latest recent removal whose file is still referenced.
     pub fn latest(&self, now_ns: u64) -> Option<u64> {
         if self.count.load(Relaxed) == 0 {
             return None;
@@ -75,7 +76,8 @@ impl HeldRemovals {
         state.removals.last_key_value().map(|(number, _)| *number)
     }
 
-    /// True if the file of a recent removal is held, of this one or an earlier one.
+    /// True if a file of the recent removal `until`, or of an earlier one, is still
+    /// referenced.
     pub fn are_held(&self, until: u64, now_ns: u64) -> bool {
         let state = &mut *self.state.lock();
         state.expire(now_ns);

@@ -1,4 +1,5 @@
-//! What is counted of room: what is there, promised, asked for and kept.
+//! Space accounting: usage that is present, promised to operations, asked for, and
+//! reserved.
 
 pub(crate) mod crowd;
 pub(crate) mod held;
@@ -55,7 +56,7 @@ impl Sum {
     }
 }
 
-/// Sums and differences saturate: a damaged image may count anything.
+/// Sum of two usages. It saturates, because a damaged image may contain any count.
 pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
         inodes: a.inodes.saturating_add(b.inodes),
@@ -64,7 +65,7 @@ pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
     }
 }
 
-/// See [`sum`].
+/// Difference of two usages, never below zero.
 pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
     Usage {
         inodes: a.inodes.saturating_sub(b.inodes),
@@ -73,23 +74,23 @@ pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
     }
 }
 
-/// See the module's head.
+/// The counters of one tree, from which a request to the layout is made.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceAccount {
     pub present: Sum,
-    /// What operations which were admitted may add to the tree.
+    /// Growth of the tree promised to admitted operations.
     pub promised: Sum,
-    /// The same of operations that wait for the answer.
+    /// Growth of the tree asked for by operations that await the layout's answer.
     pub asked: Sum,
-    /// What operations which were admitted may add to what waits in memory.
+    /// Dirty data promised to admitted operations.
     pub promised_coming: ComingSum,
-    /// The same of operations that wait for the answer.
+    /// Dirty data asked for by operations that await the layout's answer.
     pub asked_coming: ComingSum,
-    /// The highest block that an operation was to reach.
+    /// Highest block of a file that an operation was to reach.
     pub highest_block: AtomicU64,
-    /// What merges of private trees that are under way make wait.
+    /// Changes that merges of private trees are adding to those in memory.
     pub merging: Waits,
-    /// See `content/held.rs`.
+    /// Bytes reserved for held writes, see `content/held.rs`.
     pub kept_bytes: AtomicU64,
     pub crowd: Crowd,
     pub refusals: Refusals,
@@ -107,7 +108,7 @@ impl SpaceAccount {
         self.present.get()
     }
 
-    /// An operation is going to reach this block of a file.
+    /// Records that an operation is going to reach this block of a file.
     #[inline]
     pub fn reaches(&self, block: u64) {
         if self.highest_block.load(Relaxed) < block {
@@ -115,7 +116,7 @@ impl SpaceAccount {
         }
     }
 
-    /// One inode's share changed.
+    /// Replaces one inode's share of the present usage.
     #[inline]
     pub fn settle(&self, before: Usage, after: Usage) {
         if before == after {
@@ -123,25 +124,25 @@ impl SpaceAccount {
         }
         self.present.add(after);
         self.present.subtract(before);
-        // A later reader sees what is present without it.
+        // Counted after the subtraction, so that a later reader sees both.
         if difference(before, after) != Usage::default() {
             self.refusals.freed();
         }
     }
 }
 
-/// What an operation adds to what waits in memory at most.
+/// Upper bound of the dirty data that one operation can add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub bytes: u64,
-    /// Of these, extended attributes of one file.
+    /// Bytes of extended attributes of one file, included in `bytes`.
     pub attributes: u64,
     /// Blocks that are reserved.
     pub reserved: u64,
 }
 
 impl From<u64> for Coming {
-    /// Blocks, wherever they are.
+    /// Data blocks at any place, by their bytes.
     fn from(bytes: u64) -> Self {
         Coming {
             bytes,
@@ -152,7 +153,7 @@ impl From<u64> for Coming {
 }
 
 impl Coming {
-    /// A file's extended attributes.
+    /// Extended attributes of one file, of `bytes`.
     pub fn attributes(bytes: u64) -> Self {
         Coming {
             attributes: bytes,
@@ -160,7 +161,7 @@ impl Coming {
         }
     }
 
-    /// So many bytes, and so many blocks that are reserved.
+    /// Data of `bytes`, and a reservation of `blocks`.
     pub fn reserving(bytes: u64, blocks: u64) -> Self {
         Coming {
             reserved: blocks,
@@ -168,7 +169,7 @@ impl Coming {
         }
     }
 
-    /// And so many others.
+    /// Adds `bytes` of other data.
     pub fn and(self, bytes: u64) -> Self {
         Coming {
             bytes: self.bytes + bytes,
@@ -177,8 +178,9 @@ impl Coming {
     }
 }
 
-/// What several operations add. The attributes are seen to be no more than all
-/// bytes: adding begins with all, taking away and looking with the attributes.
+/// Sum of the dirty data of several operations. A reader never sees more attributes than
+/// bytes: an addition begins with the bytes, a subtraction and a read begin with the
+/// attributes.
 #[derive(Debug, Default)]
 pub(crate) struct ComingSum {
     bytes: AtomicU64,
@@ -218,7 +220,7 @@ impl ComingSum {
     }
 }
 
-/// An operation under way: its promise, and its share of the gate.
+/// A running operation: its promise, and its shared lock of the gate.
 pub(crate) struct Operation<'a> {
     pub account: &'a SpaceAccount,
     pub growth: Usage,
@@ -227,7 +229,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// It will come, and need what it asked for. It has entered the crowd.
+    /// Promises an operation what it asked for. The operation has entered the crowd.
     pub fn admitted(account: &'a SpaceAccount, growth: Usage, coming: Coming) -> Self {
         account.promised.add(growth);
         account.promised_coming.add(coming);

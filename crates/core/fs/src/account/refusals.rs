@@ -1,12 +1,12 @@
-//! Refused growth, remembered for as long as nothing is freed.
+//! Refused growth, remembered until space is freed.
 //!
-//! Before growth is refused everything that waits is written back, deleted files are
-//! freed, and the layout cleans and takes checkpoints. While nothing is freed that
-//! ends as it did before, so an operation that asks for as much is refused at once.
+//! Before growth is refused, dirty data is written back, deleted files are freed, and the
+//! layout cleans and takes checkpoints. While no space is freed, a second attempt ends
+//! the same, so an operation that asks for as much is refused at once.
 //!
-//! Invariant: what is known was refused while no other operation was under way and
-//! nothing waited in memory, and the same [`Moment`] was read before and after it was
-//! asked for. So the refusal is about the volume as it is at that moment.
+//! Invariant: a remembered request was refused while no other operation ran and no change
+//! waited in memory, and the same [`Moment`] was read before and after it. So the refusal
+//! is about the volume as it is at that moment.
 
 use super::Coming;
 use crate::layout::Usage;
@@ -14,19 +14,19 @@ use varve_device::sync::Mutex;
 use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-/// Refusals that are known apart: some ask for inodes, others for blocks.
+/// Most refusals that are remembered; some are for inodes, others for blocks.
 const KNOWN_MAX: usize = 8;
 
-/// What a refusal depends on. Both grow.
+/// State of the volume on which a refusal depends. Both numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// How often the tree became smaller.
+    /// Number of times that the tree became smaller.
     pub freed: u64,
-    /// [`crate::Layout::gains`].
+    /// Value of [`crate::Layout::gains`].
     pub gained: u64,
 }
 
-/// Growth that was refused, with what had to be left beside it.
+/// Growth that was refused, with the space that had to remain free in addition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub growth: Usage,
@@ -34,7 +34,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// True if this asks for no more than `other`, in any measure.
+    /// True if no measure of this request exceeds that of `other`.
     fn is_within(&self, other: &Refused) -> bool {
         self.growth.inodes <= other.growth.inodes
             && self.growth.blocks <= other.growth.blocks
@@ -45,27 +45,27 @@ impl Refused {
     }
 }
 
-/// The refusals of a volume.
+/// The remembered refusals of a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     freed: AtomicU64,
-    /// How many are known, perhaps of an earlier moment.
+    /// Number of remembered refusals, perhaps of an earlier moment.
     count: AtomicU64,
     known: Mutex<(Moment, Vec<Refused>)>,
 }
 
 impl Refusals {
-    /// The tree has become smaller, or may have.
+    /// Counts that the tree became smaller, or may have.
     pub fn freed(&self) {
         self.freed.fetch_add(1, AcqRel);
     }
 
-    /// The number of times that it has.
+    /// Number of times that the tree became smaller.
     pub fn times_freed(&self) -> u64 {
         self.freed.load(Acquire)
     }
 
-    /// True if nothing is known: then no [`Moment`] need be found.
+    /// True if no refusal is remembered. No [`Moment`] need be read then.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Acquire) == 0
@@ -81,7 +81,7 @@ impl Refusals {
         known.1.iter().any(|refused| refused.is_within(asked))
     }
 
-    /// This was refused at this moment.
+    /// Remembers that `refused` was refused at `moment`.
     pub fn note(&self, moment: Moment, refused: Refused) {
         let mut known = self.known.lock();
         if known.0 != moment {
@@ -122,7 +122,7 @@ mod tests {
         assert!(refusals.knows(now, &asked(1, 4)) && refusals.knows(now, &asked(2, 5)));
         assert!(refusals.knows(now, &asked(0, 9)));
         assert!(!refusals.knows(now, &asked(1, 3)) && !refusals.knows(now, &asked(0, 7)));
-        // A smaller one takes the place of larger ones.
+        // A smaller request replaces larger ones.
         refusals.note(now, asked(0, 2));
         assert_eq!(refusals.known.lock().1.len(), 1);
         assert!(refusals.knows(now, &asked(0, 2)));

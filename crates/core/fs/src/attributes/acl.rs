@@ -1,8 +1,8 @@
-//! POSIX access control lists, in the form Linux keeps in attributes.
+//! POSIX access control lists, in the form in which Linux stores them in attributes.
 //!
-//! `system.posix_acl_access` refines the permission bits of a file,
-//! `system.posix_acl_default` is what new files in a directory inherit. Both
-//! are a version word and 8-byte entries: tag, permissions, identity.
+//! `system.posix_acl_access` refines the permission bits of a file. New files in a
+//! directory inherit `system.posix_acl_default`. Both are a version word and 8-byte
+//! entries: tag, permissions, identity.
 //!
 //! Source: POSIX 1003.1e draft 17; Linux `include/uapi/linux/posix_acl_xattr.h`.
 
@@ -24,7 +24,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// One line of a list.
+/// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AclEntry {
     tag: u16,
@@ -32,8 +32,11 @@ pub(crate) struct AclEntry {
     id: u32,
 }
 
-/// Parses a list and checks its shape: each of owner, group and others once,
-/// a mask if anybody is named.
+/// Parses a list and checks its shape: one entry each for the owner, the group and all
+/// other users, and a mask if a user or group is named.
+///
+/// # Errors
+/// `Invalid` for any other bytes.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<AclEntry>> {
     const BAD: Error = Error::Invalid("not an access control list");
     let (version, rest) = bytes.split_first_chunk::<4>().ok_or(BAD)?;
@@ -59,7 +62,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<AclEntry>> {
     if sound { Ok(entries) } else { Err(BAD) }
 }
 
-/// The bytes of a list.
+/// Encodes a list, the inverse of [`parse`].
 pub(crate) fn encode(entries: &[AclEntry]) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
     for e in entries {
@@ -77,12 +80,12 @@ fn permissions(entries: &[AclEntry], tag: u16) -> Option<u32> {
         .map(|e| u32::from(e.permissions))
 }
 
-/// True if the permission bits say all that the list says.
+/// True if the permission bits express the whole list.
 pub(crate) fn is_minimal(entries: &[AclEntry]) -> bool {
     entries.len() == 3
 }
 
-/// The permission bits that show a list: others, mask (or group), owner.
+/// The permission bits of a list: owner, mask (or group), all other users.
 pub(crate) fn mode_bits(entries: &[AclEntry]) -> u32 {
     let of = |tag| permissions(entries, tag).unwrap_or(0);
     let group = permissions(entries, MASK).unwrap_or_else(|| of(GROUP_OBJ));
@@ -104,7 +107,8 @@ pub(crate) fn set_mode(entries: &mut [AclEntry], mode: u32) {
     }
 }
 
-/// What a list grants to one who is not the owner, if it is enough for `mask`.
+/// Permissions that a list grants to a caller other than the owner. An entry for a group
+/// applies only if it grants all of `mask`.
 pub(crate) fn granted(entries: &[AclEntry], caller: &Caller, inode: &Inode, mask: u32) -> u32 {
     let limit = permissions(entries, MASK).unwrap_or(7);
     if let Some(named) = entries.iter().find(|e| e.tag == USER && e.id == caller.uid) {
@@ -130,7 +134,7 @@ pub(crate) fn granted(entries: &[AclEntry], caller: &Caller, inode: &Inode, mask
     }
 }
 
-/// What a new file inherits from its directory's default list.
+/// The lists that a new file inherits from its directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Inherited {
     pub entries: Vec<AclEntry>,
@@ -138,13 +142,13 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// The file's permission bits: no more than `bits` asks for.
+    /// The file's permission bits: those of the list that are in `bits` as well.
     pub fn mode(&self, bits: u32) -> u32 {
         mode_bits(&self.entries) & bits & 0o777
     }
 
-    /// The new file's attributes: none, or up to twice what the directory's take,
-    /// as a directory has the list as its own, too.
+    /// The new file's attributes: empty, or up to twice the size of the directory's, as a
+    /// new directory has the list as its own, too.
     ///
     /// # Errors
     /// `NoSpace` beyond the largest blob.

@@ -1,12 +1,12 @@
-//! Extended attributes.
+//! Encoding of extended attributes.
 //!
-//! All attributes of a file are one blob: entries sorted by name, each a byte with
-//! the name's length, four with the value's (little endian), the name, the value.
-//! The layout says how long it may be and stores it, the epoch carries it.
+//! All attributes of a file are one blob: entries sorted by name, each with one byte for
+//! the name's length, four for the value's (little endian), the name, and the value. The
+//! layout bounds its length and stores it; the epoch carries it.
 
 use crate::error::{Error, Result};
 
-/// All names with a zero byte behind each, as Linux lists them.
+/// Most bytes of a file's names, each followed by a zero byte, as Linux lists them.
 pub(crate) const LIST_MAX: usize = 1 << 16;
 
 /// One attribute of a blob.
@@ -16,7 +16,7 @@ pub(crate) struct Attribute<'a> {
     pub value: &'a [u8],
 }
 
-/// The attributes in a blob; `None` for bytes that are no attribute.
+/// The attributes in a blob; the last item is `None` if the rest does not parse.
 pub(crate) fn attributes(mut blob: &[u8]) -> impl Iterator<Item = Option<Attribute<'_>>> {
     std::iter::from_fn(move || {
         if blob.is_empty() {
@@ -47,7 +47,7 @@ pub(crate) fn damaged() -> Error {
     }
 }
 
-/// The value of an attribute, if the blob has it.
+/// The value of an attribute, if the blob contains it.
 pub(crate) fn value<'a>(blob: &'a [u8], name: &[u8]) -> Result<Option<&'a [u8]>> {
     for attribute in attributes(blob) {
         let attribute = attribute.ok_or_else(damaged)?;

@@ -1,8 +1,8 @@
 //! File flags, as `chattr` sets them, and project identifiers.
 //!
-//! The kernel checks permission bits for a mount, but of these flags it knows
-//! nothing: they bind every caller, whoever has checked its rights, and root
-//! as well. What each forbids is what ext4 forbids:
+//! The kernel checks permission bits on behalf of a mount but knows nothing of these
+//! flags. They bind every caller, root included, even if the kernel has checked its
+//! rights. They forbid the same operations as in ext4:
 //!
 //! | flag | refused with `NotPermitted` |
 //! |---|---|
@@ -10,13 +10,12 @@
 //! | append-only file | truncates, holes, other attributes, links, removal; writes that are not at the end |
 //! | append-only directory | the removal of names, other attributes, its own removal |
 //!
-//! A change of what may be is one line here and a call where it happens:
-//! [`may_change`] before content changes and names are entered, [`may_rewrite`]
-//! before all else does.
+//! Each rule is one line here and a call at the operation: [`may_change`] before content
+//! changes and names are entered, [`may_rewrite`] before every other change.
 //!
-//! Whether a write is at the end is not asked where the file was opened first
-//! ([`FileSystem::may_open`]): what a kernel writes back is whole pages, which
-//! also hold older bytes.
+//! A write through an open file is not checked for being at the end
+//! ([`FileSystem::may_open`]), because the kernel writes back whole pages, which also
+//! contain older bytes.
 
 use crate::account::prices::REMOVAL_BYTES;
 use crate::attr::{Caller, SetAttr, SetTime};
@@ -31,33 +30,33 @@ use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
 
-/// What `chattr` says of a file.
+/// The flags of a file that `chattr` sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileFlags {
-    /// `i`: nothing of it changes.
+    /// `i`: nothing of the file can change.
     pub immutable: bool,
     /// `a`: a file only grows at its end; a directory only gets more names.
     pub append_only: bool,
-    /// `A`: reading leaves its access time alone.
+    /// `A`: reads do not change the access time.
     pub no_atime: bool,
-    /// `d`: for programs that save files; it means nothing here.
+    /// `d`: a mark for programs that save files; it has no effect here.
     pub no_dump: bool,
     /// `S`: a change is durable before it is answered. New files inherit it.
     pub sync: bool,
-    /// `D`, of directories: the same for names in it.
+    /// `D`, of directories: a change of its names is durable before it is answered.
     pub dir_sync: bool,
-    /// `P`, of directories: what is made in it has its project, and only what
-    /// has may be linked or moved into it.
+    /// `P`, of directories: new files in it get its project, and only files of that
+    /// project may be linked or moved into it.
     pub project_inherit: bool,
-    /// `j`: transaction-protected. Whoever uses it outside a transaction waits for the
-    /// locks that transactions hold on it. New files inherit it.
+    /// `j`: transaction-protected. A caller outside of transactions waits for the locks
+    /// that transactions have on the file. New files inherit it.
     pub protected: bool,
 }
 
-/// Where a flag is.
+/// Accessor of one flag.
 type Field = fn(&mut FileFlags) -> &mut bool;
 
-/// Each flag's bit on the volume.
+/// Bit of each flag on the volume.
 const BITS: [(u32, Field); 8] = [
     (flags::IMMUTABLE, |f| &mut f.immutable),
     (flags::APPEND_ONLY, |f| &mut f.append_only),
@@ -69,20 +68,20 @@ const BITS: [(u32, Field); 8] = [
     (flags::PROTECTED, |f| &mut f.protected),
 ];
 
-/// What a new file has of its directory.
+/// Bits that a new file inherits from its directory.
 const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC | flags::PROTECTED;
-/// And a new directory, beside that.
+/// Bits that a new directory inherits in addition.
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIR_SYNC | flags::PROJECT_INHERIT;
-/// What only directories have.
+/// Bits that only directories can have.
 const OF_DIRECTORIES: u32 = flags::DIR_SYNC | flags::PROJECT_INHERIT;
-/// What only root may change.
+/// Bits that only root may change.
 const PRIVILEGED: u32 = flags::IMMUTABLE | flags::APPEND_ONLY;
-/// What makes opening a regular file a matter of ours; a directory passes one
-/// of them on.
+/// Bits because of which opening a regular file must be checked here. A new file inherits
+/// one of them from its directory.
 const GUARDS: u32 = flags::IMMUTABLE | flags::APPEND_ONLY | flags::SYNC;
 
 impl FileFlags {
-    /// What the bits of an inode say.
+    /// Decodes the bits of an inode.
     pub fn from_bits(bits: u32) -> Self {
         let mut all = FileFlags::default();
         for (bit, flag) in BITS {
@@ -91,32 +90,36 @@ impl FileFlags {
         all
     }
 
-    /// The same as bits of [`flags`].
+    /// Encodes the flags as bits of [`flags`].
     pub fn bits(mut self) -> u32 {
         let set = BITS.iter().filter(|(_, flag)| *flag(&mut self));
         set.map(|(bit, _)| bit).sum()
     }
 }
 
-/// How a file is to be opened.
+/// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// For writing.
+    /// Open for writing.
     pub write: bool,
-    /// Every write goes to the end.
+    /// Every write appends.
     pub append: bool,
-    /// It is emptied.
+    /// The file is emptied by the open.
     pub truncate: bool,
 }
 
+/// Checks that the flags allow any change.
+///
 /// # Errors
-/// `NotPermitted` if nothing of the inode may change.
+/// `NotPermitted` for an immutable inode.
 pub(crate) fn may_change(inode: &Inode) -> Result<()> {
     refuse(inode, flags::IMMUTABLE)
 }
 
+/// Checks that the flags allow a change other than an addition.
+///
 /// # Errors
-/// `NotPermitted` if nothing of the inode may change but what is added to it.
+/// `NotPermitted` for an immutable or append-only inode.
 pub(crate) fn may_rewrite(inode: &Inode) -> Result<()> {
     refuse(inode, flags::IMMUTABLE | flags::APPEND_ONLY)
 }
@@ -128,8 +131,11 @@ fn refuse(inode: &Inode, bits: u32) -> Result<()> {
     }
 }
 
+/// Checks that the flags allow a write of content at `offset`.
+///
 /// # Errors
-/// `NotPermitted` if content may not be written from `offset` on.
+/// `NotPermitted` for an immutable inode, and for an append-only one if the caller itself
+/// writes before the end.
 pub(crate) fn may_write(inode: &Inode, via: Via, offset: u64) -> Result<()> {
     let inside = offset < inode.size && via == Via::Caller;
     match inside {
@@ -138,18 +144,23 @@ pub(crate) fn may_write(inode: &Inode, via: Via, offset: u64) -> Result<()> {
     }
 }
 
+/// Checks that the flags allow the removal of a name of `child` in `parent`.
+///
 /// # Errors
-/// `NotPermitted` if `child` may not lose a name in `parent`.
+/// `NotPermitted` if either is immutable or append-only.
 pub(crate) fn may_remove(parent: &Inode, child: &Inode) -> Result<()> {
     may_rewrite(parent)?;
     may_rewrite(child)
 }
 
+/// Checks that the flags allow these attributes to be set.
+///
 /// # Errors
-/// `NotPermitted` if these attributes may not be set.
+/// `NotPermitted`; times of earlier writes may be set on an append-only inode.
 pub(crate) fn may_set(inode: &Inode, set: &SetAttr) -> Result<()> {
     let given = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
-    // A cache that keeps times itself hands over those of its writes so.
+    // A write-back cache that manages times itself reports the times of its writes with
+    // `ctime`.
     let of_writes = set.ctime.is_some();
     let times = given(set.atime) || given(set.mtime) && !of_writes;
     let others = (set.mode, set.uid, set.gid) != (None, None, None) || set.size.is_some();
@@ -159,9 +170,11 @@ pub(crate) fn may_set(inode: &Inode, set: &SetAttr) -> Result<()> {
     }
 }
 
+/// Checks that `child` may get a name in `directory`.
+///
 /// # Errors
-/// `CrossesProjects` if `child` may not get a name in `directory`, which says
-/// whose projects its names belong to.
+/// `CrossesProjects` if the directory restricts names to its own project and `child`
+/// belongs to another.
 pub(crate) fn same_project(directory: &Inode, child: &Inode) -> Result<()> {
     let bound = directory.flags & flags::PROJECT_INHERIT != 0;
     match bound && directory.project != child.project {
@@ -170,7 +183,7 @@ pub(crate) fn same_project(directory: &Inode, child: &Inode) -> Result<()> {
     }
 }
 
-/// Flags and project of what is made in `above`.
+/// Flags and project of a new file in `above`.
 pub(crate) fn inherited(above: &Inode, kind: FileKind) -> (u32, u32) {
     let bits = match kind {
         FileKind::Directory => INHERITED | INHERITED_BY_DIRECTORIES,
@@ -182,14 +195,14 @@ pub(crate) fn inherited(above: &Inode, kind: FileKind) -> (u32, u32) {
     (above.flags & bits, project)
 }
 
-/// True if opening files of this volume is to be asked for: `root` is its
-/// root directory.
+/// True if files of this volume must be checked when they are opened; `root` is its root
+/// directory.
 fn is_guarded(root: &Inode) -> bool {
     root.flags & flags::GUARDED != 0
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// A file's flags.
+    /// The flags of a file.
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
@@ -197,8 +210,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(self.flags_and_project(ino)?.0)
     }
 
-    /// A file's flags, and the identifier of the project it counts to, 0 if
-    /// there is none.
+    /// The flags of a file and its project identifier, 0 if it has none.
     ///
     /// # Errors
     /// As [`Self::file_flags`].
@@ -213,10 +225,10 @@ impl<L: Layout> FileSystem<L> {
     /// Sets all flags of a file or directory, and its project if one is given.
     ///
     /// # Errors
-    /// `NotPermitted` for anybody but the owner and root, for anybody but root
-    /// if `immutable` or `append_only` change, and if the file is immutable
-    /// and stays so; `NotSupported` for flags of directories on a file, for anything that
-    /// is neither, and for `protected` where the layout has no transactions; `NoSpace`,
+    /// `NotPermitted` for a caller other than the owner and root, for a caller other than
+    /// root if `immutable` or `append_only` change, and if the file is immutable and
+    /// stays so; `NotSupported` for flags of directories on a file, for any other kind of
+    /// file, and for `protected` where the layout has no transactions; `NoSpace`,
     /// `ReadOnly`, `Stale`, `Damaged`, device errors.
     pub fn set_file_flags(
         &self,
@@ -234,7 +246,7 @@ impl<L: Layout> FileSystem<L> {
         }
         let protects = new & !vnode.read().inode.flags & flags::PROTECTED != 0;
         if protects && !self.store.geometry.snapshots {
-            // There are no transactions to protect it from.
+            // The layout has no transactions from which to protect the file.
             return Err(Error::NotSupported);
         }
         let guards = match vnode.kind {
@@ -242,7 +254,7 @@ impl<L: Layout> FileSystem<L> {
             _ => GUARDS,
         };
         if new & guards != 0 && !self.is_guarded()? {
-            // May the caller do that at all?
+            // Checked here as well, because the guard itself is a change.
             self.permit_flags(caller, &vnode.read(), new, project)?;
             self.guard()?;
         }
@@ -284,8 +296,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// True if the volume may hold files that have to be asked for before they
-    /// are opened, see [`Self::may_open`].
+    /// True if the volume may contain files that must be checked before they are opened,
+    /// see [`Self::may_open`].
     ///
     /// # Errors
     /// `Damaged`, device errors.
@@ -293,8 +305,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(is_guarded(&self.vnode(InodeNo::ROOT)?.read().inode))
     }
 
-    /// Notes with the root directory, in an earlier group or the same, that
-    /// there is such a file.
+    /// Marks the root directory, in the same group or an earlier one, so that opens are
+    /// checked.
     fn guard(&self) -> Result<()> {
         let root = self.vnode(InodeNo::ROOT)?;
         let _operation = self.begin(Usage::default(), REMOVAL_BYTES, Purpose::Shrink)?;
@@ -304,8 +316,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Asks whether a file's flags let it be opened so, and answers what they
-    /// are.
+    /// Checks whether a file's flags allow it to be opened in this mode, and returns the
+    /// flags.
     ///
     /// # Errors
     /// `NotPermitted`; otherwise as [`Self::file_flags`].
@@ -324,7 +336,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(FileFlags::from_bits(state.inode.flags))
     }
 
-    /// Waits until what happened to `ino` is durable, if `sync`.
+    /// Makes changes of `ino` durable if `sync` is set.
     ///
     /// # Errors
     /// As [`Self::fsync`].
@@ -335,7 +347,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Waits until what happened to a file is durable, if it wants that.
+    /// Makes changes of a file durable if its flags ask for that.
     ///
     /// # Errors
     /// As [`Self::fsync`].
@@ -345,7 +357,8 @@ impl<L: Layout> FileSystem<L> {
         self.settle(sync, vnode.ino)
     }
 
-    /// The same of names in a directory, or if the layout has names wait.
+    /// Makes changes of the names in a directory durable if its flags or the layout ask
+    /// for that.
     ///
     /// # Errors
     /// As [`Self::fsync`].
@@ -358,7 +371,7 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// All that [`FileFlags`] tells of.
+/// All bits that [`FileFlags`] represents.
 const FLAGS: u32 = flags::IMMUTABLE
     | flags::APPEND_ONLY
     | flags::NO_ATIME

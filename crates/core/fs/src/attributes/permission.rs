@@ -1,4 +1,4 @@
-//! Who may do what: permission bits, the sticky bit, ownership.
+//! Access checks: permission bits, the sticky bit, ownership.
 
 use crate::attr::Caller;
 use crate::attributes::acl;
@@ -10,16 +10,16 @@ use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
 use crate::types::{FileKind, InodeNo};
 
-/// May read.
+/// Permission to read.
 pub(crate) const READ: u32 = 4;
-/// May change.
+/// Permission to change.
 pub(crate) const WRITE: u32 = 2;
-/// May execute, or search a directory.
+/// Permission to execute a file, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
 impl<L: Layout> FileSystem<L> {
-    /// Asks whether the caller may read (4), write (2), execute (1), or any
-    /// sum of these; 0 asks only whether the file is there.
+    /// Checks whether the caller may read (4), write (2), execute (1), or any sum of
+    /// these; 0 checks only that the file exists.
     ///
     /// # Errors
     /// `AccessDenied`, `ReadOnly` for writing on such a volume, `Stale`.
@@ -38,8 +38,10 @@ impl<L: Layout> FileSystem<L> {
         self.permit(&checked, &vnode, &state, mask & 7)
     }
 
+    /// Checks that the caller has all permissions in `mask`.
+    ///
     /// # Errors
-    /// `AccessDenied` unless the caller has all rights in `mask`.
+    /// `AccessDenied`.
     #[inline]
     pub(crate) fn permit(
         &self,
@@ -76,9 +78,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
+    /// Checks that the caller may remove a name.
+    ///
     /// # Errors
-    /// `NotPermitted` if flags of the directory or of what is named forbid it, or
-    /// if the directory is sticky and neither belongs to the caller.
+    /// `NotPermitted` if flags of the directory or of the named file forbid it, or if the
+    /// directory is sticky and neither belongs to the caller.
     pub(crate) fn permit_removal(
         &self,
         caller: &Caller,
@@ -94,8 +98,10 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
+/// Checks that the caller owns the inode or is root.
+///
 /// # Errors
-/// `NotPermitted` unless the caller owns the inode or is root.
+/// `NotPermitted`.
 pub(crate) fn permit_owner(caller: &Caller, inode: &Inode) -> Result<()> {
     if caller.checked || caller.is_root() || caller.uid == inode.uid {
         Ok(())
@@ -104,10 +110,10 @@ pub(crate) fn permit_owner(caller: &Caller, inode: &Inode) -> Result<()> {
     }
 }
 
-/// The mode of `inode` once `caller` has changed its owner or its content.
+/// The mode of `inode` after `caller` has changed its owner or its content.
 ///
-/// A set-group-id bit without group execution gives no rights. It goes all
-/// the same if the caller is not in the group, as in Linux since 6.2.
+/// A set-group-id bit without group execution gives no rights. It is cleared all the same
+/// if the caller is not in the group, as in Linux since 6.2.
 pub(crate) fn without_set_id(inode: &Inode, caller: &Caller) -> u32 {
     let mode = inode.mode & !0o4000;
     let in_group = caller.is_root() || caller.in_group(inode.gid);

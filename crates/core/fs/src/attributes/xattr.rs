@@ -1,4 +1,5 @@
-//! Extended attributes: who may have and change which.
+//! Extended attributes: reading and changing them, and the permission that each name
+//! needs.
 use super::blob::{Attribute, LIST_MAX, attribute_bytes, attributes, damaged, value, with};
 use crate::account::Coming;
 use crate::attr::Caller;
@@ -13,7 +14,7 @@ use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::types::{FileKind, InodeNo};
 use std::sync::{Arc, OnceLock};
 
-/// The largest value, as Linux allows it.
+/// Most bytes of a value, as in Linux.
 const VALUE_MAX: usize = 1 << 16;
 const NAME_MAX: usize = 255;
 
@@ -21,15 +22,17 @@ const NAME_MAX: usize = 255;
 #[derive(Clone, Copy)]
 struct Change<'a> {
     name: &'a [u8],
-    /// `None` removes it.
+    /// The new value; `None` removes the attribute.
     new: Option<&'a [u8]>,
-    /// Only if there is none.
+    /// Fails if the attribute exists.
     create: bool,
-    /// Only if there is one.
+    /// Fails if the attribute does not exist.
     replace: bool,
 }
 
 impl Change<'_> {
+    /// Checks the two conditions.
+    ///
     /// # Errors
     /// `Exists`, `NoAttribute`.
     fn check(&self, exists: bool) -> Result<()> {
@@ -41,7 +44,7 @@ impl Change<'_> {
     }
 }
 
-/// The part of a name that says who may use it.
+/// The prefix of a name, which decides the permission that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
     User,
@@ -75,9 +78,9 @@ fn space(name: &[u8]) -> Result<Space> {
     Err(Error::NotSupported)
 }
 
-/// The first flaw of the stored attributes of a file, if there is one. They are sound if
-/// every call answers: each name is one that can be asked for, they ascend, they can be
-/// listed together, and access control lists can be parsed.
+/// The first flaw of a file's stored attributes, if there is one. They are sound if every
+/// call on them succeeds: each name is a valid one, they ascend, they can be listed
+/// together, and access control lists parse.
 pub fn attributes_flaw(blob: &[u8]) -> Option<String> {
     let mut last: &[u8] = &[];
     let mut listed = 0;
@@ -107,12 +110,11 @@ pub fn attributes_flaw(blob: &[u8]) -> Option<String> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// An attribute's value.
+    /// The value of an attribute.
     ///
     /// # Errors
-    /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`,
-    /// `security.` and the access control lists, `AccessDenied`, `Stale`,
-    /// `Damaged`, device errors.
+    /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`, `security.`
+    /// and the access control lists, `AccessDenied`, `Stale`, `Damaged`, device errors.
     pub fn getxattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         let space = space(name)?;
@@ -130,7 +132,7 @@ impl<L: Layout> FileSystem<L> {
             .ok_or(Error::NoAttribute)
     }
 
-    /// The names of all attributes the caller may know of.
+    /// The names of all attributes that the caller may see.
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
@@ -150,13 +152,13 @@ impl<L: Layout> FileSystem<L> {
         Ok(names)
     }
 
-    /// Sets an attribute: only if it is new with `create`, only if it exists
-    /// with `replace`.
+    /// Sets an attribute: only if it is new with `create`, only if it exists with
+    /// `replace`.
     ///
     /// # Errors
-    /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
-    /// name of more than 255 bytes, `NoSpace` if all together exceed what the
-    /// layout stores or their names 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
+    /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a name of more
+    /// than 255 bytes, `NoSpace` if all together exceed the layout's limit or their names
+    /// 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
     pub fn setxattr(
         &self,
         caller: &Caller,
@@ -209,13 +211,13 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Purpose::Shrink
         };
-        // All of the file's attributes are written anew.
+        // All attributes of the file are written again.
         let others = u64::from(vnode.read().inode.xattr_bytes);
         let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
         let operation = match self.begin(growth, Coming::attributes(bytes), purpose) {
             Err(Error::NoSpace) if new.is_some() => {
-                // The call may be refused for another reason, or replace a value and
-                // need less.
+                // The call may be refused for another reason, or replace a value and need
+                // less.
                 let (growth, bytes) = self.growth_of_xattr(caller, &vnode, change)?;
                 self.begin(growth, Coming::attributes(bytes), purpose)?
             }
@@ -228,8 +230,8 @@ impl<L: Layout> FileSystem<L> {
         let blob = self.store.xattrs(&vnode, &state)?;
         let exists = value(&blob, name)?.is_some();
         if space == Space::Acl && new.is_none() && !exists {
-            // Without a list the permission bits are all there is, and Linux lets a
-            // caller who may change the list remove it again.
+            // Without a list only the permission bits apply, and Linux lets a caller who
+            // may change the list remove it again.
             return Ok(());
         }
         change.check(exists)?;
@@ -264,7 +266,7 @@ impl<L: Layout> FileSystem<L> {
     /// written then.
     ///
     /// # Errors
-    /// What refuses the change whatever space there is.
+    /// All reasons to refuse the change, except missing space.
     fn growth_of_xattr(
         &self,
         caller: &Caller,
@@ -333,7 +335,7 @@ impl<L: Layout> FileSystem<L> {
         self.acl(vnode, state, acl::ACCESS)
     }
 
-    /// What a new file of `kind` inherits.
+    /// The lists that a new file of `kind` inherits, if there are any.
     pub(crate) fn default_acl(
         &self,
         vnode: &Vnode,
@@ -356,8 +358,7 @@ impl<L: Layout> FileSystem<L> {
         value(&blob, name)?.map(acl::parse).transpose()
     }
 
-    /// The blob with the list that follows new permission bits, if there is
-    /// one.
+    /// The blob with the list adapted to new permission bits, if the file has a list.
     pub(crate) fn acl_after_chmod(
         &self,
         vnode: &Vnode,
@@ -373,8 +374,8 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// The mode that follows a new list, and whether the list says more than it
-/// does and has to be kept.
+/// The mode that results from a new list, and whether the list must be stored because the
+/// mode does not express it.
 fn judge_acl(
     caller: &Caller,
     vnode: &Vnode,

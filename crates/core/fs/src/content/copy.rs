@@ -9,13 +9,13 @@ use crate::types::InodeNo;
 const BUFFER_BYTES: u64 = 1 << 20;
 
 impl<L: Layout> FileSystem<L> {
-    /// Copies up to `length` bytes between files, or within one if the ranges
-    /// do not overlap, and returns how many: fewer only at the end that the
-    /// source has now, or when the volume fills up on the way.
+    /// Copies up to `length` bytes between files, or within one if the ranges do not
+    /// overlap, and returns the number of bytes: fewer only at the present end of the
+    /// source, or when the volume becomes full.
     ///
     /// # Errors
-    /// `Invalid` for ranges that overlap before the source's end; otherwise as [`Self::read`] and
-    /// [`Self::write`].
+    /// `Invalid` for ranges that overlap before the source's end; otherwise as
+    /// [`Self::read`] and [`Self::write`].
     pub fn copy_range(
         &self,
         caller: &Caller,
@@ -28,8 +28,8 @@ impl<L: Layout> FileSystem<L> {
         let source = self.vnode(from)?;
         source.regular()?;
         self.vnode(to)?.regular()?;
-        // As Linux does, once and before all else: the copy may itself extend
-        // the source, and whether ranges overlap depends on it.
+        // As in Linux, the size is read once and first: the copy may itself extend the
+        // source, and whether ranges overlap depends on it.
         let size = source.read().inode.size;
         let length = length.min(size.saturating_sub(from_offset));
         let overlap = from_offset < to_offset.saturating_add(length)

@@ -22,17 +22,17 @@ const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
 impl<L: Layout> FileSystem<L> {
-    /// `fallocate(2)`: mode 0 and `KEEP_SIZE` (1) reserve the range's holes,
-    /// `PUNCH_HOLE | KEEP_SIZE` (3) makes a hole of it, `ZERO_RANGE` (16), with
-    /// or without `KEEP_SIZE`, makes it read as zeros and reserved.
+    /// `fallocate(2)`: mode 0 and `KEEP_SIZE` (1) reserve the range's holes, `PUNCH_HOLE
+    /// | KEEP_SIZE` (3) makes the range a hole, `ZERO_RANGE` (16), with or without
+    /// `KEEP_SIZE`, makes it read as zeros and reserves it.
     ///
-    /// Ranges of more blocks than a step may hold are done in steps, each
-    /// whole by itself.
+    /// Ranges of more blocks than one step may contain are done in several steps, each
+    /// atomic.
     ///
     /// # Errors
-    /// `NotSupported` for other modes, `Invalid` for an empty range or
-    /// anything but a regular file, `TooLarge`, `NoSpace`, `ReadOnly`,
-    /// `Stale`, `Damaged`, device errors.
+    /// `NotSupported` for other modes, `Invalid` for an empty range or anything but a
+    /// regular file, `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device
+    /// errors.
     pub fn fallocate(
         &self,
         caller: &Caller,
@@ -57,7 +57,7 @@ impl<L: Layout> FileSystem<L> {
             (&vnode, Part::Content(0..u64::MAX), Access::Write),
         ])?;
         let keep_size = mode & KEEP_SIZE != 0;
-        // What is refused for its flags is refused before anything of it is done.
+        // Flags are checked before any step is done.
         match mode & !KEEP_SIZE {
             0 => may_change(&vnode.read().inode)?,
             _ => may_rewrite(&vnode.read().inode)?,
@@ -66,7 +66,8 @@ impl<L: Layout> FileSystem<L> {
             0 => self.reserve_range(&vnode, caller, offset, end, keep_size)?,
             PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end)?,
             ZERO_RANGE => {
-                // Lest zeros are made and then there is no room to keep.
+                // Checked before the zeros are made, because the reservation must not
+                // fail after them.
                 let first = offset >> self.store.block_shift;
                 self.admit_range(&vnode, first, self.store.blocks_of(end))?;
                 self.punch_range(&vnode, caller, offset, end)?;
@@ -105,7 +106,10 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Refuses a range that cannot fit before any of it is taken.
+    /// Checks that a range fits before any part of it is reserved.
+    ///
+    /// # Errors
+    /// As admission.
     fn admit_range(&self, vnode: &Vnode, from: u64, to: u64) -> Result<()> {
         self.space.reaches(to);
         let promised = |blocks: u64| {
@@ -131,12 +135,12 @@ impl<L: Layout> FileSystem<L> {
         promised(holes).map(|_| ())
     }
 
-    /// What a range of blocks may make dirty at its two ends.
+    /// Dirty bytes that a range of blocks may cause at its two ends.
     fn end_bytes(&self) -> u64 {
         2 * self.store.block_bytes as u64
     }
 
-    /// How many blocks of the range exist.
+    /// Number of blocks of the range that exist.
     fn present(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<u64> {
         let dirty = state.dirty.range(from..to).count() as u64;
         match self.survey(vnode, state, from, to, u64::MAX)? {
@@ -145,7 +149,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// One step's worth; `size` is what the file reaches at least.
+    /// Reserves one step's worth of blocks; `size` is the least size of the file
+    /// afterwards.
     fn reserve_step(
         &self,
         vnode: &Arc<Vnode>,
@@ -210,7 +215,7 @@ impl<L: Layout> FileSystem<L> {
         for &(start, end) in holes {
             let start = start + u64::from(state.dirty.contains_key(&start));
             if start >= end {
-                continue; // block 0 has just left the inode
+                continue; // block 0 was just moved out of the inode
             }
             let (blocks, sectors) = (end - start, (end - start) * self.store.sectors_per_block());
             let reserve = |all: &mut Overlay| all.reserve(start, end);
@@ -225,7 +230,7 @@ impl<L: Layout> FileSystem<L> {
         self.space.settle(before, state.usage());
     }
 
-    /// The ranges of `from..to` where nothing exists.
+    /// The parts of `from..to` in which no block exists.
     pub(crate) fn holes(
         &self,
         vnode: &Vnode,
@@ -243,7 +248,7 @@ impl<L: Layout> FileSystem<L> {
             if next > at {
                 holes.push((at, next));
             }
-            // Step over what exists, a run at a time.
+            // Skips blocks that exist, a run at a time.
             let mapped = self.store.mapped(vnode, state, next, 1024.min(to - next))?;
             let mut mapped = mapped.iter().peekable();
             at = next;
@@ -289,7 +294,7 @@ impl<L: Layout> FileSystem<L> {
                 let tail = offset.max(last * block_bytes);
                 [(offset, head), (tail, limit)]
             };
-            // All that can fail comes before the first change.
+            // Every step that can fail precedes the first change.
             let mut zeroed = Vec::new();
             for (from, to) in edges {
                 if let Some(put) = self.plan_zeros(vnode, &mut state, from, to)? {
@@ -321,7 +326,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// What it takes to zero part of a block, unless it is a hole anyway.
+    /// Plan to zero part of a block, or `None` if the block is a hole.
     fn plan_zeros(
         &self,
         vnode: &Vnode,
@@ -342,8 +347,8 @@ impl<L: Layout> FileSystem<L> {
         self.plan_put(vnode, state, from, to - from).map(Some)
     }
 
-    /// Removes a step's worth of blocks from `from` on; answers where to go
-    /// on if there is more before `to`.
+    /// Removes one step's worth of blocks from `from` on. Returns where to continue if
+    /// more are left before `to`.
     pub(crate) fn punch_step(&self, vnode: &Arc<Vnode>, from: u64, to: u64) -> Result<Option<u64>> {
         let _operation = self.begin(Usage::default(), 0, Purpose::Shrink)?;
         let mut state = vnode.write();
@@ -351,8 +356,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(self.take_out(vnode, &mut state, from, step))
     }
 
-    /// Removes what was surveyed from `from` on; answers as
-    /// [`Self::punch_step`].
+    /// Removes the surveyed blocks from `from` on. Returns as [`Self::punch_step`].
     fn take_out(
         &self,
         vnode: &Arc<Vnode>,
@@ -373,8 +377,8 @@ impl<L: Layout> FileSystem<L> {
         next
     }
 
-    /// How far a step from `from` on may go, what it removes, and where the
-    /// next one starts.
+    /// End of a step from `from` on, the blocks it removes, and the start of the next
+    /// one.
     fn survey_step(
         &self,
         vnode: &Vnode,
@@ -390,7 +394,7 @@ impl<L: Layout> FileSystem<L> {
                 .next_existing(vnode, state, at)?
                 .filter(|next| *next < to);
             let Some(next) = next else {
-                // Nothing is left: the record may as well cover the rest.
+                // No block is left, so the record may cover the rest of the range.
                 return Ok((to, Survey::Some { blocks, sectors }, None));
             };
             if blocks >= self.settings.step_blocks {
@@ -407,7 +411,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Gives each step of something large a group of its own.
+    /// Puts each step of a large operation into a group of its own.
     pub(crate) fn seal_step(&self) -> Result<()> {
         if self.below.is_some() {
             return Ok(());

@@ -1,13 +1,13 @@
-//! Writes that were accepted before they got here.
+//! Held writes: writes that a cache accepted before they reached the file system.
 //!
-//! The kernel's write-back cache tells a program that its bytes are written
-//! and hands them over later. Refusing them then comes too late: the program
-//! is gone, or goes on. So room for what the cache may hold is kept free of
-//! everything else that grows the tree. A held write may use that room, and
-//! says when it had to, so that whoever wrote can be told before it is gone.
+//! The kernel's write-back cache reports bytes as written and delivers them later. An
+//! error at that time is too late, because the program has ended or moved on. So space
+//! for the bytes that the cache may contain is reserved against every other operation
+//! that grows the tree. A held write may use that space and reports when it had to, so
+//! that the writer can be notified while it still runs.
 //!
-//! What is kept counts as a promise that nobody ever redeems: it is added to
-//! whatever the layout is asked to hold, and layouts know nothing of it.
+//! The reserve counts as a promise that is never redeemed: it is added to each request to
+//! the layout, and layouts know nothing of it.
 
 use crate::attr::Caller;
 use crate::error::Result;
@@ -17,28 +17,27 @@ use crate::types::InodeNo;
 use crate::via::{HeldTimes, Via};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What became of a held write.
+/// The outcome of a held write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldWrite {
-    /// It made the tree larger, and the volume is full but for the room that
-    /// is kept for such writes.
+    /// The write made the tree larger, and the volume is full except for the reserve.
     pub used_kept_room: bool,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Keeps room for `bytes` of held writes, whole blocks of them; nothing
-    /// else may make the tree so large that they no longer fit. What was kept
-    /// before is let go. None is kept at mount.
+    /// Reserves space for `bytes` of held writes, rounded up to whole blocks. No other
+    /// operation may make the tree so large that they no longer fit. It replaces the
+    /// earlier reserve; a mount begins with none.
     pub fn keep_room(&self, bytes: u64) {
         self.space.kept_bytes.store(bytes, Relaxed);
     }
 
-    /// [`Self::write`] of bytes that somebody was told are written: all of them, at
-    /// most a mebibyte, out of the kept room if need be. What writes over a full
-    /// volume goes there piece by piece.
+    /// [`Self::write`] of bytes that a cache has reported as written: all of them, at
+    /// most a mebibyte, out of the reserve if necessary. On a full volume, existing
+    /// blocks are overwritten in pieces.
     ///
     /// # Errors
-    /// As [`Self::write`], also for what stopped it when a part was there.
+    /// As [`Self::write`], also if a part was written before the failure.
     pub fn write_held(
         &self,
         caller: &Caller,
@@ -59,7 +58,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Free blocks, as [`Self::statfs`] counts them, without the kept room.
+    /// Free blocks, as [`Self::statfs`] counts them, minus the reserve.
     pub fn available(&self) -> u64 {
         self.statfs_beside(self.kept()).free
     }

@@ -1,4 +1,4 @@
-//! What is in files: read, written, cut, reserved, copied.
+//! The content of files: reading, writing, truncating, reserving, copying.
 
 mod copy;
 mod fallocate;

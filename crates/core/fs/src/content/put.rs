@@ -1,8 +1,8 @@
 //! Putting bytes into a file in memory: inline content, blocks, the tail.
 //!
-//! In two halves. Planning does all that can fail: it reads the rest of the
-//! blocks at both ends and looks up what the others occupy. Carrying out
-//! cannot fail, so that content changes whole or not at all.
+//! It has two halves. Planning does everything that can fail: it reads the blocks at both
+//! ends and looks up the space of the blocks between them. Carrying out cannot fail, so
+//! content changes whole or not at all.
 
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -15,12 +15,12 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use varve_device::Block;
 
-/// What had to be read before bytes can be put into a file. It is out of date
-/// once the file's lock is released, or its size changes.
+/// A plan: what had to be read before bytes can be put into a file. It is outdated once
+/// the file's lock is released, or its size changes.
 #[derive(Default)]
 pub(crate) struct Put {
     offset: u64,
-    /// What the blocks at both ends hold, where it is to be kept.
+    /// Old content of the blocks at both ends, where some of it remains.
     old_first: Option<Loaded>,
     old_last: Option<Loaded>,
     /// Blocks that are not dirty, and the sectors they occupy.
@@ -28,7 +28,7 @@ pub(crate) struct Put {
     tail: Option<Tail>,
 }
 
-/// A block that holds more than belongs to the file.
+/// A last block whose stored content extends beyond the end of the file.
 pub(crate) struct Tail {
     block: u64,
     /// Bytes of it that belong to the file.
@@ -37,11 +37,11 @@ pub(crate) struct Tail {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Puts bytes into a regular file in memory. Times, size, counts and the
-    /// queue follow.
+    /// Puts bytes into a regular file in memory. Times, size, counts and the queue
+    /// follow.
     ///
     /// # Errors
-    /// What a layout fails to be read with; nothing has changed then.
+    /// Errors of the layout's reads; nothing has changed then.
     pub(crate) fn put(
         &self,
         vnode: &Arc<Vnode>,
@@ -55,7 +55,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// All of [`Self::put`] that can fail.
+    /// The part of [`Self::put`] that can fail.
     pub(crate) fn plan_put(
         &self,
         vnode: &Vnode,
@@ -73,7 +73,7 @@ impl<L: Layout> FileSystem<L> {
             });
         }
         let (first, last) = (offset >> shift, (end - 1) >> shift);
-        // The blocks at both ends may keep some of what they hold.
+        // The blocks at both ends may retain a part of their content.
         let keeps = |block: u64| {
             let start = block << shift;
             let held = size.saturating_sub(start).min(block_bytes as u64);
@@ -120,7 +120,7 @@ impl<L: Layout> FileSystem<L> {
     ) {
         let before = state.usage();
         let (offset, end) = (put.offset, put.offset + data.len() as u64);
-        // What lies between the old end and the new content changes, too.
+        // The bytes between the old end and the new content change, too.
         let first = offset.min(state.inode.size);
         if self.stays_inline(state, end) {
             let mut content = std::mem::take(&mut state.inode.inline);
@@ -178,7 +178,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// What a block holds that is not dirty, if some of it is to be kept.
+    /// Content of a block that is not dirty, if some of it remains.
     fn old_content(
         &self,
         vnode: &Vnode,
@@ -204,7 +204,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(Vec::new());
         }
         if state.mapped_end.is_none() && first >= self.store.blocks_of(state.logged.size) {
-            // An appender need not ask again at every block.
+            // Cached, because an appender would ask again at every block.
             let to_come = state.dirty.keys().next_back().map_or(0, |block| block + 1);
             if self
                 .store
@@ -218,8 +218,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(mapped.iter().map(|m| (m.block, m.sectors)).collect())
     }
 
-    /// Changes one block in memory. `held` is how many of its bytes belonged
-    /// to the file, `mapped` what it occupied in the layout.
+    /// Changes one block in memory. `held` is the number of its bytes that belonged to
+    /// the file, `mapped` the sectors it occupied in the layout.
     #[expect(
         clippy::too_many_arguments,
         reason = "the block's whole context, from one caller"
@@ -265,7 +265,8 @@ impl<L: Layout> FileSystem<L> {
             }
             Entry::Vacant(entry) => {
                 if held > 0 {
-                    // It is about to be out of date, and ours if nobody reads.
+                    // The cached block becomes outdated, and it can be reused if no
+                    // reader shares it.
                     let cached = self.store.cache.take(generation, block);
                     drop(cached);
                 }
@@ -316,8 +317,8 @@ impl<L: Layout> FileSystem<L> {
         state.dirty.insert(0, dirty);
     }
 
-    /// What the last block holds beyond the size, if anything, left there by
-    /// a truncate. Before the size grows, it has to be cut.
+    /// The last block, if its stored content extends beyond the size, which a truncate
+    /// can cause. It has to be cut before the size grows.
     pub(crate) fn tail(&self, vnode: &Vnode, state: &State) -> Result<Option<Tail>> {
         let size = state.inode.size;
         let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
@@ -338,7 +339,7 @@ impl<L: Layout> FileSystem<L> {
         }))
     }
 
-    /// Cuts what must not come back. Counts are the caller's to settle.
+    /// Cuts a tail, so that its old bytes do not reappear. The caller settles the counts.
     pub(crate) fn cut_tail(&self, state: &mut State, tail: Tail) {
         let Tail {
             block,
@@ -361,7 +362,7 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// Writes `piece` at `within`, with zeros in between where `data` is shorter.
+/// Writes `piece` at `within`; if `data` is shorter, zeros fill the gap.
 fn overwrite(data: &mut Block, within: usize, piece: &[u8]) {
     let end = within + piece.len();
     if within >= data.len() {

@@ -1,9 +1,10 @@
 //! Reading files.
 //!
-//! No device is waited for under a lock: a miss notes the file's change count,
-//! lets go, reads, and looks again. What a change has overtaken, in these very
-//! blocks or in so many that nobody remembers which (`changes.rs`), is read again;
-//! so is what had been copied before: a read sees a write whole or not at all.
+//! No thread waits for a device under a lock: a miss notes the file's change count,
+//! releases the lock, reads, and checks again. Data is read again if a change overtook
+//! it, either in these very blocks or among so many changes that the record of them was
+//! dropped (`changes.rs`). The bytes copied before are then read again, too, so a read
+//! sees a write whole or not at all.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -22,23 +23,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Block;
 
-/// How often a fetch that was overtaken is repeated before the lock is kept.
+/// How often an overtaken fetch is repeated before the lock is kept throughout.
 const OVERTAKEN_TRIES: usize = 4;
 const DAY_S: i64 = 86_400;
 
 impl<L: Layout> FileSystem<L> {
-    /// Reads `buffer.len()` bytes at `offset`; fewer only at the end of the
-    /// file. Holes read as zeros.
+    /// Reads `buffer.len()` bytes at `offset`; fewer only at the end of the file. Holes
+    /// read as zeros.
     ///
     /// # Errors
-    /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`,
-    /// device errors.
+    /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`, device
+    /// errors.
     pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.read_as(ino, offset, buffer, Access::Read)
     }
 
-    /// [`Self::read`] of what is going to be written: a locking transaction keeps off
-    /// others who read for that, and no other readers. Anywhere else it is a read.
+    /// [`Self::read`] of bytes that are going to be written. A locking transaction takes
+    /// an update lock, which excludes other readers for update but no plain readers.
+    /// Elsewhere it is a plain read.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -75,10 +77,10 @@ impl<L: Layout> FileSystem<L> {
         Ok(done)
     }
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `Invalid` unless it is one; otherwise as [`Self::read`].
+    /// `Invalid` for other kinds of files; otherwise as [`Self::read`].
     pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         if vnode.kind != FileKind::Symlink {
@@ -94,7 +96,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(target)
     }
 
-    /// Notes that content was read, if that is to be seen.
+    /// Records an access time if the mount options ask for it.
     pub(crate) fn touch(&self, vnode: &Arc<Vnode>) {
         let noted = match self.settings.atime {
             Atime::Relatime | Atime::Strict => true,
@@ -127,7 +129,7 @@ impl<L: Layout> FileSystem<L> {
 }
 
 impl<L: Layout> Store<L> {
-    /// See [`FileSystem::read`].
+    /// Reads as [`FileSystem::read`], with the vnode looked up.
     pub fn read(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &vnode.ground {
             Ground::Layout(_) => self.read_over_layout(vnode, offset, buffer),
@@ -135,7 +137,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Reads a file of a private tree: what it does not hide is read below.
+    /// Reads a file of a private tree. Ranges that it has not changed are read from the
+    /// tree below.
     fn read_over(
         &self,
         vnode: &Vnode,
@@ -163,7 +166,7 @@ impl<L: Layout> Store<L> {
                 continue;
             }
             let part = &mut buffer[(at - offset) as usize..(to - offset) as usize];
-            // What lies below within the inode, and not here any more, was cut.
+            // Bytes that were inline below and are not here any more were truncated.
             let read = match hides_inline {
                 true => 0,
                 false => self.read(below, at, part)?,
@@ -234,7 +237,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Copies what is in memory or spilled, up to the first block that is neither.
+    /// Copies blocks that are in memory or spilled, up to the first block that is
+    /// neither.
     fn read_memory(
         &self,
         state: &State,
@@ -285,8 +289,8 @@ impl<L: Layout> Store<L> {
         Ok((at - offset) as usize)
     }
 
-    /// Reads what was planned without the lock (or with it, if `keep`), and
-    /// enters it into the cache unless these blocks changed meanwhile.
+    /// Reads the planned blocks without the lock (or with it, if `keep`), and enters them
+    /// into the cache unless they changed meanwhile.
     fn fetch_planned<'a>(
         &self,
         vnode: &'a Vnode,
@@ -319,8 +323,8 @@ impl<L: Layout> Store<L> {
                 Ok(Fetched::Cached { state, data })
             }
             Err(error) => {
-                // It may have moved; and one bad block must not spoil the
-                // rest of a window: fetch just the first, which looks again.
+                // The block may have moved, and one bad block must not fail the rest of a
+                // window. So only the first one is fetched, with a new look-up.
                 let block = plan.fetch[0].block;
                 let error = match self.load(vnode, &state, block) {
                     Ok(Some(loaded)) => {
@@ -337,7 +341,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Copies fetched blocks as far as they continue at `offset`.
+    /// Copies fetched blocks as far as they are contiguous from `offset` on.
     fn copy_run(
         &self,
         data: &[(u64, Arc<Block>)],
@@ -368,7 +372,7 @@ enum Fetched<'a> {
     Overtaken(ReadState<'a>),
 }
 
-/// Copies from `data[from..]`; what is missing reads as zeros.
+/// Copies from `data[from..]`; missing bytes read as zeros.
 pub(crate) fn copy_padded(data: &[u8], from: usize, out: &mut [u8]) {
     let have = data.len().saturating_sub(from).min(out.len());
     out[..have].copy_from_slice(&data[data.len().min(from)..][..have]);

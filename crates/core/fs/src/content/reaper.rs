@@ -1,8 +1,8 @@
-//! Freeing files, and in steps what is too large to be freed at once.
+//! Freeing files; a file that is too large to be freed at once is freed in steps.
 //!
-//! Files without names and files in the middle of a truncate wait here. Each
-//! step frees at most 65,536 blocks in a group of its own; a crash in between
-//! is taken up again by [`Layout::unfinished`] at the next mount.
+//! Files without names and files in the middle of a truncate wait here. Each step frees
+//! at most 65,536 blocks in a group of its own. After a crash in between, the next mount
+//! continues ([`Layout::unfinished`]).
 
 use super::truncate::Survey;
 use crate::error::{Error, Result};
@@ -17,11 +17,11 @@ use crate::types::InodeNo;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Cached blocks of a freed file that are forgotten at once.
+/// Number of cached blocks of a freed file that are dropped at once.
 const FORGET_FREED: u64 = 8;
 
 impl<L: Layout> FileSystem<L> {
-    /// Frees a file: all at once, in memory and with the epoch.
+    /// Frees a file whole, in memory and with the epoch.
     pub(crate) fn free(&self, vnode: &Arc<Vnode>, state: &mut State) {
         let before = state.usage();
         let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
@@ -31,7 +31,7 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.remove(state, 0, u64::MAX, Survey::All);
-        // The record of its end says it all.
+        // The record that frees the inode covers all of them.
         self.waits
             .pend(&mut state.pending, |all| *all = Overlay::default());
         self.space.settle(before, Usage::default());
@@ -48,14 +48,14 @@ impl<L: Layout> FileSystem<L> {
         if state.logged.ever {
             self.join(vnode, state);
         } else {
-            // Nobody but the epoch's list knows of it any more.
+            // Only the epoch's list refers to the vnode from here on.
             self.table.remove(vnode);
             self.number_is_free(vnode.ino);
         }
     }
 
-    /// One step for the file that has waited longest. Returns whether anything
-    /// was done: not if none waits, nor if the layout has no room for the step.
+    /// Frees one step of the file that has waited longest. Returns false if no file
+    /// waits, or if the layout has no space for the step.
     pub(crate) fn reap_step(&self) -> Result<bool> {
         if self.below.is_some() || self.check_writable().is_err() {
             return Ok(false);
@@ -70,7 +70,7 @@ impl<L: Layout> FileSystem<L> {
         let first = self.queues().reap.pop_front();
         let Some(vnode) = first else { return Ok(false) };
         let more = match self.free_step(&vnode) {
-            // There will be room for it later, and it is to be found then.
+            // Space will be available later, and the file must be in the queue then.
             Err(Error::NoSpace) => {
                 self.queues().reap.push_back(vnode);
                 return Ok(false);
@@ -83,21 +83,21 @@ impl<L: Layout> FileSystem<L> {
         Ok(true)
     }
 
-    /// Frees until nothing waits, or there is no room for it: what is left is
-    /// taken up at the next mount.
+    /// Frees until no file waits, or there is no space for it. The next mount continues
+    /// with the files that are left.
     pub(crate) fn reap_all(&self) -> Result<()> {
         while self.reap_step()? {}
         Ok(())
     }
 
-    /// Finishes a file's truncate, because it is to grow.
+    /// Finishes a file's truncate, because the file is about to grow.
     pub(crate) fn finish_truncate(&self, vnode: &Arc<Vnode>) -> Result<()> {
         while self.free_step(vnode)? {}
         Ok(())
     }
 
-    /// Frees some of a file's blocks, in a group of its own; true if there
-    /// is more to do.
+    /// Frees some of a file's blocks, in a group of its own. Returns true if more are
+    /// left.
     fn free_step(&self, vnode: &Arc<Vnode>) -> Result<bool> {
         let (from, doomed) = {
             let state = vnode.read();
@@ -135,9 +135,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(false)
     }
 
-    /// At mount: files without names are freed, truncates finished, the large
-    /// ones later. One that cannot be read keeps its space, and the mount goes
-    /// on without it.
+    /// At mount: frees files without names and finishes truncates, the large ones later.
+    /// A file that cannot be read keeps its space, and the mount continues without it.
     pub(crate) fn recover(&self) -> Result<()> {
         if self.check_writable().is_err() {
             return Ok(());

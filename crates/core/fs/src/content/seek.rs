@@ -11,12 +11,12 @@ use crate::types::InodeNo;
 const LOOK_BLOCKS: u64 = 1024;
 
 impl<L: Layout> FileSystem<L> {
-    /// The next offset at or after `offset` where data or a hole begins.
-    /// Blocks that exist but were never written count as holes.
+    /// The next offset at or after `offset` at which data or a hole begins. Blocks that
+    /// exist but were never written count as holes.
     ///
     /// # Errors
-    /// `NoData` at or beyond the end of the file, or if only a hole follows;
-    /// otherwise as [`Self::read`].
+    /// `NoData` at or beyond the end of the file, or if only a hole follows; otherwise as
+    /// [`Self::read`].
     pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;

@@ -1,4 +1,4 @@
-//! Reading spilled blocks, and having them in memory again.
+//! Reading spilled blocks, and loading them into memory again.
 
 use super::read::copy_padded;
 use crate::error::Result;
@@ -10,12 +10,12 @@ use crate::memory::vnode::State;
 use crate::statistics::count;
 use std::sync::Arc;
 
-/// Blocks that are read at once.
+/// Most blocks that are read at once.
 const RUN_BLOCKS: u32 = 256;
 
 impl<L: Layout> Store<L> {
-    /// Copies spilled blocks from `offset` on, as many as were spilled in a row.
-    /// Answers how many bytes. The state's lock is held throughout.
+    /// Copies spilled blocks from `offset` on, as many as were spilled in a row. Returns
+    /// the number of bytes. The caller keeps the state's lock throughout.
     pub fn read_spilled(
         &self,
         state: &State,
@@ -62,7 +62,7 @@ impl<L: Layout> Store<L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Has a block in memory again, if it was spilled: a part of it is about to change.
+    /// Loads a spilled block into memory, because a part of it is about to change.
     ///
     /// # Errors
     /// As [`Store::content_of`].
@@ -79,7 +79,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The same of the block in which a file of this size ends, if that cuts it.
+    /// Loads the spilled block in which a file of `size` ends, if the size cuts it.
     ///
     /// # Errors
     /// As [`Store::content_of`].

@@ -1,8 +1,8 @@
-//! Where a file lies: for who reads all of it and needs no order.
+//! The parts of a file in device order, for callers that read all of it in any order.
 //!
-//! After random updates a file's blocks lie where the log was when they were written.
-//! Read in the order of the file, each is a place of its own; read in the order of their
-//! places, neighbours in the log are fetched together.
+//! After random updates a file's blocks are where the log was when they were written.
+//! Reading in file order seeks for each block; reading in device order fetches neighbours
+//! in the log together.
 
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -11,20 +11,20 @@ use crate::layout::{BlockPointer, Layout};
 use crate::types::InodeNo;
 use std::ops::Range;
 
-/// Blocks that are mapped at once.
+/// Most blocks that are mapped at once.
 const BLOCKS_AT_ONCE: u64 = 1 << 16;
 
 impl<L: Layout> FileSystem<L> {
-    /// The parts of a file within `bytes` that hold something, in the order in which
-    /// the device has them: those in memory first, holes and reservations left out.
-    /// Each begins and ends at a block, or where `bytes` or the file does. They take
-    /// 16 bytes each, at worst one for each block.
+    /// The parts of a file within `bytes` that contain data, in device order: those in
+    /// memory first, holes and reservations excluded. Each begins and ends at a block
+    /// boundary, or at a boundary of `bytes` or the file. The list takes 16 bytes for
+    /// each part, at worst one part for each block.
     ///
-    /// The file is looked at piece by piece, and written and moved meanwhile: whoever
-    /// reads the parts finds what is there then.
+    /// The file is examined in pieces, and may be written and moved meanwhile. A caller
+    /// that reads the parts finds the content of that later time.
     ///
     /// # Errors
-    /// `Invalid` unless it is a regular file; what reading an index node failed with.
+    /// `Invalid` unless it is a regular file; errors of reading an index node.
     pub fn stretches(&self, ino: InodeNo, bytes: Range<u64>) -> Result<Vec<Range<u64>>> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;

@@ -1,11 +1,10 @@
 //! Changing a file's size, and removing ranges of blocks.
 //!
-//! A truncate is a record that waits for the epoch's group. It reads nothing:
-//! what the last block holds beyond the new size stays there, unseen, until
-//! the size passes it again ([`FileSystem::tail`]). A truncate that would
-//! free more than a step's worth of blocks only sets the size and
-//! [`flags::TRUNCATING`]; the reaper frees the blocks in steps, and so does
-//! whoever would extend the file before that is done.
+//! A truncate is a record that waits for the epoch's group. It reads nothing: the last
+//! block retains its content beyond the new size, invisible, until the size passes it
+//! again ([`FileSystem::tail`]). A truncate that would free more than one step's worth of
+//! blocks only sets the size and [`flags::TRUNCATING`]. The reaper then frees the blocks
+//! in steps, and so does an operation that extends the file before that is done.
 
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -20,26 +19,26 @@ use std::sync::Arc;
 
 /// Blocks looked up at a time.
 const WALK_BLOCKS: u64 = 1024;
-/// Cached blocks forgotten one by one; beyond that, all of the file's.
+/// Most cached blocks that are dropped one by one; beyond that, all of the file's are.
 const FORGET_MAX: u64 = 1024;
 
-/// What a removal will remove besides dirty blocks.
+/// Blocks that a removal will remove in addition to dirty ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Survey {
-    /// So many blocks and sectors of the layout.
+    /// This many blocks and sectors of the layout.
     Some { blocks: u64, sectors: u64 },
-    /// The file's every block.
+    /// Every block of the file.
     All,
-    /// More than was allowed.
+    /// More blocks than the step allows.
     TooMuch,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Sets the size. Answers false, with nothing changed, if an earlier
-    /// truncate has to be finished first.
+    /// Sets the size. Returns false, with nothing changed, if an earlier truncate has to
+    /// be finished first.
     ///
     /// # Errors
-    /// What a layout fails to be read with; nothing has changed then.
+    /// Errors of the layout's reads; nothing has changed then.
     pub(crate) fn resize(
         &self,
         vnode: &Arc<Vnode>,
@@ -51,7 +50,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(false);
         }
         let before = state.usage();
-        // Of the same size, what is reserved beyond it goes.
+        // A truncate to the same size removes blocks reserved beyond it.
         let same = size == state.inode.size && state.inode.blocks > 0;
         if size < state.inode.size || same {
             self.shrink(vnode, state, size)?;
@@ -61,8 +60,8 @@ impl<L: Layout> FileSystem<L> {
         state.inode.size = size;
         state.inode.mtime = now;
         state.inode.ctime = now;
-        // An extension is logged with the epoch's next image, unless data that
-        // lies below it still waits.
+        // An extension is logged with the epoch's next image, unless data before the new
+        // end still waits.
         state.logged.size = if state.has_data() {
             state.logged.size.min(size)
         } else {
@@ -123,7 +122,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Cuts the dirty block in which the file ends; it has been brought back.
+    /// Cuts the dirty block in which the file ends. The block is in memory.
     pub(crate) fn cut_dirty_end(&self, state: &mut State, size: u64) {
         let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
         if keep > 0
@@ -138,7 +137,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Counts the blocks of `from..to` that exist besides the dirty ones.
+    /// Counts the blocks of `from..to` that exist, dirty ones excluded.
     pub(crate) fn survey(
         &self,
         vnode: &Vnode,
@@ -172,8 +171,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(Survey::Some { blocks, sectors })
     }
 
-    /// Makes `from..to` a hole, as surveyed. The caller settles the usage and
-    /// joins the epoch.
+    /// Makes `from..to` a hole, as surveyed. The caller settles the usage and joins the
+    /// epoch.
     pub(crate) fn remove(&self, state: &mut State, from: u64, to: u64, survey: Survey) {
         let logged_before = state.logged.blocks;
         for (_, dirty) in state.dirty.extract_if(from..to, |_, _| true) {
@@ -206,8 +205,8 @@ impl<L: Layout> FileSystem<L> {
             }
             Survey::TooMuch => unreachable!("the caller took steps instead"),
         }
-        // A private tree's cut is one where its ground has nothing, too: the tree that
-        // it becomes part of may have something by then.
+        // A cut in a private tree is recorded even where the tree below has no blocks,
+        // because it may have some by the time of the merge.
         let cuts = to == u64::MAX && state.private.is_some();
         if state.logged.blocks < logged_before || cuts {
             self.waits
@@ -225,8 +224,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Drops dirty blocks; what the layout holds of them shows again, until
-    /// it is removed as well.
+    /// Drops dirty blocks. The layout's copies are visible again until they are removed
+    /// as well.
     fn drop_dirty(&self, state: &mut State, from: u64, to: u64) {
         for (_, dirty) in state.dirty.extract_if(from..to, |_, _| true) {
             let inode = &mut state.inode;
@@ -240,7 +239,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Forgets the file's cached blocks from `from` to its end.
+    /// Drops the file's cached blocks from `from` to its end.
     fn forget_cached(&self, state: &mut State, from: u64) {
         let end = self.store.blocks_of(state.inode.size);
         if end.saturating_sub(from) <= FORGET_MAX {

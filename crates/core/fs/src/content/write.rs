@@ -1,8 +1,8 @@
 //! Writing files.
 //!
-//! All that can fail (reading the rest of a block, looking up what a block
-//! occupies) comes before the first change, so that a write happens or does
-//! not. Data waits in the vnode; it does not join the epoch.
+//! Everything that can fail (reading the rest of a block, looking up a block's space)
+//! precedes the first change, so a write happens whole or not at all. Data waits in the
+//! vnode; it does not join the epoch.
 
 use crate::account::Operation;
 use crate::attr::Caller;
@@ -19,43 +19,43 @@ use crate::types::{FileKind, InodeNo};
 use crate::via::{HeldTimes, Via};
 use std::sync::Arc;
 
-/// Longer writes take the lock once per so many bytes.
+/// Most bytes that are written under one lock; longer writes take it several times.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What became of a write that may go there in pieces.
+/// The outcome of a write that may be done in pieces.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// Bytes, from the first on.
+    /// Number of bytes written, from the first on.
     pub bytes: usize,
-    /// The file takes more room than before.
+    /// The file occupies more space than before.
     pub grew: bool,
-    /// Why there are no more of them, if some are missing.
+    /// The error that ended the write, if some bytes are missing.
     pub stopped: Option<Error>,
 }
 
-/// One locked step of a write.
+/// Outcome of one locked step of a write.
 pub(crate) struct Chunk {
-    /// Where it went.
+    /// Offset at which the step wrote.
     pub offset: u64,
-    /// The file takes more room than before.
+    /// The file occupies more space than before.
     pub grew: bool,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Writes `data` at `offset`, extending the file as needed, and returns
-    /// how much: less than all only if the volume filled up on the way. Clears
+    /// Writes `data` at `offset`, extending the file as needed, and returns the number of
+    /// bytes: less than all only if the volume became full during the write. Clears
     /// set-id bits unless the caller is root or checked.
     ///
     /// # Errors
-    /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
-    /// special files, `Stale`, `Damaged`, device errors.
+    /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other special
+    /// files, `Stale`, `Damaged`, device errors.
     pub fn write(&self, caller: &Caller, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
         let written = self.write_via(caller, ino, offset, data, Via::Caller)?;
         Ok(written.bytes)
     }
 
-    /// [`Self::write`] to a file that was opened before
-    /// ([`Self::may_open`]): an append-only one does not look where.
+    /// [`Self::write`] to a file that was opened before ([`Self::may_open`]): for an
+    /// append-only file the offset is not checked.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -71,10 +71,10 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::write_opened`] that fails unless all of `data` was written, for callers
-    /// that cannot be told of a part. What was written before it failed stays.
+    /// that cannot report a partial write. The bytes written before the failure remain.
     ///
     /// # Errors
-    /// As [`Self::write`], also for what stopped it when a part was there.
+    /// As [`Self::write`], also if a part was written before the failure.
     pub fn write_whole(
         &self,
         caller: &Caller,
@@ -116,8 +116,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(all)
     }
 
-    /// Writes all of `data` at the end of the file, at once, and returns where
-    /// that was.
+    /// Writes all of `data` at the end of the file, atomically, and returns the offset.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -129,8 +128,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(chunk.offset)
     }
 
-    /// Writes all of `data`, or, if the volume has no room for that at once, in
-    /// pieces: as much as can be, and others may come between.
+    /// Writes all of `data`, or, if the volume has no space for that at once, in pieces:
+    /// as much as possible, and other writes may occur in between.
     pub(crate) fn write_or_over(
         &self,
         vnode: &Arc<Vnode>,
@@ -151,9 +150,9 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// What is asked for before a write is more than it takes, so that a full
-    /// volume may have room for its blocks one by one only, and the last of what
-    /// `statfs` offers is had so.
+    /// A write asks for more space than it takes. So a full volume may have space for its
+    /// blocks only one at a time, and this provides the last blocks that `statfs`
+    /// reports.
     fn write_in_pieces(
         &self,
         vnode: &Arc<Vnode>,
@@ -175,7 +174,7 @@ impl<L: Layout> FileSystem<L> {
                     all.grew |= chunk.grew;
                     all.bytes += piece;
                 }
-                // Few tries: each may wait for the cleaner.
+                // Few attempts: each may wait for the cleaner.
                 Err(Error::NoSpace) if blocks > 1 => blocks = (blocks / 8).max(1),
                 Err(error) if all.bytes > 0 => {
                     all.stopped = Some(error);
@@ -235,7 +234,8 @@ impl<L: Layout> FileSystem<L> {
             let longer = state.inode.size > size;
             let waiting = state.dirty.len() * self.store.block_bytes;
             if outside.is_some() {
-                // As a commit: whoever reads it and commits is not durable before it.
+                // As a commit does: a transaction that reads the data and commits must
+                // not be durable before it.
                 state.join_epoch = true;
                 self.join(vnode, &mut state);
             } else if state.join_epoch {
@@ -250,8 +250,9 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Where a write to a protected file may go; as one that is not in a transaction
-    /// does not know whether the file will end before or behind it, it has the size.
+    /// Range that a write to a protected file locks. A writer outside of transactions
+    /// does not know whether the file will end before or after it, so the range includes
+    /// the size.
     fn outside_write(
         &self,
         vnode: &Arc<Vnode>,
@@ -268,8 +269,8 @@ impl<L: Layout> FileSystem<L> {
         ])
     }
 
-    /// Admits a write for its worst growth, or, where that does not fit, for
-    /// what it really adds: a full volume can be overwritten.
+    /// Admits a write for its worst growth, or, where that does not fit, for its actual
+    /// growth, so that a full volume can be overwritten.
     pub(crate) fn begin_write(
         &self,
         vnode: &Vnode,
@@ -293,7 +294,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: worst,
             sectors,
         };
-        // No room is made for what it may not need.
+        // No space is made for growth that may not be needed.
         match self.promise_at_once(growth, (bytes + block_bytes) as u64, keep(growth)) {
             Err(Error::NoSpace) => {}
             other => return other.map(|operation| self.enter(operation)),
@@ -338,7 +339,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(growth)
     }
 
-    /// A change of content by anyone but root ends set-id rights.
+    /// Clears set-id bits, because the content was changed by a caller other than root.
     pub(crate) fn clear_set_id(&self, vnode: &Arc<Vnode>, state: &mut State, caller: &Caller) {
         if caller.is_root() || caller.checked || vnode.kind != FileKind::Regular {
             return;

@@ -1,8 +1,8 @@
-//! The whole structure of a directory, for fsck.
+//! Check of the whole structure of a directory, for fsck.
 //!
-//! Beyond what every read checks: that all nodes are reached once and all
-//! blocks belong to a node, that each entry is filed under its name's hash,
-//! that no name is there twice, and that numbers listed as free are.
+//! In addition to the checks of every read: all nodes are reached once and all blocks
+//! belong to a node, each entry is filed under its name's hash, no name exists twice, and
+//! numbers listed as free are free.
 
 use super::name::{self, Run};
 use super::node::{self, Bounds, Flaw, Inner, Leaf, Node};
@@ -11,14 +11,13 @@ use super::{DirectoryBlocks, Key, tree};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 
-/// Verifies every node and entry, and counts the entries. Each flaw is
-/// reported, naming its block, and the rest is looked at all the same.
+/// Verifies every node and entry, and counts the entries. Each flaw is reported with its
+/// block, and the check continues with the rest.
 ///
 /// Takes memory in proportion to the blocks that exist.
 ///
 /// # Errors
-/// What [`DirectoryBlocks`] fails with, unless it is `Damaged`: that is
-/// reported.
+/// Errors of [`DirectoryBlocks`] except `Damaged`, which is reported.
 pub fn check(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -45,7 +44,7 @@ struct Checker<'a> {
     /// Blocks of nodes; the walk enters none twice.
     reached: HashSet<u64>,
     entries: u64,
-    /// The hash of the last entry, and the names that had it.
+    /// The hash of the last entry, and the names with that hash.
     run: Run,
     names: Vec<Vec<u8>>,
 }
@@ -142,7 +141,8 @@ impl Checker<'_> {
                 self.leaf(block, leaf);
                 Ok(())
             }
-            // Ends: the level of each is one less than its parent's.
+            // The recursion ends, because the level of each node is one less than its
+            // parent's.
             Some(Node::Inner(inner)) => self.children(blocks, block, bounds, &inner, next_block),
         }
     }
@@ -188,7 +188,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports blocks that are no node's.
+    /// Reports blocks that belong to no node.
     fn strays(&mut self, blocks: &mut (impl DirectoryBlocks + ?Sized)) -> Result<()> {
         let mut from = 0;
         while let Some(block) = blocks.next_existing(from)? {

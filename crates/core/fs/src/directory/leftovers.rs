@@ -1,17 +1,17 @@
-//! The names in one node of a directory whose tree cannot be relied on.
+//! The names in one node of a directory whose tree is damaged.
 
 use super::node::{self, Bounds, Node};
 use super::{Key, MAX_NAME_BYTES};
 use crate::error::Result;
 use crate::types::{FileKind, InodeNo};
 
-/// Hands the entries of the node found at `block` to `emit`, up to the first
-/// flaw, wherever in the tree it belongs; an inner node has none.
+/// Passes the entries of the node found at `block` to `emit`, up to the first flaw,
+/// wherever in the tree it belongs; an inner node has none.
 ///
-/// For repair, which makes a new tree of them.
+/// Repair makes a new tree of them.
 ///
 /// # Errors
-/// `Damaged` if it is no node of this directory and block.
+/// `Damaged` if the bytes are not a node of this directory and block.
 pub fn names_in(
     key: &Key,
     block: u64,

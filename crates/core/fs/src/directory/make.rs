@@ -1,4 +1,4 @@
-//! Nodes made whole, and leaves edited in place.
+//! Encoding of whole nodes, and edits of leaves in place.
 
 use super::Key;
 use super::node::{
@@ -8,7 +8,7 @@ use super::node::{
 use crate::types::{FileKind, InodeNo};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A new directory's only node.
+/// The only node of a new directory.
 pub(super) fn first_leaf(key: &Key, entry: &Entry<'_>) -> Vec<u8> {
     let mut body = vec![0; entry.bytes()];
     put(entry, &mut body);
@@ -20,7 +20,7 @@ pub(super) fn make_leaf(key: &Key, block: u64, count: u16, body: &[u8]) -> Vec<u
     make(key, block, (LEAF, 0), count, &[], body)
 }
 
-/// An inner node; `root` at block 0 and only there.
+/// An inner node, with `root` at block 0 and only there.
 pub(super) fn make_inner(
     key: &Key,
     block: u64,
@@ -76,9 +76,9 @@ pub(super) struct Half {
     pub first_cookie: u64,
 }
 
-/// A leaf and one entry more at byte `at`, as two halves of about equal
-/// length. The leaf's entries must have been checked, and together they must
-/// be too long for one node.
+/// Splits a leaf, with one entry added at byte `at`, into two halves of about equal
+/// length. The leaf's entries must have been checked, and together they must be too long
+/// for one node.
 pub(super) fn split_leaf(leaf: Leaf<'_>, at: usize, entry: &Entry<'_>) -> [Half; 2] {
     let mut left = leaf.bytes[HEADER_BYTES..].to_vec();
     insert_gap(&mut left, at - HEADER_BYTES, entry.bytes());
@@ -104,12 +104,12 @@ fn entry_header(bytes: &[u8]) -> &EntryHeader {
     header
 }
 
-/// True if the leaf has room for `entry`.
+/// True if the leaf has space for `entry`.
 pub(super) fn fits(leaf: Leaf<'_>, entry: &Entry<'_>) -> bool {
     leaf.bytes.len() + entry.bytes() <= NODE_BYTES
 }
 
-/// Puts `entry` into a leaf that has room, at byte `at`.
+/// Inserts `entry` at byte `at` into a leaf that has space.
 pub(super) fn insert_entry(data: &mut Vec<u8>, at: usize, entry: &Entry<'_>) {
     let bytes = entry.bytes();
     resize(
@@ -123,7 +123,7 @@ pub(super) fn insert_entry(data: &mut Vec<u8>, at: usize, entry: &Entry<'_>) {
     put(entry, &mut data[at..at + bytes]);
 }
 
-/// Takes the entry of `bytes` bytes at byte `at` out of a leaf.
+/// Removes the entry of `bytes` bytes at byte `at` from a leaf.
 pub(super) fn remove_entry(data: &mut Vec<u8>, at: usize, bytes: usize) {
     resize(
         data,
@@ -136,14 +136,14 @@ pub(super) fn remove_entry(data: &mut Vec<u8>, at: usize, bytes: usize) {
     );
 }
 
-/// Lets the entry at byte `at` lead elsewhere.
+/// Makes the entry at byte `at` refer to another inode.
 pub(super) fn set_target(data: &mut [u8], at: usize, ino: InodeNo, kind: FileKind) {
     let (header, _) = EntryHeader::mut_from_prefix(&mut data[at..]).expect("found just now");
     header.ino = ino.0.into();
     header.kind = kind as u8;
 }
 
-/// Cuts a leaf to the bytes it uses, changes them, and notes the new length.
+/// Cuts a leaf to the bytes it uses, changes them, and writes the new length and count.
 fn resize(
     data: &mut Vec<u8>,
     entries: i16,

@@ -1,38 +1,38 @@
 //! Directories: a B+tree from names to inode numbers, ordered by hash.
 //!
-//! A directory is a file whose logical blocks are the nodes of the tree. The
-//! root is block 0; a directory without block 0 is empty. An entry's key is
-//! its *cookie*, a 55-bit hash of the name followed by an 8-bit sequence
-//! number that tells names of equal hash apart. The cookie is also what
-//! `readdir` hands out, so it must not change while the entry exists.
+//! A directory is a file whose logical blocks are the nodes of the tree. The root is
+//! block 0; a directory without block 0 is empty. An entry's key is its *cookie*, a
+//! 55-bit hash of the name followed by an 8-bit sequence number that distinguishes names
+//! of equal hash. `readdir` returns the cookie, too, so it must not change while the
+//! entry exists.
 //!
 //! Invariants:
-//! - An entry keeps its cookie from insert to remove, whatever splits or
-//!   collapses around it. A listing resumed after any cookie therefore shows
-//!   every entry that existed throughout exactly once.
-//! - No node is empty. Emptied nodes are freed at once; a root with a single
-//!   leaf takes its place; the last entry's removal frees block 0.
-//! - Nodes are as long as what they hold: a small directory costs a sector.
-//! - An operation that fails has changed nothing: everything that can fail is
-//!   read and reserved before the first write.
+//! - An entry keeps its cookie from insert to remove, regardless of splits and collapses
+//!   around it. A listing resumed after any cookie therefore shows every entry that
+//!   existed throughout exactly once.
+//! - No node is empty. Emptied nodes are freed at once; a root with a single leaf is
+//!   replaced by that leaf; the last entry's removal frees block 0.
+//! - Nodes are as long as their contents: a small directory takes one sector.
+//! - An operation that fails has changed nothing: everything that can fail is read and
+//!   reserved before the first write.
 //!
-//! Node bytes are input. Each node names its owner and its own block number,
-//! and what is read of it is checked; a flaw is [`Error::Damaged`]. Every loop
-//! ends on any bytes: a child's level is its parent's less one, and ranges of
-//! cookies only narrow on the way down, so a walk enters no node twice.
+//! Node bytes are input. Each node names its owner and its own block number, and all
+//! bytes that are used are checked; a flaw is [`Error::Damaged`]. Every loop ends on any
+//! bytes: a child's level is its parent's less one, and ranges of cookies only narrow on
+//! the path down, so a walk enters no node twice.
 //!
 //! | file | |
 //! |---|---|
-//! | `name.rs` | which names are allowed, equal, and what they hash to |
+//! | `name.rs` | allowed names, equality, and hashes |
 //! | `node.rs` | the bytes of a node, and reading them |
 //! | `make.rs` | making and editing nodes |
-//! | `numbers.rs` | which blocks new nodes get |
-//! | `tree.rs` | the way down, and the search for a name |
+//! | `numbers.rs` | block numbers of new nodes |
+//! | `tree.rs` | the walk from the root to a leaf, and the search for a name |
 //! | `reshape.rs` | inserts and removals, splits and collapses |
 //! | `check.rs` | the whole structure, for fsck |
 //!
-//! Source: the tree is Comer 1979, leaves without side links; ordering by hash
-//! for stable cookies follows ext3's htree and XFS.
+//! Source: the tree is Comer 1979, leaves without side links; ordering by hash for stable
+//! cookies follows ext3's htree and XFS.
 
 mod check;
 mod leftovers;
@@ -61,20 +61,20 @@ use varve_device::Block;
 
 /// The blocks of one directory file, as its operations see them.
 ///
-/// Within an operation later calls see earlier ones: a block exists after
-/// `write` and no longer after `free`.
+/// Within an operation later calls see earlier ones: a block exists after `write` and no
+/// longer after `free`.
 pub trait DirectoryBlocks {
-    /// The content of a block: at least the bytes last written, perhaps
-    /// followed by zeros. A block that does not exist may answer anything
-    /// (zeros, no bytes, an error), as damaged directories ask for such.
+    /// The content of a block: at least the bytes last written, perhaps followed by
+    /// zeros. A block that does not exist may return anything (zeros, no bytes, an
+    /// error), as damaged directories refer to such blocks.
     ///
     /// # Errors
-    /// Whatever reading the block can fail with.
+    /// Errors of reading the block.
     fn read(&mut self, block: u64) -> Result<Arc<Block>>;
 
-    /// Sees to it that a later write or free of this block cannot fail. An
-    /// operation asks for every block that it will write or free, but for
-    /// those it edits, before its first change. The default has nothing to do.
+    /// Ensures that a later write or free of this block cannot fail. Before its first
+    /// change, an operation prepares every block that it will write or free, except those
+    /// it edits. The default does nothing.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -82,27 +82,27 @@ pub trait DirectoryBlocks {
         Ok(())
     }
 
-    /// Replaces a block's content, or makes the block: at most
-    /// [`NODE_BYTES`] bytes. It was prepared.
+    /// Replaces the content of a prepared block, or makes the block, with at most
+    /// [`NODE_BYTES`] bytes.
     fn write(&mut self, block: u64, data: Vec<u8>);
 
-    /// Makes a hole of the block. It was prepared.
+    /// Makes a prepared block a hole.
     fn free(&mut self, block: u64);
 
     /// True if the block is not a hole.
     ///
     /// # Errors
-    /// Whatever finding out can fail with.
+    /// Errors of the look-up.
     fn exists(&mut self, block: u64) -> Result<bool>;
 
-    /// True if what the block holds was checked whole, or made, by an earlier
-    /// change: the next one need not check it again. The default knows of none.
+    /// True if an earlier change checked the block's whole content, or made it, so that
+    /// the next one need not check it again. The default is always false.
     fn is_checked(&self, _block: u64) -> bool {
         false
     }
 
-    /// The first block at or after `from` that exists; [`check`] asks, to find
-    /// blocks that belong to no node. The default tries 1024 numbers.
+    /// The first block at or after `from` that exists. [`check`] uses it to find blocks
+    /// that belong to no node. The default tries 1024 numbers.
     ///
     /// # Errors
     /// As [`Self::exists`].
@@ -115,13 +115,13 @@ pub trait DirectoryBlocks {
         Ok(None)
     }
 
-    /// Changes a block that was just read, keeping no reference to it.
+    /// Changes a block that was just read, and keeps no reference to it.
     ///
     /// The default copies the block. A cache that owns it can run `change` on
-    /// `Arc::make_mut` of its own reference, which copies only what is shared.
-    /// `change` may leave the vector shorter or longer, and must be called
-    /// exactly once unless the answer is an error. An edit is an operation's
-    /// only change, so it need not be prepared.
+    /// `Arc::make_mut` of its own reference, which copies only a shared block. `change`
+    /// may leave the vector shorter or longer, and must be called exactly once unless the
+    /// result is an error. An edit is an operation's only change, so it need not be
+    /// prepared.
     ///
     /// # Errors
     /// As [`Self::read`]; then nothing was changed.
@@ -135,16 +135,16 @@ pub trait DirectoryBlocks {
     }
 }
 
-/// What must be known of a directory to read it.
+/// Parameters of a directory that are needed to read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// [`crate::LayoutGeometry::hash_seed`].
+    /// Seed of name hashes, [`crate::LayoutGeometry::hash_seed`].
     pub hash_seed: u64,
-    /// [`crate::LayoutGeometry::case_fold`].
+    /// Names compare without regard to case, [`crate::LayoutGeometry::case_fold`].
     pub case_fold: bool,
-    /// The directory's inode number; its nodes carry it.
+    /// The directory's inode number, stored in its nodes.
     pub ino: InodeNo,
-    /// The directory's version; its nodes carry it.
+    /// The directory's version, stored in its nodes.
     pub version: Version,
 }
 
@@ -157,12 +157,12 @@ impl Key {
     }
 }
 
-/// Where `name` leads, if it exists.
+/// The inode to which `name` refers, if the name exists.
 ///
-/// Of the leaf it checks what lies before the name; see [`check`] for all.
+/// Of the leaf it checks the part before the name; [`check`] checks all.
 ///
 /// # Errors
-/// `NameTooLong`, `Damaged`, and what [`DirectoryBlocks::read`] fails with.
+/// `NameTooLong`, `Damaged`, and errors of [`DirectoryBlocks::read`].
 pub fn lookup(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -175,9 +175,9 @@ pub fn lookup(
 /// Adds `name`. Writes at most [`INSERT_BLOCKS_MAX`] blocks.
 ///
 /// # Errors
-/// `Exists`; `NameTooLong`; `Invalid` for an empty name, `.`, `..`, or one
-/// with `/` or NUL; `NoSpace` when 256 names of this hash exist or the tree
-/// cannot grow; otherwise as [`lookup`]. Nothing has changed then.
+/// `Exists`; `NameTooLong`; `Invalid` for an empty name, `.`, `..`, or one with `/` or
+/// NUL; `NoSpace` when 256 names of this hash exist or the tree cannot grow; otherwise as
+/// [`lookup`]. Nothing has changed then.
 ///
 /// # Panics
 /// If `ino` is 0.
@@ -210,9 +210,8 @@ pub fn insert(
     }
 }
 
-/// Removes `name` and says where it led. Works without room to spare: it
-/// makes no block that does not exist, and writes at most
-/// [`REMOVE_BLOCKS_MAX`].
+/// Removes `name` and returns the inode to which it referred. It needs no free space: it
+/// makes no block that does not exist, and writes at most [`REMOVE_BLOCKS_MAX`].
 ///
 /// # Errors
 /// `NotFound`, otherwise as [`lookup`]. Nothing has changed then.
@@ -227,19 +226,19 @@ pub fn remove(
     Ok(former)
 }
 
-/// An entry that [`search`] found, and its place. It is out of date with the
-/// directory's next change.
+/// An entry that [`search`] found, and its place. It is outdated after the directory's
+/// next change.
 pub struct SearchedEntry(tree::Found);
 
 impl SearchedEntry {
-    /// Where the name leads.
+    /// The inode to which the name refers.
     pub fn leads_to(&self) -> (InodeNo, FileKind) {
         (self.0.ino, self.0.kind)
     }
 }
 
-/// [`lookup`], for a name that is perhaps to be removed: [`remove_entry`] need
-/// not search again.
+/// [`lookup`] of a name that may be removed next, so that [`remove_entry`] need not
+/// search again.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -260,7 +259,7 @@ pub fn search(
 /// Removes an entry that was found, in a directory that has not changed since.
 ///
 /// # Errors
-/// As [`remove`], but for `NotFound`.
+/// As [`remove`], except `NotFound`.
 pub fn remove_entry(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -273,8 +272,8 @@ pub fn remove_entry(
     reshape::remove(key, blocks, entry.0)
 }
 
-/// Lets `name` lead elsewhere and says where it led. Name (as first spelled,
-/// where case is folded) and cookie stay.
+/// Makes `name` refer to another inode and returns the former one. The name (as first
+/// spelled, where case is folded) and the cookie remain.
 ///
 /// # Errors
 /// `NotFound`, otherwise as [`lookup`]. Nothing has changed then.
@@ -299,7 +298,7 @@ pub fn replace(
     }
 }
 
-/// True if the directory holds no name.
+/// True if the directory has no names.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -318,12 +317,12 @@ pub(crate) fn cookies(key: &Key, name: &[u8]) -> std::ops::RangeInclusive<u64> {
     run.first..=run.last
 }
 
-/// True if a directory cannot hold both names.
+/// True if a directory cannot have both names.
 pub(crate) fn is_same(key: &Key, a: &[u8], b: &[u8]) -> bool {
     name::same(key, a, b)
 }
 
-/// Refuses what no entry may be called.
+/// Checks that an entry may have this name.
 ///
 /// # Errors
 /// `NameTooLong`, `Invalid`.
@@ -331,13 +330,12 @@ pub(crate) fn allowed(name: &[u8]) -> Result<()> {
     name::allowed(name)
 }
 
-/// Takes an entry's name, inode, kind and cookie; false ends the listing.
+/// Receives an entry's name, inode, kind and cookie; false ends the listing.
 pub type Emit<'a> = dyn FnMut(&[u8], InodeNo, FileKind, u64) -> bool + 'a;
 
-/// Hands the entries with cookies greater than `after_cookie` to `emit`, by
-/// ascending cookie, until `emit` answers false.
-/// Cookies are at least 256 and less than 2^63, so that 0 begins and small
-/// numbers are free for `.` and `..`.
+/// Passes the entries with cookies greater than `after_cookie` to `emit`, by ascending
+/// cookie, until `emit` returns false. Cookies are at least 256 and less than 2^63, so a
+/// listing starts at 0, and small numbers are free for `.` and `..`.
 ///
 /// # Errors
 /// As [`lookup`], after the entries before the flaw have been emitted.

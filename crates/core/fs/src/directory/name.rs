@@ -1,24 +1,24 @@
-//! Names: which are allowed, which are the same, and their cookies.
+//! Names: which are allowed, which are equal, and their cookies.
 //!
-//! The hash is part of the format: XXH3 (64 bits, seeded per volume) of the
-//! name, or of its folded form where case is folded, its 55 highest bits.
+//! The hash is part of the format: XXH3 (64 bits, seeded per volume) of the name, or of
+//! its folded form where case is folded; its 55 highest bits.
 
 use super::Key;
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The longest name, in bytes.
+/// Most bytes in a name.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// Bits of a cookie that tell names of equal hash apart.
+/// Bits of a cookie that distinguish names of equal hash.
 pub(super) const SEQUENCE_BITS: u32 = 8;
 /// The least cookie: hash 0 is not used.
 pub(super) const COOKIE_MIN: u64 = 1 << SEQUENCE_BITS;
 /// One more than the greatest cookie.
 pub(super) const COOKIE_END: u64 = 1 << 63;
 
-/// The cookies a name may have, by its hash.
+/// The cookies that a name may have, by its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The least of them.
@@ -42,7 +42,10 @@ impl Run {
     }
 }
 
-/// Refuses what no entry may be called.
+/// Checks that an entry may have this name.
+///
+/// # Errors
+/// `NameTooLong`, `Invalid`.
 pub(super) fn allowed(name: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(Error::NameTooLong);
@@ -53,7 +56,7 @@ pub(super) fn allowed(name: &[u8]) -> Result<()> {
     }
 }
 
-/// What is wrong with a name, its length apart.
+/// The flaw of a name, if it has one; its length is not checked.
 pub(super) fn flaw(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("empty name"),
@@ -64,14 +67,14 @@ pub(super) fn flaw(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// True if a directory cannot hold both.
+/// True if a directory cannot have both names.
 pub(super) fn same(key: &Key, a: &[u8], b: &[u8]) -> bool {
     a == b || key.case_fold && folded(key, a) == folded(key, b)
 }
 
-/// The form in which names are hashed and compared. UTF-8 is put in lower case
-/// character by character where that is one character; of other names only
-/// ASCII letters are.
+/// The form in which names are hashed and compared. UTF-8 is converted to lower case
+/// character by character, where the result is one character; of other names only ASCII
+/// letters are.
 fn folded<'a>(key: &Key, name: &'a [u8]) -> Cow<'a, [u8]> {
     if !key.case_fold {
         return Cow::Borrowed(name);
@@ -111,7 +114,7 @@ pub(super) type NameHash = fn(&[u8]) -> u64;
 
 #[cfg(test)]
 thread_local! {
-    /// A test that needs collisions puts its own hash here.
+    /// Replacement of the hash in a test that needs collisions.
     pub(super) static HASH: std::cell::Cell<Option<NameHash>> =
         const { std::cell::Cell::new(None) };
 }

@@ -6,11 +6,11 @@
 //! inner at block 0     NodeHeader  RootHeader  Child ...
 //! ```
 //!
-//! A root that is a leaf is the only node, so it needs no [`RootHeader`]: the
-//! next block is 1 and none is free below it.
+//! A root that is a leaf is the only node, so it needs no [`RootHeader`]: the next block
+//! is 1, and no lower number is free.
 //!
-//! [`parse`] checks the header, and all of an inner node; [`Entries`] checks a
-//! leaf's entries as it passes them.
+//! [`parse`] checks the header, and all of an inner node; [`Entries`] checks a leaf's
+//! entries as it passes them.
 
 use super::Key;
 use super::name::{self, COOKIE_END, COOKIE_MIN};
@@ -19,20 +19,20 @@ use crate::types::FileKind;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The longest node.
+/// Most bytes in a node.
 pub const NODE_BYTES: usize = 4096;
 /// The highest level of a node; leaves have level 0.
 pub(super) const MAX_LEVEL: u8 = 7;
-/// Freed block numbers that a root remembers.
+/// Most freed block numbers that a root lists.
 pub(super) const FREE_NUMBERS: usize = 16;
-/// Block numbers end here: far beyond any tree, within any file.
+/// One more than the highest block number: far beyond any tree, within any file.
 pub(super) const BLOCKS_END: u64 = 1 << 40;
 
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"VDir");
 pub(super) const LEAF: u8 = 1;
 pub(super) const INNER: u8 = 2;
 
-/// How each node begins.
+/// Header of each node.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct NodeHeader {
@@ -44,9 +44,9 @@ pub(super) struct NodeHeader {
     pub level: u8,
     /// Entries or children; never 0.
     pub count: U16,
-    /// Bytes of the node, this header included. What follows is not the node's.
+    /// Bytes of the node, this header included. Later bytes of the block are unused.
     pub used_bytes: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: U16,
     /// The directory's version.
     pub version: U32,
@@ -57,29 +57,28 @@ pub(super) struct NodeHeader {
 }
 const _: () = assert!(size_of::<NodeHeader>() == 32);
 
-/// Follows the header of an inner node at block 0: which block numbers new
-/// nodes get.
+/// Block numbers for new nodes. It follows the header of an inner node at block 0.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RootHeader {
-    /// No node has this number or a greater one.
+    /// Every node's number is less than this.
     pub next_block: U64,
-    /// Numbers in `free`.
+    /// Count of numbers in `free`.
     pub free_count: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: [u8; 6],
-    /// Numbers below `next_block` that no node has; used before `next_block`.
+    /// Unused numbers below `next_block`; they are used before `next_block`.
     pub free: [U64; FREE_NUMBERS],
 }
 const _: () = assert!(size_of::<RootHeader>() == 144);
 
-/// One name in a leaf; the name follows.
+/// One name in a leaf; the bytes of the name follow.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct EntryHeader {
     /// Hash (55 bits) and sequence number (8 bits).
     pub cookie: U64,
-    /// Where the name leads.
+    /// Inode to which the name refers.
     pub ino: U64,
     /// A [`FileKind`].
     pub kind: u8,
@@ -88,8 +87,8 @@ pub(super) struct EntryHeader {
 }
 const _: () = assert!(size_of::<EntryHeader>() == 18);
 
-/// One child of an inner node: holds the cookies from `first_cookie` to the
-/// next child's. The first child also holds what lies below.
+/// One child of an inner node: it contains the cookies from `first_cookie` to the next
+/// child's. The first child also contains lower ones.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Child {
@@ -104,17 +103,17 @@ pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
 const ROOT_BYTES: usize = size_of::<RootHeader>();
 pub(super) const ENTRY_BYTES: usize = size_of::<EntryHeader>();
 
-/// Children that fit into the inner node at `block`.
+/// Most children of the inner node at `block`.
 pub(super) const fn max_children(block: u64) -> usize {
     (NODE_BYTES - children_at(block)) / size_of::<Child>()
 }
 
-/// Where the children of the inner node at `block` begin.
+/// Offset of the children in the inner node at `block`, in bytes.
 const fn children_at(block: u64) -> usize {
     HEADER_BYTES + if block == 0 { ROOT_BYTES } else { 0 }
 }
 
-/// Something a node must not be, and where in its bytes.
+/// An invalid value in a node, and its offset in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flaw {
     pub what: &'static str,
@@ -135,14 +134,14 @@ pub(super) enum Node<'a> {
     Inner(Inner<'a>),
 }
 
-/// What a node's place in the tree demands of it.
+/// The constraints that a node's place in the tree imposes on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Its level; none if any will do.
+    /// Required level; `None` if any is allowed.
     pub level: Option<u8>,
-    /// The least cookie it may hold.
+    /// The least cookie it may contain.
     pub lower: u64,
-    /// One more than the greatest.
+    /// One more than the greatest cookie it may contain.
     pub upper: u64,
 }
 
@@ -154,7 +153,7 @@ impl Bounds {
         upper: COOKIE_END,
     };
 
-    /// What these demand of child `index` of a node at `level`.
+    /// The constraints on child `index` of a node at `level`.
     pub fn of_child(self, level: u8, children: &[Child], index: usize) -> Bounds {
         let first = |child: &Child| child.first_cookie.get();
         Bounds {
@@ -169,13 +168,13 @@ impl Bounds {
     }
 }
 
-/// A leaf; its entries are yet to be checked.
+/// A leaf, whose entries are not checked yet.
 #[derive(Clone, Copy)]
 pub(super) struct Leaf<'a> {
-    /// The whole node, without what follows it.
+    /// The whole node, without the unused bytes after it.
     pub bytes: &'a [u8],
     pub count: u16,
-    /// The cookies it may hold.
+    /// The cookies it may contain.
     pub bounds: Bounds,
 }
 
@@ -276,7 +275,7 @@ pub(super) fn children(block: u64, bytes: &[u8]) -> &[Child] {
     <[Child]>::ref_from_bytes(&bytes[children_at(block)..used]).expect("parsed before")
 }
 
-/// The root header of the inner node at block 0, its length checked before.
+/// The root header of the inner node at block 0, whose length was checked.
 pub(super) fn root_header(bytes: &[u8]) -> &RootHeader {
     RootHeader::ref_from_bytes(&bytes[HEADER_BYTES..][..ROOT_BYTES]).expect("parsed before")
 }
@@ -291,13 +290,13 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Bytes it takes in a leaf.
+    /// Bytes of the entry in a leaf.
     pub fn bytes(&self) -> usize {
         ENTRY_BYTES + self.name.len()
     }
 
-    /// Checks what walking past does not: target, kind and name. `at` is the
-    /// entry's place, for the flaw.
+    /// Checks the parts of an entry that [`Entries`] does not: target, kind and name.
+    /// `at` is the entry's offset, for the flaw.
     pub fn check(&self, at: usize) -> Parsed<FileKind> {
         match name::flaw(self.name) {
             Some(what) => flaw(what, at),
@@ -305,7 +304,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Checks where the entry leads.
+    /// Checks the inode number and kind of an entry.
     pub fn target(&self, at: usize) -> Parsed<FileKind> {
         if self.ino == 0 {
             return flaw("entry leads nowhere", at);
@@ -315,7 +314,7 @@ impl Entry<'_> {
     }
 }
 
-/// A leaf's entries with their places, checked for bounds, order and range.
+/// A leaf's entries with their offsets, checked for bounds, order and range.
 pub(super) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -325,7 +324,7 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Leaf<'a> {
-    /// The entries with their places.
+    /// The entries with their offsets.
     pub fn entries(self) -> Entries<'a> {
         Entries {
             bytes: self.bytes,
@@ -338,9 +337,9 @@ impl<'a> Leaf<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Goes past the entries with cookies below this one, which is at most the leaf's
-    /// upper bound; they are checked as [`Iterator::next`] does. It stops at a flaw,
-    /// which the next step finds. Searching a leaf is mostly this loop.
+    /// Skips the entries with cookies below this one, which is at most the leaf's upper
+    /// bound; they are checked as [`Iterator::next`] does. It stops at a flaw, which the
+    /// next step finds. Searching a leaf consists mostly of this loop.
     #[inline]
     pub fn pass(&mut self, cookie: u64) {
         debug_assert!(cookie <= self.upper);

@@ -1,11 +1,11 @@
-//! Which block numbers new nodes get. The root keeps the list.
+//! Allocation of block numbers for new nodes. The root keeps the list.
 
 use super::node::{BLOCKS_END, FREE_NUMBERS, RootHeader};
 use super::{DirectoryBlocks, Key};
 use crate::error::{Error, Result};
 use zerocopy::FromZeros;
 
-/// Which block numbers new nodes get.
+/// The unused block numbers of a directory.
 pub(super) struct Numbers {
     pub next_block: u64,
     pub free: Vec<u64>,
@@ -45,8 +45,8 @@ impl Numbers {
         header
     }
 
-    /// A number for a new node. That it is indeed unused is asked of the file,
-    /// lest a damaged root destroy a sound node.
+    /// Allocates a number for a new node. The file is asked whether the number is indeed
+    /// unused, because a damaged root could otherwise destroy a sound node.
     pub fn allocate(
         &mut self,
         key: &Key,
@@ -66,8 +66,8 @@ impl Numbers {
         Ok(number)
     }
 
-    /// Takes back a node's number. The highest is given again by lowering
-    /// `next_block`; of the others as many are remembered as there is room for.
+    /// Frees a node's number. The highest number is freed by lowering `next_block`; of
+    /// lower ones, as many are listed as fit.
     pub fn release(&mut self, key: &Key, number: u64) -> Result<()> {
         if !(1..self.next_block).contains(&number) || self.free.contains(&number) {
             return Err(Self::damaged(key, number));

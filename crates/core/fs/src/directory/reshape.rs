@@ -1,8 +1,8 @@
-//! How the tree grows and shrinks.
+//! Growth and shrinkage of the tree.
 //!
-//! A change that stays within one leaf edits it in place. A change of shape is
-//! planned first ([`Plan`]): everything is read, checked and numbered before
-//! the first block is written, so that a failure leaves the tree as it was.
+//! A change that stays within one leaf edits it in place. A change of shape is planned
+//! first ([`Plan`]): everything is read, checked and numbered before the first block is
+//! written, so a failure leaves the tree unchanged.
 
 use super::node::{self, Bounds, Child, Entry, MAX_LEVEL, Node, max_children};
 use super::numbers::Numbers;
@@ -11,14 +11,14 @@ use super::{DirectoryBlocks, Key, make};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// Blocks that one insert writes at most: two at each level, and a root.
+/// Most blocks that one insert writes: two at each level, and a root.
 pub const INSERT_BLOCKS_MAX: u64 = 2 * MAX_LEVEL as u64 + 1;
 
-/// Blocks that one removal writes at most, none of which is new: the leaf; or,
-/// if that is empty now, the node above it that is not, and the root.
+/// Most blocks that one removal writes, none of which is new: the leaf; or, if that is
+/// empty now, the lowest node above it that is not, and the root.
 pub const REMOVE_BLOCKS_MAX: u64 = 2;
 
-/// The inner node at block 0, taken apart.
+/// The inner node at block 0, decoded.
 struct Root {
     level: u8,
     numbers: Numbers,
@@ -40,8 +40,8 @@ impl Root {
         make::make_inner(key, 0, self.level, Some(&header), &self.children)
     }
 
-    /// Notes that child `index` was split. A root that is full moves to two
-    /// new nodes below itself.
+    /// Replaces child `index` by its two halves. A full root moves to two new nodes below
+    /// itself.
     fn insert(
         &mut self,
         key: &Key,
@@ -70,8 +70,8 @@ impl Root {
         Ok(())
     }
 
-    /// While there is only one child, puts its contents in the root's place,
-    /// and writes what the root has become.
+    /// While there is only one child, replaces the root by its contents; then writes the
+    /// resulting root.
     fn collapse(
         mut self,
         key: &Key,
@@ -112,7 +112,7 @@ impl Root {
     }
 }
 
-/// A change of the tree's shape, complete but for carrying it out.
+/// A change of the tree's shape, ready to be carried out.
 #[derive(Default)]
 struct Plan {
     writes: Vec<(u64, Vec<u8>)>,
@@ -125,6 +125,8 @@ impl Plan {
         self.frees.push(block);
     }
 
+    /// Prepares all blocks, then writes and frees them.
+    ///
     /// # Errors
     /// If a block cannot be prepared. Nothing has changed then.
     fn carry_out(self, blocks: &mut (impl DirectoryBlocks + ?Sized)) -> Result<()> {
@@ -149,7 +151,7 @@ fn new_child(first_cookie: u64, block: u64) -> Child {
     }
 }
 
-/// Puts `entry` at a place found for it.
+/// Inserts `entry` at a place found for it.
 pub(super) fn insert(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -195,7 +197,7 @@ fn root_over(
     Ok(root)
 }
 
-/// Splits a leaf below the root, and what is full above it.
+/// Splits a leaf below the root, and each full node above it.
 fn split(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -219,7 +221,7 @@ fn split(
         if children.len() <= max_children(step.block) {
             let data = make::make_inner(key, step.block, step.level, None, &children);
             plan.writes.push((step.block, data));
-            // The root is still to be written: the number came from it.
+            // The root is still to be written, because the number was taken from it.
             return Ok(root);
         }
         let right = children.split_off(children.len() / 2);
@@ -237,8 +239,8 @@ fn split(
     Ok(root)
 }
 
-/// Puts the halves of child `index` in its place. The first child's cookie may
-/// have to go down: it also holds what lies below it.
+/// Replaces child `index` by its halves. The first child's cookie may have to be lowered,
+/// because it also contains lower cookies.
 fn replace_child(children: &mut Vec<Child>, index: usize, [left, right]: [Child; 2]) {
     if left.first_cookie.get() < children[index].first_cookie.get() {
         assert_eq!(index, 0);
@@ -247,7 +249,7 @@ fn replace_child(children: &mut Vec<Child>, index: usize, [left, right]: [Child;
     children.insert(index + 1, right);
 }
 
-/// Takes an entry out, and frees the nodes that this empties.
+/// Removes an entry, and frees the nodes that become empty.
 pub(super) fn remove(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -278,8 +280,8 @@ pub(super) fn remove(
     plan.carry_out(blocks)
 }
 
-/// Takes the lowest of the children chosen on the way down from its parent,
-/// and parents that this empties from theirs. True if it emptied them all.
+/// Removes the lowest child on the path from its parent, and each parent that becomes
+/// empty from its own. Returns true if all became empty.
 fn cut(key: &Key, plan: &mut Plan, below: &[Step]) -> bool {
     for step in below.iter().rev() {
         let mut children = step.children();

@@ -1,4 +1,4 @@
-//! One corner each; then everything at random against a map.
+//! One corner case each; then random operations against a map.
 
 use super::node::{MAX_LEVEL, NodeHeader, max_children};
 use super::*;
@@ -20,14 +20,14 @@ const FILE: FileKind = FileKind::Regular;
 #[derive(Clone, Default)]
 struct Blocks {
     stored: HashMap<u64, Arc<Block>>,
-    /// Fails the read after so many.
+    /// The number of reads after which a read fails.
     reads_left: Option<u64>,
-    /// Says that all blocks have been checked.
+    /// Reports all blocks as checked.
     checked: bool,
     /// Uses the trait's own `edit`.
     plain_edit: bool,
     writes: u64,
-    /// Edits that found their block shared.
+    /// Number of edits that found their block shared.
     copies: u64,
 }
 
@@ -86,7 +86,7 @@ impl DirectoryBlocks for Blocks {
     }
 }
 
-/// Puts a hash in place for the current test's thread.
+/// A hash that replaces the real one on the current test's thread.
 struct WeakHash;
 
 impl WeakHash {
@@ -128,7 +128,7 @@ fn flaws(key: &Key, blocks: &mut Blocks) -> (u64, Vec<String>) {
     (entries, flaws)
 }
 
-/// Panics unless the directory is sound and holds `entries`.
+/// Panics unless the directory is sound and has `entries` entries.
 fn sound(blocks: &mut Blocks, entries: u64) {
     assert_eq!(flaws(&KEY, blocks), (entries, Vec::new()));
     let all = listed(blocks, 0, usize::MAX);
@@ -412,7 +412,7 @@ fn case_folds_on_request_and_keeps_the_spelling() {
     assert!(lookup(&key, &mut blocks, b"\xffa").unwrap().is_some());
     assert!(lookup(&key, &mut blocks, b"\xfea").unwrap().is_none());
     assert_eq!(flaws(&key, &mut blocks).1, [""; 0]);
-    // The same bytes are not sound where case counts: the hash differs.
+    // The same bytes are not sound where case counts, because the hash differs.
     assert!(!flaws(&KEY, &mut blocks).1.is_empty());
     let mut blocks = filled(1);
     assert_eq!(find(&mut blocks, b"FILE-1"), None);
@@ -473,7 +473,7 @@ fn what_exists_throughout_a_listing_is_seen_once() {
     }
 }
 
-/// Names of a few letters and lengths, so that they meet often.
+/// Names of a few letters and lengths, so that they collide often.
 fn random_name(random: &mut Random) -> Vec<u8> {
     let long = random.random_bool(0.3);
     let bytes = if long {
@@ -492,11 +492,11 @@ fn random_name(random: &mut Random) -> Vec<u8> {
         .collect()
 }
 
-/// A directory and what it should hold.
+/// A directory and its expected contents.
 struct Pair {
     blocks: Blocks,
     map: BTreeMap<Vec<u8>, u64>,
-    /// Of the entries that existed at the last comparison and still do.
+    /// Cookies of the entries that existed at the last comparison and still do.
     cookies: HashMap<Vec<u8>, u64>,
 }
 
@@ -512,7 +512,7 @@ impl Pair {
         }
     }
 
-    /// Removes the next name that is there, or one that is not.
+    /// Removes the next existing name, or, if there is none, one that does not exist.
     fn remove(&mut self, name: &[u8]) {
         let next = self.map.range(name.to_vec()..).next();
         let name = next.map_or(name.to_vec(), |(name, _)| name.clone());
@@ -530,7 +530,8 @@ impl Pair {
         }
     }
 
-    /// Everything is there and sound, and no entry's cookie has changed.
+    /// Checks that every name exists, the directory is sound, and no entry's cookie has
+    /// changed.
     fn compare(&mut self) {
         sound(&mut self.blocks, self.map.len() as u64);
         assert_eq!(
@@ -690,12 +691,12 @@ fn an_entry_with_a_bad_kind_or_name_is_damage() {
     }
 }
 
-/// A search stops at the name; a change looks at the rest before it edits.
+/// A search stops at the name; a change checks the rest before it edits.
 #[test]
 fn a_leaf_with_a_flaw_behind_the_name_is_read_and_not_changed() {
     let blocks = filled(3);
     let mut data = blocks.stored[&0].to_vec();
-    data[6] += 1; // one entry more than there are
+    data[6] += 1; // one entry more than exist
     let mut bad = Blocks::default();
     bad.stored.insert(0, Arc::new(data.into()));
     let first = listed(&mut filled(3), 0, 1)[0].0.clone();
@@ -709,7 +710,7 @@ fn a_leaf_with_a_flaw_behind_the_name_is_read_and_not_changed() {
     refused(replace(&KEY, &mut bad, &first, InodeNo(9), FILE).map(|_| ()));
     refused(insert(&KEY, &mut bad, b"new", InodeNo(9), FILE));
     assert_eq!(bad.writes, 0);
-    // But for what an earlier change has looked at, or made.
+    // A leaf that an earlier change has checked, or made, is not checked again.
     bad.checked = true;
     remove(&KEY, &mut bad, &first).unwrap();
     assert_eq!(bad.writes, 1);
@@ -731,8 +732,8 @@ fn a_free_list_that_names_a_live_block_destroys_nothing() {
     assert!(blocks.stored[&1].len() >= before);
 }
 
-/// Runs everything on damaged blocks: it may fail, but in bounded time and
-/// without a panic.
+/// Runs every operation on damaged blocks: it may fail, but in bounded time and without a
+/// panic.
 fn exercise(blocks: &Blocks, random: &mut Random) {
     let mut blocks = blocks.clone();
     blocks.reads_left = Some(100_000);
@@ -777,7 +778,7 @@ fn mutated_nodes_neither_panic_nor_loop() {
 }
 
 fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    // Most of what matters is in the first bytes.
+    // The first bytes matter most.
     let reach = [data.len(), 64, 32][random.random_range(0..3)].min(data.len());
     if reach == 0 {
         return;
@@ -803,8 +804,8 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// As [`mutated_nodes_neither_panic_nor_loop`], but each header is put right
-/// again, so that the damage below it is reached.
+/// As [`mutated_nodes_neither_panic_nor_loop`], but each header is repaired, so that the
+/// damage below it is reached.
 #[test]
 fn mutated_entries_under_sound_headers() {
     let seed = seed();

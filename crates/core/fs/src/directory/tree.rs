@@ -1,4 +1,4 @@
-//! The way down the tree, and the search for a name.
+//! The walk from the root to a leaf, and the search for a name.
 
 use super::name::{self, Run};
 use super::node::{self, Bounds, Child, Leaf, Node};
@@ -8,12 +8,12 @@ use crate::types::{FileKind, InodeNo};
 use std::sync::Arc;
 use varve_device::Block;
 
-/// An inner node on the way down.
+/// An inner node on the path to a leaf.
 pub(super) struct Step {
     pub block: u64,
     pub level: u8,
     pub data: Arc<Block>,
-    /// Which child was taken.
+    /// Index of the child that was entered.
     pub index: usize,
 }
 
@@ -23,7 +23,7 @@ impl Step {
     }
 }
 
-/// A leaf and the way to it.
+/// A leaf and the path to it.
 pub(super) struct Descent {
     pub steps: Vec<Step>,
     pub block: u64,
@@ -50,7 +50,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Block and byte; lets go of the block, so that it can be edited in place.
+    /// Block number and byte offset. It releases the block, so that it can be edited in
+    /// place.
     pub fn into_position(self) -> (u64, usize) {
         (self.descent.block, self.at)
     }
@@ -64,27 +65,27 @@ pub(super) struct Found {
     pub kind: FileKind,
 }
 
-/// How much of a leaf a search checks.
+/// The part of a leaf that a search checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What lies before the name, or where it would be.
+    /// The part before the name, or before the place where it would be.
     ToName,
-    /// All of it, unless it was checked before: it is about to be changed.
+    /// All of it, unless it was checked before, because it is about to be changed.
     Leaf,
 }
 
-/// What a search came to.
+/// The result of a search.
 pub(super) enum Find {
     Found(Found),
     Absent {
-        /// Where `cookie` belongs; none if the directory is empty.
+        /// Place where `cookie` belongs; `None` if the directory is empty.
         place: Option<Place>,
-        /// The cookie for this name; none if all of its hash are taken.
+        /// The cookie for this name; `None` if all of its hash are used.
         cookie: Option<u64>,
     },
 }
 
-/// Goes down to the leaf that holds `cookie`, if there is a tree.
+/// Walks to the leaf that contains `cookie`, if there is a tree.
 pub(super) fn descend(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -97,7 +98,7 @@ pub(super) fn descend(
     let mut bounds = Bounds::ROOT;
     let mut block = 0;
     let mut next_block = 1;
-    // Ends: each turn's level is one less, and a root's at most MAX_LEVEL.
+    // The loop ends: each step's level is one less, and a root's at most MAX_LEVEL.
     loop {
         let data = blocks.read(block)?;
         let inner = match node::parse(key, block, bounds, &data)? {
@@ -133,7 +134,7 @@ pub(super) fn descend(
     }
 }
 
-/// The number of a child of the node at `block`, if it can be one.
+/// The block number of a child of the node at `block`, if it is valid.
 pub(super) fn child_block(key: &Key, block: u64, child: Child, next_block: u64) -> Result<u64> {
     let number = child.block.get();
     if (1..next_block).contains(&number) {
@@ -144,8 +145,8 @@ pub(super) fn child_block(key: &Key, block: u64, child: Child, next_block: u64) 
     )))
 }
 
-/// Looks for `name` among the names of its hash, which may fill several
-/// leaves, and for the least cookie that is free for it.
+/// Searches for `name` among the names of its hash, which may fill several leaves, and
+/// for the least cookie that is free for it.
 pub(super) fn find(
     key: &Key,
     blocks: &mut (impl DirectoryBlocks + ?Sized),
@@ -194,7 +195,7 @@ pub(super) fn check_leaf(key: &Key, descent: &Descent) -> Result<()> {
     flaw.map_or(Ok(()), |flaw| Err(flaw.at_block(key, descent.block)))
 }
 
-/// What a leaf says about a name.
+/// The result of scanning a leaf for a name.
 struct Scan {
     /// Place, bytes and target of the entry.
     found: Option<(usize, usize, InodeNo, FileKind)>,
@@ -202,7 +203,7 @@ struct Scan {
     beyond: Option<usize>,
 }
 
-/// Scans one leaf of a run. `cookie` is the least one not yet seen taken.
+/// Scans one leaf of a run. `cookie` is the least one not yet seen in use.
 #[inline]
 fn scan_leaf(
     key: &Key,

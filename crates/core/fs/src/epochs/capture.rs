@@ -1,17 +1,15 @@
-//! Turning what waits in memory into a group.
+//! Capture: making a group of the changes that wait in memory.
 //!
-//! Memory always holds the newest tree. Under the closed gate the present
-//! state of every member of the epoch, and of the files whose data is asked
-//! for, becomes one group: nothing of an operation is in it without the rest,
-//! because no operation is half done while the gate is closed. The group is
-//! appended after the gate has opened again.
+//! Memory always contains the newest tree. Under the closed gate, the present state of
+//! every member of the epoch, and of the files whose data is asked for, becomes one
+//! group. It contains each operation whole, because no operation is half done while the
+//! gate is closed. The group is appended after the gate has opened again.
 //!
 //! Rules (protocol.md 2 to 6):
-//! - Every group carries the whole epoch.
+//! - Every group contains the whole epoch.
 //! - Per inode: records, attributes, blocks ascending, image.
-//! - An image states the logged size. It is the size in memory only if no data
-//!   is left behind; otherwise what logged data reached, or less if a truncate
-//!   cut it.
+//! - An image states the logged size. It is the size in memory only if no data remains
+//!   unlogged; otherwise the size reached by logged data, or less if a truncate cut it.
 
 mod gather;
 
@@ -31,35 +29,35 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::sync::RwLockWriteGuard;
 
-/// What a capture takes besides the epoch's metadata.
+/// The data that a capture includes in addition to the epoch's metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Take<'a> {
     /// All data of the files that wait for their fsync, and no other.
     Wanted,
     /// A group's worth of this file's data, and no other.
     Part(&'a Arc<Vnode>),
-    /// Data in the queue's order while the group is small enough: of files
-    /// that became dirty up to this key of the queue.
+    /// Data in the queue's order while the group is small enough: of files that became
+    /// dirty up to this key of the queue.
     Queue { until: u64 },
-    /// All data of everything.
+    /// All data of all files.
     All,
 }
 
-/// A vnode whose items are on their way. While the reference lives it stays in
-/// the table: what the layout says of it is out of date until the append.
+/// A vnode whose items are being appended. While the reference exists the vnode stays in
+/// the table, because the layout's state of it is outdated until the append.
 struct Flight {
     vnode: Arc<Vnode>,
     landing: Landing,
 }
 
-/// What to do with a vnode once the group has been appended.
+/// The action on a vnode once the group has been appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landing {
-    /// Only its image flew.
+    /// None: only its image was in the group.
     Nothing,
-    /// Its records are known; blocks that flew lie in this range.
+    /// Its records and the blocks of this range that were in the group become clean.
     Clean(Option<(u64, u64)>),
-    /// Its number is free.
+    /// Its number is freed.
     Forget,
 }
 
@@ -71,30 +69,30 @@ struct Capture<'a, L: Layout> {
     items: Vec<Item>,
     usage: Usage,
     payload: u64,
-    /// What the payload counts for against a group's size.
+    /// Size of the payload as it counts against the group's limit.
     charge: u64,
-    /// Against this size, where it takes data in the queue's order, or a part of a file.
+    /// The limit, for data taken in the queue's order and for a part of a file.
     most: u64,
     blocks: u64,
     images: u64,
-    /// The lengths of the attributes in it.
+    /// Length of each attribute blob in it.
     xattrs: Vec<usize>,
-    /// Ranges in it that were pending, and the blocks that they reserve.
+    /// Number of pending ranges in it, and the blocks that they reserve.
     ranges: u64,
     reserved: u64,
     flights: Vec<Flight>,
     ended: Vec<Ended>,
-    /// What was spilled and is in it: kept until the layout has it, whatever is removed
-    /// or overwritten meanwhile.
+    /// Spilled blocks in it, pinned until the layout has placed them, even if they are
+    /// removed or overwritten meanwhile.
     lots: Vec<Arc<Lot>>,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Captures and appends one group. Returns its position, or the last one
-    /// appended if nothing waited.
+    /// Captures and appends one group. Returns its position, or the last one appended if
+    /// no change waited.
     ///
     /// # Errors
-    /// What the layout fails with; the file system takes no change afterwards.
+    /// Errors of the layout; the file system takes no change afterwards.
     pub(crate) fn capture(
         &self,
         writer: &mut Writer,
@@ -106,8 +104,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::capture`] of all files that became dirty up to this key of the queue, in
-    /// as many groups as it takes. Nobody makes anything dirty meanwhile: whoever wants
-    /// to waits until all of them are appended, their data written.
+    /// as many groups as necessary. No operation makes data dirty meanwhile: each waits
+    /// until all groups are appended.
     ///
     /// # Errors
     /// As [`Self::capture`].
@@ -135,7 +133,8 @@ impl<L: Layout> FileSystem<L> {
             .is_some_and(|(key, _)| *key <= until)
     }
 
-    /// The gate is closed, and open once the group is gathered if it is handed over.
+    /// Captures under the closed gate. If the gate is passed here, it opens once the
+    /// group is gathered.
     fn capture_behind(
         &self,
         gate: Option<ClosedGate<'_>>,
@@ -231,14 +230,15 @@ impl<L: Layout> FileSystem<L> {
         Ok(Position(self.appended.load(Acquire)))
     }
 
-    /// Keeps what a group took along that was not appended: its members look
-    /// clean now, and what the layout says of them is out of date for good.
+    /// Keeps the vnodes of a group that was not appended: they look clean now, and the
+    /// layout's state of them is permanently outdated.
     fn strand(&self, flights: Vec<Flight>) {
         let vnodes = flights.into_iter().map(|flight| flight.vnode);
         self.queues().stranded.extend(vnodes);
     }
 
-    /// Marks clean what the appended group carried and nobody changed since.
+    /// Marks everything clean that the appended group contained and that has not changed
+    /// since.
     fn land(&self, flights: Vec<Flight>) {
         for Flight { vnode, landing } in flights {
             let blocks = match landing {
@@ -279,7 +279,7 @@ fn is_range_record(item: &Item) -> bool {
     )
 }
 
-/// What a planted bug appends as a group of its own, ahead of the rest.
+/// Items that a planted bug appends as a group of their own, ahead of the rest.
 fn torn_off(items: &mut Vec<Item>) -> Option<Vec<Item>> {
     let early: Vec<Item> = if planted::is(Planted::RenameSplit) {
         let image = items

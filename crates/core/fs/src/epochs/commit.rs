@@ -1,11 +1,10 @@
-//! fsync, sync, checkpoint: who waits for what.
+//! fsync, sync, checkpoint: the waits for durability.
 //!
-//! An fsync waits for its own file's data and for every earlier directory
-//! operation, because both go into the group it captures, and for one flush.
-//! Callers share both: whoever finds, after waiting for the writer lock, that
-//! a capture which began after its own call took its file along, has only to
-//! commit; and commits run outside the writer lock, while the next group is
-//! captured.
+//! An fsync waits for its own file's data and for every earlier directory operation,
+//! because both are in the group it captures, and for one flush. Callers share both. A
+//! caller may find, after waiting for the writer lock, that a capture which began after
+//! its own call included its file; then it only has to commit. Commits run outside the
+//! writer lock, while the next group is captured.
 
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
@@ -20,19 +19,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 impl<L: Layout> FileSystem<L> {
-    /// Makes a file durable: its data and attributes, and every directory
-    /// operation that came before. With `data_only`, attributes that are not
-    /// needed to find the data may wait. For a directory: every directory
-    /// operation so far, and no file's data.
+    /// Makes a file durable: its data and attributes, and every earlier directory
+    /// operation. With `data_only`, attributes that are not needed to find the data may
+    /// wait. For a directory: every directory operation so far, and no file's data.
     ///
     /// # Errors
-    /// What made a write or flush fail; nothing is written afterwards.
-    /// `NotDurable` if that was before.
+    /// Errors of the failed write or flush; nothing is written afterwards. `NotDurable`
+    /// if that was earlier.
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         self.make_durable(ino, data_only).map_err(too_late)
     }
 
-    /// Nothing is made durable here: nothing changes, or it comes with a commit.
+    /// True if there is nothing to make durable here: the volume does not change, or a
+    /// private tree's commit does it.
     pub(crate) fn is_settled(&self) -> bool {
         self.store.geometry.read_only.is_some() || self.below.is_some()
     }
@@ -54,7 +53,7 @@ impl<L: Layout> FileSystem<L> {
         if planted::is(Planted::EarlierCapture) {
             before = before.saturating_sub(1);
         }
-        self.queues().wanted.push(Arc::clone(&vnode)); // for whoever captures first
+        self.queues().wanted.push(Arc::clone(&vnode)); // for the thread that captures first
         self.shrink_to_group(&vnode)?;
         let position = {
             let mut writer = self.writer();
@@ -73,8 +72,8 @@ impl<L: Layout> FileSystem<L> {
         commit(position)
     }
 
-    /// Captures a file that waits for its fsync, and others with it; those alone as long
-    /// as they fill the groups of a layout that bounds them.
+    /// Captures a file that waits for its fsync, and further waiting files with it; only
+    /// those as long as they fill the groups of a layout that bounds them.
     fn capture_wanted(
         &self,
         writer: &mut Writer,
@@ -91,7 +90,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// True if all that an fsync of this file would write has been appended.
+    /// True if everything that an fsync of this file would write has been appended.
     fn is_logged(&self, vnode: &Vnode, data_only: bool) -> Result<bool> {
         self.check_failed()?;
         let state = vnode.read();
@@ -103,13 +102,13 @@ impl<L: Layout> FileSystem<L> {
         if !data_only && self.queues().members() > 0 {
             return Ok(false);
         }
-        // A capture under way may hold what is no longer in the lists.
+        // A running capture may contain changes that are no longer in the lists.
         let finished = self.captures_finished.load(Acquire);
         Ok(finished == self.captures_started.load(Acquire))
     }
 
-    /// Writes back most of a file with very much dirty data, so that the group
-    /// that carries the rest stays small.
+    /// Writes back most of a file with very much dirty data, so that the group with the
+    /// rest stays small.
     pub(crate) fn shrink_to_group(&self, vnode: &Arc<Vnode>) -> Result<()> {
         if self.below.is_some() {
             return Ok(());
@@ -124,7 +123,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// All data and metadata, durable with one flush.
+    /// Makes all data and metadata durable with one flush.
     ///
     /// # Errors
     /// As [`Self::fsync`].
@@ -140,7 +139,8 @@ impl<L: Layout> FileSystem<L> {
         self.commit_by(position, |layout| layout.commit(position).map(|()| true))
     }
 
-    /// Has `commit` make groups durable; it answers whether all of them are, whole.
+    /// Makes groups durable by calling `commit`, which returns whether all of them are
+    /// durable completely.
     fn commit_by(&self, position: Position, commit: impl FnOnce(&L) -> Result<bool>) -> Result<()> {
         if self.committed.load(Acquire) >= position.0 {
             return self.check_failed();
@@ -155,8 +155,8 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// That the volume takes no writes any more is what writers are told. Who
-/// waits for data that was accepted must not take it for a refusal.
+/// Converts the refusal of writes for callers that wait for durability: they must not
+/// take it for a refusal of their data, which was accepted before.
 fn too_late(error: Error) -> Error {
     match error {
         Error::ReadOnly(reason) => Error::NotDurable(reason),

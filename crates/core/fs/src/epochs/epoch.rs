@@ -1,9 +1,9 @@
-//! What waits to be logged: the epoch, the dirty queue, and smaller lists.
+//! Changes that wait to be logged: the epoch, the dirty queue, and smaller lists.
 //!
-//! The *epoch* is the set of vnodes whose metadata changed since the last
-//! seal. Everything in it becomes durable together, so it is captured from the
-//! present state of its members, in any order. The *queue* holds files with
-//! dirty data by the time they first became dirty (paper C, section 2).
+//! The *epoch* is the set of vnodes whose metadata changed since the last seal.
+//! Everything in it becomes durable together, so it is captured from the present state of
+//! its members, in any order. The *queue* contains files with dirty data by the time they
+//! first became dirty (paper C, section 2).
 
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
@@ -34,7 +34,7 @@ impl<L: Layout> FileSystem<L> {
         self.has_joined(&mut queues);
     }
 
-    /// Counts anew which of a file's dirty blocks go with the epoch.
+    /// Recounts the file's dirty blocks that belong to the epoch.
     #[inline]
     pub(crate) fn count_joined(&self, state: &mut State) {
         let go = state.join_epoch || state.inode.kind() != FileKind::Regular;
@@ -45,7 +45,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// A member has joined the epoch.
+    /// Notes the time of the epoch's first member, and requests write-back when it
+    /// becomes large.
     #[inline]
     pub(crate) fn has_joined(&self, queues: &mut Queues) {
         match queues.members() {
@@ -55,7 +56,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Puts a file with dirty data at the queue's tail, unless it waits there.
+    /// Appends a file with dirty data to the queue, unless it is in it.
     #[inline]
     pub(crate) fn enqueue(&self, vnode: &Arc<Vnode>, state: &mut State) {
         if state.queued != 0 {
@@ -70,7 +71,7 @@ impl<L: Layout> FileSystem<L> {
         self.waits.image_came();
     }
 
-    /// Takes a file whose data is logged or gone out of the queue.
+    /// Removes a file from the queue whose data is logged or removed.
     pub(crate) fn dequeue(&self, state: &mut State) {
         if state.queued != 0 {
             let former = self.queues().data.remove(&state.queued);
@@ -80,8 +81,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Notes a read time, which waits for somebody else's reason to log it.
-    /// Beyond so many that they would fill the table, they are dropped.
+    /// Notes a read time, which is logged together with other changes. If too many wait,
+    /// they are dropped, because they would fill the table.
     pub(crate) fn note_read_time(&self, vnode: &Arc<Vnode>, now: Timestamp) {
         vnode.atime_ns.store(now.as_ns().max(1), Ordering::Relaxed);
         if !vnode.atime_listed.swap(true, Ordering::Relaxed) {

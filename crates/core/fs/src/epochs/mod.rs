@@ -1,4 +1,5 @@
-//! The way to the layout: what changes together, captured, appended, committed.
+//! The path to the layout: changes are collected in epochs, captured, appended and
+//! committed.
 
 pub(crate) mod capture;
 mod charge;

@@ -1,13 +1,12 @@
-//! Writing back what nobody waits for.
+//! Write-back of data for which no caller waits.
 //!
-//! Above the start-write threshold a background thread appends groups until
-//! half of it is left; above the stop-access threshold writers do so
-//! themselves. Behind a file that is written on and on it starts at a quarter:
-//! nothing of that is going to be written again, and whoever waits for the end
-//! waits for what is left. A large epoch is sealed, and what has waited for 30
-//! seconds is due, whatever the thresholds say: nothing goes on while an epoch
-//! is captured, and that takes as long as it is large. Nothing here is committed: that is for whoever waits, and
-//! for the layout's checkpoints.
+//! Above the start-write threshold a background thread appends groups until half of it is
+//! left; above the stop-access threshold writers do so themselves. For a file that is
+//! written sequentially it starts at a quarter: that data is not going to be rewritten,
+//! and an fsync at the end waits for the rest. A large epoch is sealed, and changes that
+//! have waited for 30 seconds are due, regardless of the thresholds: no operation
+//! proceeds while an epoch is captured, and that takes time in proportion to its size.
+//! Nothing is committed here: callers that wait and the layout's checkpoints do that.
 
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
@@ -19,10 +18,10 @@ use crate::memory::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
 
-/// Behind a stream, write-back starts at this part of the threshold.
+/// Divisor of the threshold at which write-back of a sequentially written file starts.
 const STREAM_SHARE: u64 = 4;
 
-/// How long a change may wait in memory, in nanoseconds.
+/// Longest time that a change may wait in memory, in nanoseconds.
 const AGE_NS_MAX: u64 = 30_000_000_000;
 
 impl<L: Layout> FileSystem<L> {
@@ -30,14 +29,14 @@ impl<L: Layout> FileSystem<L> {
         Ranked::take(self.level.rank(Lock::Writer), || self.writer.lock())
     }
 
-    /// Calls `waker` whenever the start-write threshold is passed, so that a
-    /// thread can be told to call [`Self::write_back`] or [`Self::maintain`].
-    /// It is called with no lock held.
+    /// Registers `waker`, which is called whenever the start-write threshold is passed,
+    /// so that a thread can be woken to call [`Self::write_back`] or [`Self::maintain`].
+    /// It is called without locks.
     pub fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
         *self.waker.write() = Some(waker);
     }
 
-    /// Notes that an operation made something dirty. No lock is held.
+    /// Notes that an operation made data dirty. The caller has no locks.
     #[inline]
     pub(crate) fn dirtied(&self) {
         if self.below.is_some() {
@@ -49,8 +48,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// [`Self::dirtied`] by a write that made its file longer, of which so many
-    /// bytes wait.
+    /// [`Self::dirtied`] by a write that made its file longer; `file_bytes` of the file
+    /// wait.
     pub(crate) fn streamed(&self, file_bytes: u64) {
         let start = self.settings.start_write_bytes / STREAM_SHARE;
         if file_bytes > start {
@@ -58,8 +57,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// A woken writer goes on to half of what woke it, lest it is woken at every
-    /// write.
+    /// Wakes the writer above `bytes`. It continues down to half of that, because it
+    /// would otherwise be woken at every write.
     #[inline]
     fn wake_above(&self, bytes: u64) {
         let until = bytes / 2;
@@ -77,11 +76,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// One step of background write-back: appends a group if too much is
-    /// dirty, the epoch is large, or something has waited for 30 seconds. Returns whether it did.
+    /// One step of background write-back: appends a group if too much is dirty, the epoch
+    /// is large, or a change has waited for 30 seconds. Returns whether it did.
     ///
     /// # Errors
-    /// What the layout fails with.
+    /// Errors of the layout.
     pub fn write_back(&self) -> Result<bool> {
         if self.below.is_some() || self.check_writable().is_err() {
             return Ok(false);
@@ -95,8 +94,8 @@ impl<L: Layout> FileSystem<L> {
         self.write_back_if(|| true)
     }
 
-    /// Appends a group, unless those who had the lock before have left none
-    /// that is wanted. Returns whether it did.
+    /// Appends a group if one is still wanted once the writer lock is taken. Returns
+    /// whether it did.
     pub(crate) fn write_back_if(&self, wanted: impl FnOnce() -> bool) -> Result<bool> {
         let mut writer = self.writer();
         if !wanted() {
@@ -107,7 +106,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(true)
     }
 
-    /// True if the epoch is large, or something has waited for long.
+    /// True if the epoch is large, or a change has waited for long.
     fn is_due(&self) -> bool {
         let now = self.clock.monotonic_ns();
         let queues = self.queues();
@@ -118,12 +117,12 @@ impl<L: Layout> FileSystem<L> {
             || (queues.members() > 0 && due(queues.epoch_opened_ns))
     }
 
-    /// Writes back until less is dirty than stops access.
+    /// Writes back until less is dirty than the stop-access threshold.
     pub(crate) fn relieve(&self) -> Result<()> {
         self.write_back_while(|| self.waits.bytes() > self.settings.stop_access_bytes)
     }
 
-    /// Writes back as long as that is wanted.
+    /// Writes back as long as `wanted` returns true.
     pub(crate) fn write_back_while(&self, wanted: impl Fn() -> bool) -> Result<()> {
         while wanted() {
             self.write_back_if(&wanted)?;
@@ -131,8 +130,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Appends everything that waits, in as many groups as it takes. No lock
-    /// is held.
+    /// Appends all waiting changes, in as many groups as necessary. The caller has no
+    /// locks.
     pub(crate) fn append_all(&self, cause: Cause) -> Result<Position> {
         let until = self.queues().next;
         let mut groups = self.groups_waiting();
@@ -152,16 +151,18 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Groups that take all that is dirty now. Who counts them is not kept by
-    /// somebody who goes on writing.
+    /// Number of groups for all data that is dirty now. A caller that counts them is not
+    /// delayed by another thread that writes without a pause.
     pub(crate) fn groups_waiting(&self) -> u64 {
         let waiting = self.waits.now();
         let charge = waiting.blocks * self.store.least_charge();
         waiting.bytes.max(charge) / self.group_bytes() + 2
     }
 
+    /// Checks that no write has failed.
+    ///
     /// # Errors
-    /// What made an earlier write fail.
+    /// The error of the failed write.
     pub(crate) fn check_failed(&self) -> Result<()> {
         match &*self.failed.lock() {
             None => Ok(()),
@@ -169,8 +170,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// From now on nothing is changed, for this reason, unless there is one
-    /// already. Reads go on. On what was mounted read-only it does nothing.
+    /// Refuses changes from now on, for this reason, unless there is a reason already.
+    /// Reads still work. It has no effect on a volume mounted read-only.
     pub fn refuse_changes(&self, reason: &str) {
         if self.store.geometry.read_only.is_some() {
             return;
@@ -181,7 +182,7 @@ impl<L: Layout> FileSystem<L> {
         self.has_failed.store(true, Relaxed);
     }
 
-    /// After a failed append or commit nothing is written any more.
+    /// Records that an append or commit failed, after which nothing is written.
     pub(crate) fn fail(&self, error: &Error) {
         let mut failed = self.failed.lock();
         if failed.is_none() {

@@ -1,4 +1,4 @@
-//! Numbers of new files, and of those that are gone.
+//! Inode numbers of new and of removed files.
 
 use super::FileSystem;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo, Version, View};
 
 impl<L: Layout> FileSystem<L> {
-    /// The mounted tree on which this one stands, or this one.
+    /// The mounted tree below this one, or this one itself.
     pub(crate) fn mounted(&self) -> &Self {
         let mut tree = self;
         while let Some(below) = &tree.below {
@@ -16,11 +16,11 @@ impl<L: Layout> FileSystem<L> {
         tree
     }
 
-    /// A number for a new file in a directory. A number that has become free since the snapshot is
-    /// still that file's here, and put aside.
+    /// Allocates a number for a new file in a directory. A number that has become free
+    /// since the snapshot still belongs to that file in this tree, so it is put aside.
     ///
     /// # Errors
-    /// `NoSpace`; what the snapshot fails to be read with.
+    /// `NoSpace`; errors of reading the snapshot.
     pub(crate) fn allocate_inode(
         &self,
         near: InodeNo,
@@ -41,7 +41,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The snapshot on which this tree stands has a file of this number.
+    /// True if the snapshot below this tree has a file of this number.
     fn shows(&self, ino: InodeNo) -> Result<bool> {
         let Some(below) = &self.below else {
             return Ok(false);
@@ -57,8 +57,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// A file of this tree that was never logged is gone. Its number is another's once
-    /// nobody holds locks under it: a locking transaction does until its end, a nested
+    /// Returns the number of a removed file that was never logged. It can be reused once
+    /// no lock on it remains: a locking transaction keeps locks until its end, a nested
     /// one until its parent's.
     pub(crate) fn number_is_free(&self, ino: InodeNo) {
         match &self.below {

@@ -1,4 +1,4 @@
-//! The vnode of a number: in memory, of the layout, or of what a private tree stands on.
+//! The vnode of a number: in memory, of the layout, or of the tree below a private tree.
 
 use super::{Below, FileSystem};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 impl<L: Layout> FileSystem<L> {
-    /// The vnode of a number, read from the layout if need be.
+    /// The vnode of a number, read from the layout if necessary.
     ///
     /// # Errors
     /// `Stale` for a free number, `Damaged`, device errors.
@@ -28,7 +28,7 @@ impl<L: Layout> FileSystem<L> {
     #[cold]
     fn load_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
         if ino < InodeNo::ROOT {
-            return Err(Error::Stale); // a layout's own
+            return Err(Error::Stale); // an inode of the layout's own
         }
         if let Some(below) = &self.below
             && below.ended.load(SeqCst)
@@ -43,8 +43,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Makes a vnode of an inode that is not in memory and has not ended; its
-    /// loading lock is held.
+    /// Makes a vnode of an inode that is not in memory and was not removed. The caller
+    /// has its loading lock.
     ///
     /// # Errors
     /// As [`Self::vnode`].
@@ -57,7 +57,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode)
     }
 
-    /// A vnode of an inode as the layout has it.
+    /// Makes a vnode of an inode that the layout stores.
     pub(crate) fn vnode_of_layout(&self, ino: InodeNo, view: View) -> Result<Vnode> {
         let inode = self.checked_inode(ino, view)?;
         Ok(Vnode::of(
@@ -69,11 +69,11 @@ impl<L: Layout> FileSystem<L> {
         ))
     }
 
-    /// A private tree's vnode of an inode that is not in memory and has not ended;
-    /// its loading lock is held.
+    /// Makes a private tree's vnode of an inode that is not in memory and was not
+    /// removed. The caller has its loading lock.
     ///
     /// # Errors
-    /// `Aborted` after the end; as [`Self::vnode`].
+    /// `Aborted` after the tree's end; as [`Self::vnode`].
     fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
         if below.is_over() {
             return Err(Error::Aborted);
@@ -93,7 +93,8 @@ impl<L: Layout> FileSystem<L> {
         Vnode::of(inode, self.store.birth(), ground, self.level, private)
     }
 
-    /// The target's file is held for as long as this one is in memory.
+    /// Makes a vnode above the target's file, which stays referenced for as long as this
+    /// one is in memory.
     fn vnode_of_target(&self, ino: InodeNo, target: &FileSystem<L>) -> Result<Vnode> {
         let ground = target.vnode(ino)?;
         let inode = {
@@ -105,8 +106,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(self.copy_of(inode, Ground::Vnode(ground)))
     }
 
-    /// An inode that is not in memory and has not ended, as the layout has it; its
-    /// loading lock is held.
+    /// The inode as the layout stores it, checked. It is not in memory and was not
+    /// removed, and the caller has its loading lock.
     ///
     /// # Errors
     /// As [`Self::vnode`].

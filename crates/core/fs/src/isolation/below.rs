@@ -1,4 +1,4 @@
-//! What a private tree stands on, and who stands on a tree.
+//! The tree below a private tree, and the private trees above a tree.
 
 use super::Kind;
 use crate::error::{Error, Result};
@@ -9,44 +9,44 @@ use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// What a private tree, which is a `T`, stands on.
+/// The state below a private tree of type `T`.
 pub(crate) struct Below<T, L: Layout> {
-    /// The tree of which a commit makes it a part.
+    /// The tree into which a commit merges it.
     pub target: Arc<T>,
-    /// The snapshot it stands on, and the last group in that; on the target itself, if
-    /// there is none.
+    /// The snapshot below it, and the last group in that; `None` if it is directly above
+    /// the target.
     pub snapshot: Option<(SnapshotNo, Position)>,
-    /// That snapshot, until the end.
+    /// Pin of that snapshot, until the tree's end.
     pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
-    /// What the tree took at the beginning.
+    /// Usage of the tree at its beginning.
     pub usage: Usage,
-    /// What it counts for in the target's budget.
+    /// Bytes charged to the target's budget.
     pub charged: AtomicU64,
-    /// How it is isolated.
+    /// Method of isolation.
     pub kind: Kind,
-    /// It takes no more changes.
+    /// The tree takes no more changes.
     pub ended: AtomicBool,
-    /// A transaction within this one is open, or becomes part of it.
+    /// A nested transaction is open, or is being merged into this one.
     pub has_inner: AtomicBool,
-    /// It is open: nothing else is done in this one.
+    /// A nested transaction is open, and this one takes no calls meanwhile.
     pub is_suspended: AtomicBool,
-    /// Numbers that were free, and are another file's in the snapshot.
+    /// Numbers that were free when allocated but belong to another file in the snapshot.
     pub put_aside: Mutex<Vec<InodeNo>>,
-    /// Held by who spills it: two at once would write the same blocks.
+    /// Taken while the tree is spilled, because two threads would write the same blocks.
     pub spilling: Mutex<()>,
 }
 
 impl<T, L: Layout> Below<T, L> {
-    /// Nothing more is done in it.
+    /// True if the tree takes no more calls.
     pub fn is_over(&self) -> bool {
         self.ended.load(SeqCst) || self.is_doomed()
     }
 
-    /// Something may be done in it.
+    /// Checks that the tree takes calls.
     ///
     /// # Errors
-    /// `Suspended` while a transaction within it is open: that one stands on what
-    /// would change, and may hold locks that this one would wait for.
+    /// `Suspended` while a nested transaction is open: a change would be below that one,
+    /// and it may have locks for which this one would wait.
     #[inline]
     pub fn goes_on(&self) -> Result<()> {
         match self.is_suspended.load(Relaxed) {
@@ -55,7 +55,7 @@ impl<T, L: Layout> Below<T, L> {
         }
     }
 
-    /// It has not got a lock.
+    /// True if a lock was not granted, after which the tree is aborted.
     pub fn is_doomed(&self) -> bool {
         match &self.kind {
             Kind::Locking(locking) => locking.doomed.load(SeqCst),
@@ -64,11 +64,11 @@ impl<T, L: Layout> Below<T, L> {
     }
 }
 
-/// A state of the layout that is held.
+/// A pinned state of the layout.
 pub(crate) struct Snapshot<L: Layout> {
     pub store: Arc<Store<L>>,
     pub number: SnapshotNo,
-    /// The last group in it.
+    /// Position of the last group in it.
     pub position: Position,
 }
 
@@ -78,10 +78,10 @@ impl<L: Layout> Drop for Snapshot<L> {
     }
 }
 
-/// The newest snapshot, for whoever begins while nothing has changed.
+/// The newest snapshot, shared by transactions that begin while nothing changes.
 pub(crate) type Snapshots<L> = Mutex<Weak<Snapshot<L>>>;
 
-/// The trees that stand on one.
+/// The private trees above a tree.
 pub(crate) struct Open<T> {
     pub trees: Vec<Weak<T>>,
     /// The volume is being unmounted.

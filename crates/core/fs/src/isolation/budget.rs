@@ -1,13 +1,14 @@
-//! Memory that private trees may take.
+//! Limit of the memory that private trees may take.
 
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Bytes of memory for what private trees have changed.
+/// Memory for changes of private trees, in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub taken: AtomicU64,
     pub bytes: u64,
-    /// Beyond so many, data is spilled: the rest is for what cannot be.
+    /// Bytes beyond which data is spilled: the rest is for changes that cannot be
+    /// spilled.
     pub spills_at: u64,
 }
 

@@ -1,17 +1,17 @@
-//! What locking transactions lock: strict two-phase locks on parts of files.
+//! Locks of locking transactions: strict two-phase locks on parts of files.
 //!
 //! | object | read | written by |
 //! |---|---|---|
 //! | `Content`, then `Page` with a span | IR, then R | IW, then W; many pages: R or W of all |
-//! | `Size` | reads that reach the end, `stat` | what changes it; appends that know no place: IW |
-//! | `Attributes` | `stat` | what changes owner, rights, flags, attributes |
+//! | `Size` | reads that reach the end, `stat` | changes of the size; appends without a known place: IW |
+//! | `Attributes` | `stat` | changes of owner, rights, flags, attributes |
 //! | `Names`, then `Name` | IR, then R; a listing: R of all | IW, then W |
 //! | `Place` | | a directory's move |
 //!
-//! Who reads what he will write takes IW, then U: of two who read it for that, the
-//! second waits at the read, and neither has to give up for the other's write.
-//! A cut takes W of `Content`, so who uses a page inside the size need not lock that.
-//! Of a file whose content lies in the inode the whole page is locked, always.
+//! A read for update takes IW, then U: of two transactions that read the same page for
+//! update, the second waits at its read, and neither has to abort for the other's write.
+//! A cut takes W of `Content`, so a user of a page inside the size need not lock the
+//! size. Of a file whose content is in the inode the whole page is locked, always.
 
 use super::{Access, Part};
 use crate::directory;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use varve_device::sync::atomic::{AtomicBool, AtomicU32};
 use varve_locks::{LockError, LockTable, Mode, OwnerId};
 
-/// What locks are on.
+/// An object that can be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Object {
     Content(InodeNo),
@@ -34,31 +34,33 @@ pub(crate) enum Object {
     Size(InodeNo),
     Attributes(InodeNo),
     Names(InodeNo),
-    /// By the first cookie that the name may have.
+    /// A name, by the first cookie that it may have.
     Name(InodeNo, u64),
-    /// Where directories are.
+    /// The places of directories in the tree.
     Place,
 }
 
-/// A file's content is locked as a whole rather than in more pages than this.
+/// Most pages of a file that are locked one by one; beyond that, the content is locked as
+/// a whole.
 const PAGES_MAX: u64 = 64;
 
-/// A private tree's part in the table.
+/// A private tree's owner in the lock table.
 pub(crate) struct Locking {
     pub table: Arc<LockTable<Object>>,
     pub owner: OwnerId,
-    /// How long it waits for each.
+    /// Longest wait for each lock.
     pub timeout: Option<Duration>,
     /// Pages are locked by the bytes that are used.
     pub subpage: bool,
-    /// It has not got a lock, and is over.
+    /// A lock was not granted, and the tree is over.
     pub doomed: AtomicBool,
-    /// Files that it appends to without a place, those included that have one now.
+    /// Number of files to which it appends without a known place, or did until the place
+    /// was decided.
     pub appending: AtomicU32,
 }
 
 impl Locking {
-    /// Of a new owner, nested in another if there is one.
+    /// An owner in the table, nested in another if one is given.
     pub fn new(
         table: &Arc<LockTable<Object>>,
         parent: Option<OwnerId>,
@@ -75,7 +77,7 @@ impl Locking {
         }
     }
 
-    /// Of a transaction within this one.
+    /// An owner for a transaction nested in this one.
     pub fn nested(&self) -> Self {
         Self::new(&self.table, Some(self.owner), self.timeout, self.subpage)
     }
@@ -85,7 +87,7 @@ impl Locking {
         locked.map_err(refused)
     }
 
-    /// The locks of a part.
+    /// Takes the locks of a part of a file.
     pub fn take<L: Layout>(
         &self,
         store: &Store<L>,
@@ -96,7 +98,8 @@ impl Locking {
         let ino = vnode.ino;
         let (intention, mode) = match access {
             Access::Read => (Mode::IntentionRead, Mode::Read),
-            // What is meant is a write, so the whole needs no other lock for that.
+            // A write will follow, so the lock on the whole file need not be upgraded for
+            // it.
             Access::Update => (Mode::IntentionWrite, Mode::Update),
             Access::Write => (Mode::IntentionWrite, Mode::Write),
         };
@@ -105,7 +108,8 @@ impl Locking {
             Part::Size => self.lock(Object::Size(ino), mode),
             Part::End => self.lock(Object::Size(ino), intention),
             Part::Attributes => self.lock(Object::Attributes(ino), mode),
-            // Who sets one locks the attributes; those that follow from changes are merged.
+            // An explicit change of a time locks the attributes; times that follow from
+            // changes are merged.
             Part::Times => Ok(()),
             Part::Name(name) => {
                 let cookies = directory::cookies(&store.key(vnode), name);
@@ -161,7 +165,7 @@ fn refused(error: LockError) -> Error {
     }
 }
 
-/// The locks of one operation, until it is dropped.
+/// The locks of one operation outside of transactions, released when this is dropped.
 pub(crate) struct Outsider(pub Locking);
 
 impl Drop for Outsider {

@@ -1,6 +1,5 @@
-//! How trees are isolated from each other: states, and what operations tell of the
-//! parts of files that they use. The room above (`transactions`) makes private trees
-//! and ends them.
+//! Isolation of trees from each other: states, and the declared uses of parts of files.
+//! The module above (`transactions`) makes private trees and ends them.
 
 mod below;
 mod budget;
@@ -21,35 +20,36 @@ pub(crate) enum Part<'a> {
     /// These bytes.
     Content(Range<u64>),
     Size,
-    /// Where the file ends, to append there without knowing where that is.
+    /// The end of the file, for an append that does not know the offset.
     End,
     /// Owner, rights, flags, extended attributes.
     Attributes,
-    /// When it was read and changed. What sets a time writes [`Part::Attributes`].
+    /// Times of the last read and change. An explicit change of a time writes
+    /// [`Part::Attributes`].
     Times,
-    /// Where a name leads, or that there is none.
+    /// The inode to which a name refers, or the name's absence.
     Name(&'a [u8]),
     /// All names.
     Names,
     /// The place of a directory in the tree.
     Place,
-    /// Everything: the file is about to end.
+    /// All parts, because the file is about to be removed.
     All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// A read by who will write it.
+    /// A read that a write will follow.
     Update,
     Write,
 }
 
-/// How a private tree is isolated.
+/// Method by which a private tree is isolated.
 pub(crate) enum Kind {
-    /// By its snapshot, and by comparing what it wrote.
+    /// By its snapshot, and a comparison of its writes at the commit.
     Snapshot,
-    /// And by comparing what it read. Shared by those that lie within each other.
+    /// As `Snapshot`, and a comparison of its reads, shared by nested transactions.
     Serializable(Arc<Reads>),
     /// By locks.
     Locking(Locking),

@@ -1,4 +1,4 @@
-//! What a serializable transaction has read: it must be what it was at the commit, too.
+//! The reads of a serializable transaction, which must return the same at the commit.
 
 use super::{Access, Part};
 use crate::directory;
@@ -11,28 +11,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 
-/// What was read of one file of the snapshot.
+/// The reads of one file of the snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct FileReads {
     pub vnode: Arc<Vnode>,
-    /// Blocks, by their first; disjoint.
+    /// Ranges of blocks: end by start; disjoint.
     pub blocks: BTreeMap<u64, u64>,
     pub size: bool,
     pub attributes: bool,
     pub times: bool,
-    /// Names that were looked for, by their cookies.
+    /// Names that were looked up, by their cookies.
     pub names: BTreeMap<u64, Vec<Box<[u8]>>>,
-    /// All names.
+    /// All names were listed.
     pub listed: bool,
 }
 
-/// See the module's head.
+/// The reads of a transaction and the ones nested in it.
 #[derive(Default)]
 pub(crate) struct Reads {
     files: Mutex<BTreeMap<InodeNo, FileReads>>,
 }
 
-/// The file of the snapshot that a private tree's file stands on; none of a new one.
+/// The file of the snapshot below a private tree's file; `None` for a new file.
 fn bottom(vnode: &Arc<Vnode>) -> Option<&Arc<Vnode>> {
     let mut at = vnode;
     while let Ground::Vnode(below) = &at.ground {
@@ -52,8 +52,8 @@ impl Reads {
         part: &Part<'_>,
         access: Access,
     ) {
-        // What is written is compared anyway, but a name's absence, as of what exists
-        // already, was read.
+        // Writes are compared anyway. But a write of a name also reads its absence, or
+        // the file it refers to.
         let Some(vnode) = bottom(vnode) else { return };
         let written = access == Access::Write;
         if written && !matches!(part, Part::Name(_)) {
@@ -90,7 +90,7 @@ impl Reads {
         }
     }
 
-    /// Takes what was noted.
+    /// Takes the recorded reads.
     pub fn take(&self) -> BTreeMap<InodeNo, FileReads> {
         std::mem::take(&mut self.files.lock())
     }

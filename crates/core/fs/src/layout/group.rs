@@ -1,4 +1,4 @@
-//! What a layout is handed: changes that become durable together.
+//! A group: changes that become durable together, as passed to a layout.
 
 use super::Usage;
 use crate::inode::Inode;
@@ -8,100 +8,97 @@ use varve_device::Block;
 
 /// One change, in the arrival order of its group.
 ///
-/// For each inode a group holds, in this order: its records, its blocks by
-/// ascending number, its image. A record therefore never undoes a block of
-/// its own group.
+/// For each inode a group contains, in this order: its records, its blocks by ascending
+/// number, its image. A record therefore never undoes a block of its own group.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// The inode is gone; the number's next user gets `next_version`.
+    /// The inode was removed; the number's next file gets `next_version`.
     Freed {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
         /// The version of the number's next file: the freed one plus 1.
         next_version: Version,
     },
-    /// Blocks from `from_block` on are gone, whatever the size says.
+    /// Blocks from `from_block` on were removed, regardless of the size.
     Truncated {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First block that no longer exists.
         from_block: u64,
     },
-    /// Blocks `from_block..to_block` are gone.
+    /// Blocks `from_block..to_block` were removed.
     Punched {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First block of the hole.
         from_block: u64,
         /// First block after it.
         to_block: u64,
     },
-    /// Blocks `from_block..to_block`, all holes until now, exist and read as
-    /// zeros (`fallocate`).
+    /// Blocks `from_block..to_block`, all holes until now, exist and read as zeros
+    /// (`fallocate`).
     Reserved {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First reserved block.
         from_block: u64,
         /// First block after them.
         to_block: u64,
     },
-    /// A block's new content.
+    /// New content of a block.
     Block {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// Logical block number.
         block: u64,
-        /// 1 to `block_bytes` bytes. Stored in whole sectors; what is missing
-        /// to the sector's end is stored as zeros, what is missing to the
-        /// block's end reads as zeros.
+        /// 1 to `block_bytes` bytes. Stored in whole sectors; the last sector is padded
+        /// with zeros, and the rest of the block reads as zeros.
         data: Arc<Block>,
-        /// When a user last wrote it.
+        /// Time at which a user last wrote it.
         written: Timestamp,
     },
-    /// New content of blocks, in the order of [`Item::Block`], that has been
-    /// spilled: it becomes part of the file as it is.
+    /// New content of blocks, in the order of [`Item::Block`], that has been spilled: it
+    /// becomes part of the file without a copy.
     Placed {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First logical block.
         block: u64,
-        /// How many blocks, at least one.
+        /// Number of blocks, at least one.
         count: u32,
-        /// What was spilled.
+        /// The spill that contains them.
         spill: SpillNo,
-        /// Which of its blocks is the first of these; the others follow.
+        /// Index of the first of them in the spill; the following ones are adjacent.
         index: u32,
-        /// When a user last wrote the first.
+        /// Time at which a user last wrote the first.
         written: Timestamp,
     },
-    /// All extended attributes, as one blob; empty for none.
+    /// All extended attributes, as one blob; empty if there are none.
     Xattrs {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// The encoded attributes.
         data: Arc<Block>,
     },
-    /// The inode's attributes after everything before it. `size`, `blocks` and
-    /// `sectors` count logged content only. `nlink == 0` or
-    /// [`crate::flags::TRUNCATING`] puts the inode on the list that
-    /// [`crate::Layout::unfinished`] returns after a crash.
+    /// The inode's attributes after all earlier items. `size`, `blocks` and `sectors`
+    /// count logged content only. `nlink == 0` or [`crate::flags::TRUNCATING`] puts the
+    /// inode on the list that [`crate::Layout::unfinished`] returns after a crash.
     Inode(Box<Inode>),
 }
 
-/// Why a group is written; only counted.
+/// The reason for which a group is written; it is only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A caller waits for it: fsync, O_SYNC.
@@ -115,17 +112,17 @@ pub enum Cause {
 /// Changes that become durable together.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// In arrival order; see [`Item`].
+    /// The changes in arrival order; see [`Item`].
     pub items: Vec<Item>,
-    /// Everything on the volume once this group counts.
+    /// Usage of the volume after this group.
     pub usage: Usage,
-    /// Why it is written.
+    /// The reason for which it is written.
     pub cause: Cause,
 }
 
 impl Group {
-    /// The numbers whose attributes it has; those that it frees, each with the
-    /// version of its next file.
+    /// The inode numbers whose attributes the group contains; and the numbers that it
+    /// frees, each with the version of its next file.
     pub fn numbers(&self) -> (Vec<InodeNo>, Vec<(InodeNo, Version)>) {
         let (mut used, mut freed) = (Vec::new(), Vec::new());
         for item in &self.items {

@@ -1,12 +1,12 @@
-//! What a dirty block holds: in memory, or spilled to the layout.
+//! Content of a dirty block: in memory, or spilled to the layout.
 //!
-//! A block of a transaction that is larger than its share of memory is written to the
-//! layout before anybody knows whether it will ever be part of a file
-//! (`docs/design/transactions.md`, "Spilling"). It stays dirty; only its content is
-//! elsewhere.
+//! If a transaction exceeds its share of memory, its blocks are written to the layout
+//! before it is known whether they will ever be part of a file
+//! (`docs/design/transactions.md`, "Spilling"). A spilled block stays dirty; only its
+//! content is stored elsewhere.
 //!
-//! Invariant: the layout keeps what was spilled at once for as long as a block of it is
-//! referred to from here.
+//! Invariant: the layout keeps a spill for as long as a block of it is referred to from
+//! here.
 
 use crate::types::SpillNo;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use varve_device::Block;
 /// A block's content.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// 1 to a block's bytes.
+    /// In memory: 1 to a block's bytes.
     Memory(Arc<Block>),
     /// In the layout.
     Spilled(Spilled),
 }
 
-/// One of the blocks that were spilled at once.
+/// One of the blocks that were spilled together.
 #[derive(Clone, Debug)]
 pub(crate) struct Spilled {
     pub lot: Arc<Lot>,
-    /// Which of them.
+    /// Index of the block in its spill.
     pub index: u32,
-    /// One less than its length: a block of 64 KiB fits as well.
+    /// One less than its length in bytes, so that a block of 64 KiB fits as well.
     before_last: u16,
 }
 
 impl Spilled {
-    /// `bytes` is its length, 1 to 65536.
+    /// A reference to block `index` of a spill; `bytes` is its length, 1 to 65536.
     pub fn new(lot: Arc<Lot>, index: u32, bytes: usize) -> Self {
         let before_last = bytes.saturating_sub(1) as u16;
         Spilled {
@@ -42,19 +42,20 @@ impl Spilled {
         }
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         usize::from(self.before_last) + 1
     }
 }
 
-/// What was spilled at once: it is given back when nothing refers to it.
+/// Blocks that were spilled together. The spill is released when its last reference is
+/// dropped.
 pub(crate) struct Lot {
     pub number: SpillNo,
     pub keeper: Arc<dyn Keeper>,
 }
 
-/// Who keeps what was spilled.
+/// The layout that stores spills, as a [`Lot`] needs it.
 pub(crate) trait Keeper: Send + Sync {
     fn let_go(&self, spill: SpillNo);
 }
@@ -81,7 +82,7 @@ impl Body {
         }
     }
 
-    /// Bytes of that in memory.
+    /// Bytes of content in memory.
     #[inline]
     pub fn resident(&self) -> usize {
         match self {
@@ -90,11 +91,11 @@ impl Body {
         }
     }
 
-    /// Content in memory. Directories have no other, and whoever changes a part of a
-    /// block has brought it back.
+    /// Content in memory. Directories are never spilled, and a block is loaded before a
+    /// part of it is changed.
     ///
     /// # Panics
-    /// If it is elsewhere.
+    /// If the content is spilled.
     pub fn memory(&self) -> &Arc<Block> {
         match self {
             Body::Memory(data) => data,
@@ -113,7 +114,7 @@ impl Body {
         }
     }
 
-    /// Where it was spilled to.
+    /// The spill that contains the block, if it is spilled.
     pub fn spilled(&self) -> Option<&Spilled> {
         match self {
             Body::Memory(_) => None,
@@ -140,5 +141,5 @@ impl From<Vec<u8>> for Body {
     }
 }
 
-// As much as there is of memory for each dirty block.
+// The size matters because each dirty block has one.
 const _: () = assert!(size_of::<Body>() == 16);

@@ -1,14 +1,13 @@
-//! Clean blocks, of all files together.
+//! Cache of clean blocks, of all files together.
 //!
-//! Dirty blocks live in their vnode; a block enters here when it has been
-//! read, or when the group that carries it has been appended.
+//! Dirty blocks are in their vnode; a block enters the cache when it has been read, or
+//! when the group that contains it has been appended.
 //!
-//! Invariant: an entry equals what the layout holds, unless the vnode has the
-//! block dirty or as a hole, which is asked first. A vnode's *generation* is
-//! part of the key and unique among all vnodes ever loaded, so that one number
-//! changed forgets a file of any size. It knows whether any block ever entered
-//! under it: most files that are deleted or read for the first time have none,
-//! and nothing is searched for them.
+//! Invariant: an entry equals the layout's block, unless the vnode has the block dirty or
+//! as a hole, which is checked first. A vnode's *generation* is part of the key and
+//! unique among all vnodes ever loaded, so one new number invalidates a file of any size.
+//! It records whether any block ever entered under it: most files that are deleted or
+//! read for the first time have none, and no search is made for them.
 
 use crate::caches::{Cache, cache};
 use quick_cache::Weighter;
@@ -18,8 +17,8 @@ use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 type Key = (u64, u64);
 
-/// What a file's blocks go by in the cache. Whoever asks holds the file's lock
-/// and so did whoever entered a block.
+/// The key of a file's blocks in the cache. The file's lock is taken both to look a block
+/// up and to enter it.
 #[derive(Debug)]
 pub(crate) struct Generation {
     number: u64,
@@ -28,7 +27,7 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// `number` is one that no generation has had.
+    /// A generation with a `number` that no other one ever had.
     pub fn new(number: u64) -> Self {
         Generation {
             number,
@@ -46,12 +45,12 @@ impl Generation {
 #[derive(Clone, Debug)]
 struct Weight;
 
-/// The part that blocks used more than once may take. What has just been fetched has
-/// the rest: with less of it, blocks that were read ahead are gone before somebody
-/// comes to them, and are fetched again.
+/// Share of the capacity for blocks used more than once. The rest is for blocks just
+/// fetched: if it is smaller, blocks that were read ahead are evicted before they are
+/// used, and are fetched again.
 const HOT: f64 = 0.75;
 
-/// What an entry costs besides its bytes.
+/// Overhead of an entry, in bytes.
 const ENTRY_BYTES: u64 = 96;
 
 impl Weighter<Key, Arc<Block>> for Weight {
@@ -60,7 +59,7 @@ impl Weighter<Key, Arc<Block>> for Weight {
     }
 }
 
-/// See the module's head.
+/// The cache of clean blocks.
 pub(crate) struct BlockCache {
     blocks: Cache<Key, Arc<Block>, Weight>,
 }
@@ -90,7 +89,7 @@ impl BlockCache {
         self.blocks.insert((generation.number, block), data);
     }
 
-    /// Takes a block out, because it is about to change.
+    /// Removes a block, because it is about to change.
     pub fn take(&self, generation: &Generation, block: u64) -> Option<Arc<Block>> {
         let taken = self.blocks.remove(&generation.key(block)?);
         taken.map(|(_, data)| data)

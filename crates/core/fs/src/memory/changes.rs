@@ -1,33 +1,33 @@
-//! Which blocks of a file have changed lately.
+//! Record of recent content changes of a file.
 //!
-//! Who fetches blocks lets go of the file meanwhile, and must know afterwards
-//! whether what he has is still the newest. A count of changes says so of all
-//! blocks at once; but beside a writer who never pauses, as in a database,
-//! every fetch would be void and made again. So once a fetch has been overtaken
-//! the last changes are remembered with the blocks that they touched.
+//! A thread that fetches blocks releases the file's lock meanwhile, and must know
+//! afterwards whether its data is still the newest. A count of changes answers that for
+//! all blocks at once. But with a writer that never pauses, as in a database, every fetch
+//! would be invalid and made again. So once a fetch has been overtaken, the last changes
+//! are recorded with the blocks that they touched.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Changes remembered.
+/// Most changes that are recorded.
 const RECENT: usize = 16;
-/// All blocks.
+/// The range of all blocks.
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 
 #[derive(Debug)]
 struct Change {
     blocks: Range<u64>,
-    /// Number of the last one that it stands for.
+    /// Number of the last change that this entry covers.
     last: u64,
 }
 
-/// See the module's head. Small, as every file in memory has one.
+/// The changes of one file. Small, as every file in memory has one.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: u64,
-    /// Somebody has been overtaken: it is worth remembering.
+    /// A fetch has been overtaken, so changes are recorded.
     asked: AtomicBool,
-    /// Since then.
+    /// The changes recorded since then.
     recent: Option<Box<Recent>>,
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct Changes {
 struct Recent {
     /// Oldest first.
     changes: Vec<Change>,
-    /// Number of the last one of which nothing is known any more.
+    /// Number of the last change that is no longer recorded.
     forgotten: u64,
 }
 
 impl Changes {
-    /// Changes so far.
+    /// Number of changes so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Content changes in these blocks: a fetch of any of them that began before
-    /// is void.
+    /// Records a content change of these blocks. A fetch of any of them that began
+    /// earlier is invalid.
     pub fn note(&mut self, blocks: Range<u64>) {
         self.count += 1;
         if !*self.asked.get_mut() {
@@ -75,8 +75,7 @@ impl Changes {
         });
     }
 
-    /// True unless none of these blocks has changed since there were `count`
-    /// changes.
+    /// True if any of these blocks may have changed since there were `count` changes.
     pub fn touched(&self, count: u64, blocks: &Range<u64>) -> bool {
         if count == self.count {
             return false;
@@ -95,7 +94,7 @@ impl Changes {
 mod tests {
     use super::*;
 
-    /// One that somebody has asked once.
+    /// Changes that are being recorded, because a fetch was overtaken.
     fn asked() -> Changes {
         let mut changes = Changes::default();
         changes.note(ALL);

@@ -1,27 +1,28 @@
-//! What a directory was before changes that may be undone.
+//! State of a directory before changes that may be undone.
 
 use super::name_changes::NameChange;
 use super::overlay::Overlay;
 use super::vnode::{Dirty, State};
 use crate::inode::Inode;
 
-/// What a directory was before changes that may have to be undone, without
-/// asking the layout, which may fail. Only rename makes several that can.
+/// A directory's state before changes that may have to be undone without reading the
+/// layout, which may fail. Only rename makes several changes of which a later one can
+/// fail.
 #[derive(Debug)]
 pub(crate) struct Former {
     pub inode: Inode,
     pub logged_blocks: u64,
     pub logged_sectors: u64,
     pub pending: Overlay,
-    /// What each block was that a change touched: dirty, or as the layout has
-    /// it.
+    /// Each block that a change touched, as it was: dirty, or `None` if only the layout
+    /// had it.
     pub blocks: Vec<(u64, Option<Dirty>)>,
     /// Of a private tree's directory: each name that was changed, by its cookie.
     pub names: Vec<(u64, Option<NameChange>)>,
 }
 
 impl State {
-    /// From here on, changes of names can be undone.
+    /// Starts to record the state, so that later changes of names can be undone.
     pub fn keep_former(&mut self) {
         self.former = Some(Box::new(Former {
             inode: self.inode.clone(),
@@ -33,15 +34,15 @@ impl State {
         }));
     }
 
-    /// To be called after each change of a private tree's name, with what was known
-    /// of it.
+    /// Records the earlier change of a private tree's name. To be called after each
+    /// change.
     pub fn keep_name(&mut self, cookie: u64, name: Option<NameChange>) {
         if let Some(former) = &mut self.former {
             former.names.push((cookie, name));
         }
     }
 
-    /// To be called before each change of a block.
+    /// Records a block's earlier state. To be called before each change of it.
     pub fn keep_block(&mut self, block: u64) {
         if let Some(former) = &mut self.former
             && former.blocks.iter().all(|(kept, _)| *kept != block)

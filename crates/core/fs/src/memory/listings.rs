@@ -1,22 +1,22 @@
-//! How far listings are, whose inodes are read ahead (`names/inodes_ahead.rs`).
+//! Progress of listings whose inodes are read ahead (`names/inodes_ahead.rs`).
 
 use crate::types::InodeNo;
 use std::collections::VecDeque;
 use varve_device::sync::Mutex;
 
-/// Names looked at first.
+/// Number of names examined first.
 const FIRST: usize = 512;
-/// Listings remembered.
+/// Most listings recorded.
 const LISTINGS: usize = 8;
 
-/// How far somebody is in a directory.
+/// Progress of a listing in a directory.
 #[derive(Debug)]
 struct Listing {
     directory: InodeNo,
-    /// Inodes behind names of these cookies have been read, or are being read.
+    /// Inodes of names from this cookie up to `until` have been read, or are being read.
     from: u64,
     until: u64,
-    /// So many names were looked at for that.
+    /// Number of names examined for that.
     names: usize,
 }
 
@@ -25,7 +25,7 @@ struct Listing {
 pub(crate) struct Listings(Mutex<VecDeque<Listing>>);
 
 impl Listings {
-    /// How many names to look at behind `after`, if that is not done already.
+    /// Number of names to examine after `after`, unless that is done already.
     pub fn due(&self, directory: InodeNo, after: u64, most: usize) -> Option<usize> {
         let mut listings = self.0.lock();
         let known = listings.iter().position(|l| l.directory == directory);
@@ -53,7 +53,7 @@ impl Listings {
         Some(names)
     }
 
-    /// Nothing behind `until` was read.
+    /// Records that no inode after `until` was read.
     pub fn ended(&self, directory: InodeNo, until: u64) {
         let mut listings = self.0.lock();
         if let Some(listing) = listings.iter_mut().find(|l| l.directory == directory) {
@@ -70,7 +70,7 @@ mod tests {
     fn a_listing_is_read_ahead_once_and_ever_farther() {
         let (listings, root, other) = (Listings::default(), InodeNo(2), InodeNo(3));
         assert_eq!(listings.due(root, 100, 10_000), Some(512));
-        // While that is read, and behind it.
+        // Within the range that is being read, and after it.
         assert_eq!(listings.due(root, 700, 10_000), None);
         listings.ended(root, 900);
         assert_eq!(listings.due(root, 899, 10_000), None);

@@ -1,5 +1,5 @@
-//! The newest tree, as far as it is in memory, and what waits to be logged: states,
-//! without the operations that change them.
+//! The newest tree, as far as it is in memory, and the changes that wait to be logged:
+//! states, without the operations that change them.
 
 pub(crate) mod body;
 pub(crate) mod cache;

@@ -1,20 +1,20 @@
-//! Names that a private tree has changed in a directory of its ground.
+//! Names that a private tree has changed in a directory of the tree below.
 //!
-//! Each has a cookie among those its hash may have, so that a listing merges them
-//! with the ground's by cookie: that of the ground's entry if there is one, which so
-//! keeps its place. A directory gives sequence numbers from the least on, and those of
-//! new names are given from the greatest: the two meet only where a hundred names
-//! share 55 bits of a hash.
+//! Each has a cookie among those that its hash may have, so that a listing merges them
+//! with the names below by cookie. If there is an entry below, its cookie is used, so it
+//! keeps its place. A directory allocates sequence numbers from the least on, and new
+//! names here get them from the greatest: the two meet only where a hundred names share
+//! 55 bits of a hash.
 
 use crate::directory::{self, Key};
 use crate::error::{Error, Result};
 use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 
-/// Where a name leads.
+/// The inode to which a name refers, and its kind.
 pub(crate) type Found = (InodeNo, FileKind);
 
-/// An entry of the ground.
+/// An entry of the directory below.
 #[derive(Clone, Debug)]
 pub(crate) struct Below {
     pub name: Box<[u8]>,
@@ -22,26 +22,26 @@ pub(crate) struct Below {
     pub cookie: u64,
 }
 
-/// What became of a name.
+/// The change of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct NameChange {
-    /// As it is spelled now.
+    /// The present spelling.
     pub name: Box<[u8]>,
-    /// How the ground spells it, where case is folded, if not so.
+    /// Spelling of the entry below, where case is folded, if it differs.
     pub spelled_below: Option<Box<[u8]>>,
-    /// Where it leads in the ground.
+    /// The inode to which the name refers below.
     pub before: Option<Found>,
-    /// Where it leads here.
+    /// The inode to which the name refers here.
     pub after: Option<Found>,
 }
 
 impl NameChange {
-    /// The name led nowhere and leads nowhere now.
+    /// True if the name did not exist and does not exist now.
     pub fn is_undone(&self) -> bool {
         self.before.is_none() && self.after.is_none()
     }
 
-    /// This change, and then the name leads to `after`.
+    /// This change, followed by one that makes the name refer to `after`.
     fn followed_by(&self, name: &[u8], after: Option<Found>) -> NameChange {
         let below = self.spelled_below.as_ref().unwrap_or(&self.name);
         let name = match self.after {
@@ -58,27 +58,27 @@ impl NameChange {
     }
 }
 
-/// See the module's head.
+/// The changed names of one directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameChanges {
     by_cookie: BTreeMap<u64, NameChange>,
 }
 
 impl NameChanges {
-    /// All, by cookie.
+    /// All changes, by cookie.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &NameChange)> {
         self.by_cookie
             .iter()
             .map(|(cookie, change)| (*cookie, change))
     }
 
-    /// Those with cookies greater than `after`.
+    /// The changes with cookies greater than `after`.
     pub fn behind(&self, after: u64) -> impl Iterator<Item = (u64, &NameChange)> {
         let range = self.by_cookie.range(after.saturating_add(1)..);
         range.map(|(cookie, change)| (*cookie, change))
     }
 
-    /// What became of this name, if anything, and its cookie.
+    /// The change of this name, if there is one, and its cookie.
     pub fn get(&self, key: &Key, name: &[u8]) -> Option<(u64, &NameChange)> {
         if self.by_cookie.is_empty() {
             return None;
@@ -88,14 +88,14 @@ impl NameChanges {
         found.map(|(cookie, change)| (*cookie, change))
     }
 
-    /// A name leads to `after`; `before` is what the ground has of it, if it was not
-    /// changed already. One that led somewhere keeps its spelling. One that was made and
-    /// removed again is kept, because it was used: a program that makes a file to lock
-    /// others out, as git does, conflicts with others that made the same file meanwhile.
-    /// Answers its cookie and what was known of it.
+    /// Records that a name refers to `after`; `before` is the entry below, if the name
+    /// was not changed already. An existing name keeps its spelling. A name that was made
+    /// and removed again stays recorded, because it was used: a program that makes a lock
+    /// file, as git does, conflicts with other transactions that made the same file
+    /// meanwhile. Returns the cookie and the earlier change of the name.
     ///
     /// # Errors
-    /// `NoSpace` if so many names of this hash were changed that there is no cookie.
+    /// `NoSpace` if so many names of this hash were changed that no cookie is free.
     pub fn set(
         &mut self,
         key: &Key,
@@ -133,7 +133,7 @@ impl NameChanges {
         Ok((cookie, former))
     }
 
-    /// What was known of a name is known again.
+    /// Restores the earlier change of a name.
     pub fn restore(&mut self, cookie: u64, former: Option<NameChange>) {
         match former {
             Some(change) => self.by_cookie.insert(cookie, change),

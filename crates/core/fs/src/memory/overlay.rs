@@ -1,20 +1,20 @@
-//! Holes and reservations that the layout does not know of yet.
+//! Holes and reservations that the layout does not have yet.
 //!
-//! Truncates, punched holes and reservations wait in memory for their group.
-//! Until then they hide what the layout says. Only their joint effect is kept:
-//! disjoint ranges that are holes, or reserved, whatever was there before.
+//! Truncates, punched holes and reservations wait in memory for their group. Until then
+//! they hide the layout's blocks. Only their joint effect is kept: disjoint ranges that
+//! are holes, or reserved, regardless of the blocks there before.
 
 use crate::layout::Item;
 use crate::types::{InodeNo, Version};
 use std::collections::BTreeMap;
 
-/// What a range reads as.
+/// The state of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cover {
-    /// Nothing is there.
+    /// No block exists.
     Hole,
-    /// Blocks that read as zeros. If `cleared`, the layout may still hold
-    /// older ones, which have to be punched first.
+    /// Blocks that read as zeros. If `cleared`, the layout may still have older ones,
+    /// which have to be punched first.
     Reserved { cleared: bool },
 }
 
@@ -28,7 +28,7 @@ struct Span {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     spans: BTreeMap<u64, Span>,
-    /// Blocks of those that are reserved.
+    /// Number of blocks in the reserved ranges.
     reserved: u64,
 }
 
@@ -38,17 +38,17 @@ impl Overlay {
         self.spans.is_empty()
     }
 
-    /// Ranges.
+    /// Number of ranges.
     pub fn len(&self) -> u64 {
         self.spans.len() as u64
     }
 
-    /// Blocks that are reserved.
+    /// Number of reserved blocks.
     pub fn reserved_blocks(&self) -> u64 {
         self.reserved
     }
 
-    /// What covers `block`, and up to where.
+    /// The cover of `block`, and the end of its range.
     pub fn at(&self, block: u64) -> Option<(Cover, u64)> {
         if self.spans.is_empty() {
             return None;
@@ -74,7 +74,7 @@ impl Overlay {
             .map(|(start, end, _)| (start, end))
     }
 
-    /// Makes a span begin at `block` if one runs across it.
+    /// Makes a span begin at `block` if one extends across it.
     fn split(&mut self, block: u64) {
         if let Some((_, span)) = self.spans.range_mut(..block).next_back()
             && span.end > block
@@ -85,7 +85,7 @@ impl Overlay {
         }
     }
 
-    /// `from..to` is a hole.
+    /// Makes `from..to` a hole.
     pub fn clear(&mut self, mut from: u64, mut to: u64) {
         self.split(from);
         self.split(to);
@@ -117,7 +117,7 @@ impl Overlay {
         );
     }
 
-    /// `from..to`, so far a hole throughout, is reserved.
+    /// Reserves `from..to`, which was a hole throughout.
     pub fn reserve(&mut self, from: u64, to: u64) {
         self.split(from);
         self.split(to);
@@ -140,8 +140,7 @@ impl Overlay {
         }
     }
 
-    /// The records that carry this out: first all that removes, then all that
-    /// reserves.
+    /// Adds the records with this effect: first all that remove, then all that reserve.
     pub fn records(&self, ino: InodeNo, version: Version, items: &mut Vec<Item>) {
         let mut cleared: Option<(u64, u64)> = None;
         for (&start, span) in &self.spans {
@@ -217,7 +216,8 @@ mod tests {
         assert_eq!(overlay.at(1 << 40), Some((Cover::Hole, u64::MAX)));
     }
 
-    /// 0 as the layout has it, 1 hole, 2 reserved over nothing, 3 over a hole.
+    /// State of a block: 0 as in the layout, 1 hole, 2 reserved over a hole of the
+    /// layout, 3 reserved over a cleared one.
     #[test]
     fn any_sequence_equals_a_table_of_blocks() {
         const N: u64 = 24;

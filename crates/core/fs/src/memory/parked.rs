@@ -1,17 +1,17 @@
-//! How often numbers are held whose vnodes are not in memory.
+//! Reference counts of inode numbers whose vnodes are not in memory.
 //!
-//! A kernel holds every inode it remembers, easily millions. Their counts are
-//! small and their numbers dense, so each takes one byte, in pages.
+//! A kernel references every inode in its cache, easily millions. The counts are small
+//! and the numbers dense, so each takes one byte, in pages.
 
 use crate::hash::MixBuilder;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 const PAGE: u64 = 64;
-/// Stands for a count that is kept apart.
+/// Marks a count that is stored separately.
 const LARGE: u8 = u8::MAX;
 
-/// Counts by index; those not mentioned are 0.
+/// Counts by index; absent ones are 0.
 #[derive(Default)]
 pub(crate) struct ParkedCounts {
     pages: HashMap<u64, Box<[u8; PAGE as usize]>, MixBuilder>,
@@ -48,7 +48,7 @@ impl ParkedCounts {
         }
     }
 
-    /// The count of `index`, which is 0 from now on.
+    /// Resets the count of `index` to 0, and returns it.
     pub fn take(&mut self, index: u64) -> u64 {
         let count = self.get(index);
         if count > 0 {

@@ -1,23 +1,22 @@
-//! Ways from the root to directories, remembered.
+//! Cache of path walks from the root to directories.
 //!
-//! A walk asks each directory on its way: it locks it, counts holders of it and
-//! searches it. Threads at work in different directories of one tree meet at
-//! the root and just below it, on the same few lines of memory. A remembered
-//! way asks nobody anything: it compares numbers that others only read.
+//! A walk visits each directory of the path: it locks it, counts a reference and searches
+//! it. Threads at work in different directories of one tree contend at the root and just
+//! below it, on the same few cache lines. A cached walk locks no directory: it compares
+//! numbers that are rarely written.
 //!
-//! Each directory has a number of *turns*. It grows when the directory leaves
-//! its name, or when who may search it changes; before anybody can see that,
-//! and while the locks are held that a walk would need. A trail holds the turns
-//! that a walk saw under those locks. As long as they are the same, the walk
-//! would end where it did.
+//! Each directory has a *generation*. It grows when the directory loses its name, or when
+//! the permission to search it changes, before the change is visible, and under the locks
+//! that a walk would take. A trail contains the generations that a walk saw under those
+//! locks. As long as they are the same, the walk would end at the same directory.
 //!
 //! Invariants:
-//! - Whoever takes a trail holds its end first and compares the turns then. A
-//!   removal counts a turn first and asks who holds the directory then. So
-//!   either the one sees the turn, or the other the holder.
-//! - A trail keeps its vnodes in the table, so that turns are counted on these
-//!   very vnodes for as long as it lives.
-//! - Only plain names are remembered: no links, no `.` and `..`.
+//! - A reader first references the trail's end and then compares the generations. A
+//!   removal first counts a generation and then checks the directory's references. So
+//!   either the reader sees the new generation, or the remover sees the reference.
+//! - A trail keeps its vnodes in the table, so that generations are counted on these very
+//!   vnodes for as long as it exists.
+//! - Only plain names are cached: no links, no `.` and `..`.
 
 use crate::attr::Caller;
 use crate::hash::MixBuilder;
@@ -28,16 +27,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use varve_device::sync::RwLock;
 
-/// Shards of the mounted tree's.
+/// Number of shards of the mounted tree's cache.
 pub(crate) const SHARDS: usize = 64;
-/// Longer paths are walked every time.
+/// Most bytes of a cached path; longer ones are walked every time.
 const PATH_BYTES_MAX: usize = 256;
-/// Deeper ones, too.
+/// Most directories of a cached path.
 const STEPS_MAX: usize = 16;
-/// One way for so many idle vnodes.
+/// Number of idle vnodes for each cached path.
 const VNODES_PER_TRAIL: usize = 16;
 
-/// A directory on the way, and its turns when the walk came by.
+/// A directory on the path, and its generation at the time of the walk.
 pub(crate) struct Step {
     pub vnode: Arc<Vnode>,
     pub turns: u64,
@@ -50,10 +49,10 @@ impl Step {
     }
 }
 
-/// A way from the root to a directory, as one caller may go it.
+/// A path from the root to a directory, as one caller may walk it.
 pub(crate) struct Trail {
     pub caller: Caller,
-    /// From the root to the end, which is another one.
+    /// From the root to the end, which is another directory.
     pub steps: Vec<Step>,
 }
 
@@ -70,19 +69,19 @@ impl Trail {
 
 type Trails = HashMap<Box<[u8]>, Arc<Trail>, MixBuilder>;
 
-/// Aligned, so that shards share no line of memory.
+/// Aligned, so that shards share no cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard(Trails);
 
-/// See the module's head.
+/// The cached path walks of one tree.
 pub(crate) struct Passages {
     shards: Box<[RwLock<Shard>]>,
     shard_bound: usize,
 }
 
 impl Passages {
-    /// Remembers as many ways as fit beside `idle_vnodes`, in so many shards.
+    /// A cache with a number of paths in proportion to `idle_vnodes`, in `shards` shards.
     pub fn new(idle_vnodes: usize, shards: usize) -> Self {
         Passages {
             shards: (0..shards).map(|_| RwLock::default()).collect(),
@@ -91,7 +90,7 @@ impl Passages {
     }
 
     fn shard(&self, path: &[u8]) -> &RwLock<Shard> {
-        // The table below takes the low bits and the highest.
+        // The table below uses the low bits and the highest.
         let hash = MixBuilder.hash_one(path) >> 32;
         &self.shards[hash as usize % self.shards.len()]
     }
@@ -112,7 +111,7 @@ impl Passages {
             Trails::default()
         };
         shard.0.insert(path.into(), Arc::new(trail));
-        drop(shard); // and what was forgotten only after it
+        drop(shard); // and the evicted trail only after it
         drop(forgotten);
     }
 
@@ -120,7 +119,7 @@ impl Passages {
         self.shard(path).write().0.remove(path);
     }
 
-    /// Forgets every way, and lets their vnodes go.
+    /// Drops every path, and its references to vnodes.
     pub fn clear(&self) {
         for shard in &self.shards {
             let forgotten = std::mem::take(&mut shard.write().0);

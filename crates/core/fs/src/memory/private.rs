@@ -1,4 +1,4 @@
-//! What a private tree knows of a file that exists in its ground.
+//! State of a private tree's file that exists in the tree below.
 
 use super::name_changes::NameChanges;
 use crate::inode::Inode;
@@ -7,35 +7,35 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Block;
 
-/// See the module's head.
+/// Changes of the file relative to the tree below.
 #[derive(Clone, Debug)]
 pub(crate) struct Private {
-    /// The inode as the ground had it: what differs was changed in this tree.
+    /// The inode of the tree below: differences from it were made in this tree.
     pub origin: Inode,
-    /// Of a directory.
+    /// Changed names, of a directory.
     pub names: NameChanges,
     /// The extended attributes before they were changed.
     pub xattrs: Option<Arc<Block>>,
-    /// Of blocks of which not all is this tree's: the bytes that are.
+    /// Bytes that this tree changed, for each block of which it changed only a part.
     pub spans: BTreeMap<u64, Vec<Range<u32>>>,
-    /// What is appended without a place (`transactions/append.rs`).
+    /// Data that is appended without a known offset (`transactions/append.rs`).
     pub appending: Appending,
 }
 
-/// See [`Private::appending`].
+/// State of [`Private::appending`].
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Appending {
-    /// None of it.
+    /// No such data.
     #[default]
     Nothing,
-    /// These bytes come to where the file ends at the commit.
+    /// These bytes will be at the end that the file has at the commit.
     AtCommit(Vec<u8>),
-    /// They have become content, at this offset.
+    /// The bytes have become content, at this offset.
     Placed(u64),
 }
 
 impl Appending {
-    /// What waits for the commit.
+    /// The bytes that wait for the commit.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Appending::AtCommit(bytes) => bytes,
@@ -43,7 +43,7 @@ impl Appending {
         }
     }
 
-    /// These bytes wait as well; answers how many did, and do.
+    /// Adds bytes that wait. Returns the number of waiting bytes before and after.
     pub fn take_in(&mut self, data: &[u8]) -> (usize, usize) {
         let before = self.bytes().len();
         match self {
@@ -55,7 +55,7 @@ impl Appending {
 }
 
 impl Private {
-    /// Of an inode that has just been taken from the ground.
+    /// The state of an inode just copied from the tree below, without changes.
     pub fn new(origin: Inode) -> Box<Self> {
         Box::new(Private {
             origin,

@@ -1,4 +1,4 @@
-//! What waits to be logged, and for what (`epochs`).
+//! Queues of changes that wait to be logged (`epochs`).
 
 use super::vnode::Vnode;
 use crate::layout::Usage;
@@ -6,20 +6,20 @@ use crate::types::{InodeNo, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Blocks freed in one group.
+/// Most blocks freed in one group.
 pub(crate) const STEP_BLOCKS: u64 = 65_536;
-/// Nobody asked for write-back.
+/// Write-back was not requested.
 pub(crate) const NOT_WOKEN: u64 = u64::MAX;
 
-/// What a member of the epoch, or a file in the queue, counts for against the
+/// Bytes for which a member of the epoch, or a file in the queue, counts against the
 /// thresholds: its image, written once for each.
 pub(crate) const EPOCH_CHARGE_BYTES: u64 = 512;
 
-/// Members of an epoch that is due to be sealed in the background. Capturing
-/// one takes a microsecond or two, with the gate closed.
+/// Number of members at which an epoch is sealed in the background. Capturing one member
+/// takes a microsecond or two, with the gate closed.
 pub(crate) const EPOCH_MEMBERS: usize = 4096;
 
-/// A file that ended without ever being in memory.
+/// A file that was freed without ever being in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub ino: InodeNo,
@@ -28,30 +28,30 @@ pub(crate) struct Ended {
     pub counted: Usage,
 }
 
-/// Members hold a reference, and so stay in memory.
+/// The queues. Members are referenced, and so stay in memory.
 #[derive(Default)]
 pub(crate) struct Queues {
     pub epoch: Vec<Arc<Vnode>>,
-    /// Members of the epoch that ended without a vnode.
+    /// Members of the epoch that were freed without a vnode.
     pub ended: Vec<Ended>,
     /// Monotonic nanoseconds at which the first member joined.
     pub epoch_opened_ns: u64,
-    /// Files with dirty data, and since when.
+    /// Files with dirty data, and since when, in monotonic nanoseconds.
     pub data: BTreeMap<u64, (Arc<Vnode>, u64)>,
     pub next: u64,
     /// Files whose fsync waits for a capture.
     pub wanted: Vec<Arc<Vnode>>,
     /// Files of which only the access time changed.
     pub atimes: Vec<Arc<Vnode>>,
-    /// What a group took along that could not be appended. The layout never
-    /// heard of it, so it must stay in memory.
+    /// Members of a group that could not be appended. The layout does not have their
+    /// changes, so they must stay in memory.
     pub stranded: Vec<Arc<Vnode>>,
     /// Files whose blocks are to be freed in steps.
     pub reap: VecDeque<Arc<Vnode>>,
 }
 
 impl Queues {
-    /// Members of the epoch.
+    /// Number of the epoch's members.
     pub fn members(&self) -> usize {
         self.epoch.len() + self.ended.len()
     }

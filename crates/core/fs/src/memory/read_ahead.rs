@@ -1,16 +1,15 @@
-//! How much to read when a block is missing.
+//! Read-ahead: the number of blocks to read when a block is missing.
 //!
-//! A window per file starts at a few blocks, doubles whenever a miss comes
-//! where the last fetch ended, up to 256 blocks, and halves when it does not
-//! (thesis, section 7.7). For experiments there is what the thesis had before that:
-//! the largest window as soon as two blocks in a row are wanted
-//! ([`ReadAheadWindow::Maximal`]). A window is no more than a thirty-second of the
-//! cache either, or blocks would be gone before the reader comes to them. What lies
-//! beyond the request is fetched only as far as it lies behind it on the device. With
-//! threads, the next window is fetched while the reader is in the last half of the
-//! present one, and of large windows four are on their way at any time, so that the
-//! device always has something to do. A reader who arrives where a fetch is under way
-//! waits for that instead of asking the device for the same blocks again.
+//! A window per file starts at a few blocks, doubles whenever a miss continues at the end
+//! of the last fetch, up to 256 blocks, and halves when it does not (thesis, section
+//! 7.7). For experiments there is the earlier method of the thesis: the largest window as
+//! soon as two adjacent blocks are wanted ([`ReadAheadWindow::Maximal`]). A window is
+//! also at most a thirty-second of the cache, because blocks would otherwise be evicted
+//! before the reader reaches them. Blocks beyond the request are fetched only as far as
+//! they follow it on the device. With threads, the next window is fetched while the
+//! reader is in the last half of the present one, and of large windows four are being
+//! fetched at any time, so that the device is always busy. A reader that reaches a range
+//! being fetched waits for that fetch and does not read the same blocks again.
 
 use crate::layout::{BlockPointer, Layout, Mapping};
 use crate::memory::store::Store;
@@ -22,24 +21,25 @@ use std::sync::Arc;
 use varve_device::Workers;
 use varve_device::sync::{Condvar, Mutex};
 
-/// The largest window, in blocks; and the part of the cache that it may be.
+/// Blocks of the largest window; the next constant is the divisor of the cache size that
+/// also bounds it.
 pub(crate) const WINDOW_MAX: u64 = 256;
 const WINDOW_PART: u64 = 32;
 const WINDOW_START: u64 = 4;
-/// Of windows of so many blocks and more, several are fetched ahead.
+/// Blocks of a window from which on several are fetched ahead.
 const WINDOW_LARGE: u64 = 64;
-/// How many.
+/// Number of large windows fetched ahead.
 const WINDOWS_AHEAD: u64 = 4;
-/// Fetches that may wait for a thread; more are dropped.
+/// Most fetches that wait for a thread; more are dropped.
 const QUEUE_MAX: usize = 64;
 
-/// Where a file's reader is expected next.
+/// The expected next position of a file's reader.
 #[derive(Debug)]
 pub(crate) struct Window {
     /// The block after the last one fetched.
     next: u64,
     blocks: u64,
-    /// What threads are fetching now.
+    /// Ranges that threads are fetching now.
     under_way: Vec<Range<u64>>,
 }
 
@@ -54,8 +54,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// A miss at `block` by a request that goes on for `wanted` blocks: how
-    /// many to look at. A window has `most` blocks.
+    /// Number of blocks to look up for a miss at `block` by a request of `wanted` blocks.
+    /// A window has at most `most` blocks.
     fn on_miss(&mut self, block: u64, wanted: u64, most: u64, window: ReadAheadWindow) -> u64 {
         self.blocks = match window {
             ReadAheadWindow::Maximal if block == self.next || wanted > 1 => most,
@@ -69,7 +69,7 @@ impl Window {
         look
     }
 
-    /// A reader is at `block`: the next window, if it is time to fetch it.
+    /// The next window, if a reader at `block` makes its fetch due.
     fn on_progress(&mut self, block: u64, most: u64) -> Option<(u64, u64)> {
         let lead = if self.blocks < WINDOW_LARGE {
             self.blocks / 2
@@ -87,7 +87,7 @@ impl Window {
     }
 }
 
-/// A file's window, and whoever waits for what is under way.
+/// A file's window, and the signal for waiters that a fetch has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     window: Mutex<Window>,
@@ -101,7 +101,7 @@ impl Ahead {
         window.under_way.iter().any(|range| range.contains(&block))
     }
 
-    /// Waits while a thread is fetching `block`. No lock is held.
+    /// Waits while a thread is fetching `block`. The caller has no locks.
     pub fn wait_for(&self, block: u64) {
         let mut window = self.window.lock();
         while window.under_way.iter().any(|range| range.contains(&block)) {
@@ -119,15 +119,15 @@ impl Ahead {
 }
 
 impl<L: Layout> Store<L> {
-    /// Blocks of the largest window here.
+    /// Blocks of the largest window in this cache.
     fn window_max(&self) -> u64 {
         let part = self.cache.capacity_bytes() / WINDOW_PART / self.block_bytes as u64;
         part.clamp(WINDOW_START, WINDOW_MAX)
     }
 
-    /// What to fetch for a miss at `block`: those of the `wanted` blocks that
-    /// are neither in memory nor holes, and what follows them closely.
-    /// `file_blocks` is where the file ends.
+    /// Plans the fetch for a miss at `block`: those of the `wanted` blocks that are
+    /// neither in memory nor holes, and the blocks that closely follow them.
+    /// `file_blocks` is the file's length in blocks.
     pub fn plan(
         &self,
         vnode: &Vnode,
@@ -199,7 +199,7 @@ impl<L: Layout> Store<L> {
         if plan.fetch.is_empty() {
             return;
         }
-        // An error is left to the reader who needs the block.
+        // A reader that needs the block will meet and report the error.
         let Ok(data) = self.fetch(vnode, &plan.fetch) else {
             return;
         };
@@ -212,15 +212,15 @@ impl<L: Layout> Store<L> {
     }
 }
 
-/// See [`Store::plan`].
+/// The blocks to fetch for a miss, made by [`Store::plan`].
 pub(crate) struct Plan<P> {
-    /// From the block asked for up to here everything reads as zeros.
+    /// From the requested block up to this one everything reads as zeros.
     pub zeros_to: u64,
     pub fetch: Vec<Mapping<P>>,
 }
 
 impl<P> Plan<P> {
-    /// From the first block that is fetched to the last.
+    /// From the first fetched block to the last.
     pub fn blocks(&self) -> Range<u64> {
         match (self.fetch.first(), self.fetch.last()) {
             (Some(first), Some(last)) => first.block..last.block + 1,
@@ -229,7 +229,7 @@ impl<P> Plan<P> {
     }
 }
 
-/// A range to fetch; when it is dropped, nobody waits for it any longer.
+/// A range to fetch. When it is dropped, waiters are woken.
 struct Order {
     vnode: Arc<Vnode>,
     range: Range<u64>,
@@ -241,8 +241,7 @@ impl Drop for Order {
     }
 }
 
-/// Threads that fetch ahead; without any, nothing is fetched but by those who
-/// miss.
+/// The threads that fetch ahead; without any, only readers that miss fetch.
 pub(crate) struct ReadAhead {
     workers: Workers<Order>,
     window_max: u64,
@@ -258,7 +257,8 @@ impl ReadAhead {
         }
     }
 
-    /// Tells that `vnode` was read up to and including `block`.
+    /// Notes that `vnode` was read up to and including `block`, and starts the fetches
+    /// that are due.
     #[inline]
     pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
         if self.workers.is_empty() {
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(window.on_miss(9_999, 1, WINDOW_MAX, Adaptive), 64);
     }
 
-    /// Pages of two blocks anywhere: each looks like the beginning of a sequence.
+    /// Pages of two blocks at random places: each looks like the beginning of a sequence.
     #[test]
     fn the_maximal_window_is_read_for_two_blocks_in_a_row() {
         let (mut maximal, mut adaptive) = (Window::default(), Window::default());

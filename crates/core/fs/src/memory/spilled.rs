@@ -1,4 +1,4 @@
-//! Spilled blocks, as the layout has them.
+//! Reading spilled blocks from the layout.
 
 use crate::error::Result;
 use crate::layout::Layout;
@@ -17,7 +17,7 @@ impl<L: Layout> Keeper for Store<L> {
 }
 
 impl<L: Layout> Store<L> {
-    /// What a dirty block holds, wherever that is.
+    /// Content of a dirty block, in memory or spilled.
     ///
     /// # Errors
     /// `Aborted` if the layout has given it up, `Damaged`, device errors.
@@ -28,7 +28,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// What was spilled as one block.
+    /// Content of a spilled block.
     ///
     /// # Errors
     /// As [`Store::content_of`].

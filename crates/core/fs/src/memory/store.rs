@@ -1,4 +1,4 @@
-//! Blocks as the layout and the cache have them, under a vnode's overlays.
+//! Blocks of the layout and the cache, as seen below a vnode's overlays.
 //!
 //! Shared by all trees, their operations and the read-ahead threads.
 
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{Block, Lanes};
 
-/// How often a block that moved while it was read is looked up again.
+/// Number of times that a block which moved while it was read is looked up again.
 const MOVED_TRIES: usize = 4;
 
-/// See the module's head.
+/// The layout, the clean blocks, and the counters of a volume.
 pub(crate) struct Store<L: Layout> {
     pub layout: Arc<L>,
     pub cache: BlockCache,
@@ -30,7 +30,7 @@ pub(crate) struct Store<L: Layout> {
     pub read_ahead_window: ReadAheadWindow,
 }
 
-/// A block that exists besides the dirty ones.
+/// An existing block that is not dirty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapped<P> {
     pub block: u64,
@@ -38,10 +38,10 @@ pub(crate) struct Mapped<P> {
     pub content: Content<P>,
 }
 
-/// Where a block's content is.
+/// Place of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content<P> {
-    /// It reads as zeros.
+    /// The block reads as zeros.
     Zeros,
     /// In the layout.
     At(P),
@@ -50,12 +50,12 @@ pub(crate) enum Content<P> {
 }
 
 impl<P: Copy> Mapped<P> {
-    /// Somebody has written it.
+    /// True if the block has been written.
     pub fn is_written(&self) -> bool {
         !matches!(self.content, Content::Zeros)
     }
 
-    /// Its place in the layout.
+    /// Its place in the layout, if it has one.
     pub fn pointer(&self) -> Option<P> {
         match self.content {
             Content::At(pointer) => Some(pointer),
@@ -79,7 +79,7 @@ impl<P: BlockPointer> Mapped<P> {
 }
 
 impl<L: Layout> Store<L> {
-    /// The options bound groups further than the layout does.
+    /// A store over `layout`. The options may bound groups further than the layout does.
     pub fn new(layout: Arc<L>, options: &Options) -> Self {
         let mut geometry = layout.geometry();
         geometry.group_bytes = geometry.group_bytes.min(options.group_bytes());
@@ -99,7 +99,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// What the directory module needs to know of a directory.
+    /// Parameters of a directory for the directory module.
     pub fn key(&self, vnode: &Vnode) -> Key {
         Key {
             hash_seed: self.geometry.hash_seed,
@@ -109,7 +109,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// A number no vnode and no cache generation of any tree has had.
+    /// A number that no vnode and no cache generation of any tree has had.
     pub fn birth(&self) -> u64 {
         self.births.fetch_add(1, Relaxed)
     }
@@ -118,8 +118,8 @@ impl<L: Layout> Store<L> {
         self.block_bytes as u64 / SECTOR_BYTES
     }
 
-    /// What a block counts for at least against a group's size: all of it where what
-    /// leads to it takes more than it does.
+    /// Least number of bytes for which a block counts against a group's size: a whole
+    /// block where its index entries take more than its data.
     pub fn least_charge(&self) -> u64 {
         match self.geometry.bounds_groups {
             true => self.block_bytes as u64,
@@ -127,21 +127,21 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Blocks that `bytes` reach into.
+    /// Number of blocks that `bytes` occupy.
     pub fn blocks_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block_bytes as u64)
     }
 
-    /// The part of `bytes`, of a file, that lies in a block, counted from its start.
+    /// The part of a file's range `bytes` that is in a block, relative to the block's
+    /// start.
     pub fn within(&self, block: u64, bytes: &Range<u64>) -> Range<u64> {
         let start = block << self.block_shift;
         let place = |at: u64| at.saturating_sub(start).min(self.block_bytes as u64);
         place(bytes.start)..place(bytes.end)
     }
 
-    /// The blocks in `first..first + count` that exist according to overlays
-    /// and layout, ascending. Of a dirty block it says nothing reliable: ask
-    /// for that first.
+    /// The blocks in `first..first + count` that exist according to overlays and layout,
+    /// ascending. It is not valid for dirty blocks, which the caller checks first.
     pub fn mapped(
         &self,
         vnode: &Vnode,
@@ -178,7 +178,7 @@ impl<L: Layout> Store<L> {
         Ok(all)
     }
 
-    /// The blocks that exist in the ground.
+    /// The blocks that exist below a private tree.
     pub fn mapped_below(
         &self,
         vnode: &Vnode,
@@ -190,7 +190,7 @@ impl<L: Layout> Store<L> {
             Ground::Layout(view) => {
                 return match self.layout.map(*view, vnode.ino, first, count) {
                     Ok(found) => Ok(found.into_iter().map(Mapped::of).collect()),
-                    Err(Error::NotFound) => Ok(Vec::new()), // its first group is on its way
+                    Err(Error::NotFound) => Ok(Vec::new()), // its first group is not appended yet
                     Err(error) => Err(error),
                 };
             }
@@ -209,7 +209,7 @@ impl<L: Layout> Store<L> {
         Ok(all)
     }
 
-    /// The first block at or after `from` that exists in the ground.
+    /// The first block at or after `from` that exists below a private tree.
     pub fn next_below(&self, vnode: &Vnode, from: u64) -> Result<Option<u64>> {
         match &vnode.ground {
             Ground::Vnode(below) => self.next_existing(below, &below.read(), from),
@@ -220,7 +220,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// What a block holds in the ground; it is not kept.
+    /// Content of a block below a private tree; it is not cached.
     pub fn load_below(&self, vnode: &Vnode, block: u64) -> Result<Option<Loaded>> {
         if let Ground::Vnode(below) = &vnode.ground {
             return self.load_newest(below, block);
@@ -239,12 +239,12 @@ impl<L: Layout> Store<L> {
         }))
     }
 
-    /// What a block holds in the tree below.
+    /// Content of a block in the tree below.
     pub fn load_newest(&self, below: &Vnode, block: u64) -> Result<Option<Loaded>> {
         self.load_of(below, &below.read(), block)
     }
 
-    /// What a block of a file holds, cut at its size.
+    /// Content of a block of a file, cut at the file's size.
     pub fn load_of(&self, below: &Vnode, state: &State, block: u64) -> Result<Option<Loaded>> {
         let loaded = match state.dirty.get(&block) {
             Some(dirty) => Some(Loaded {
@@ -253,7 +253,7 @@ impl<L: Layout> Store<L> {
             }),
             None => self.load(below, state, block)?,
         };
-        // What lies beyond the size there must not show here.
+        // Bytes beyond the size below must not be visible here.
         let keep = state.inode.size.saturating_sub(block << self.block_shift);
         Ok(loaded.map(|mut loaded| {
             if loaded.data.len() as u64 > keep {
@@ -263,7 +263,7 @@ impl<L: Layout> Store<L> {
         }))
     }
 
-    /// The attributes of a file of which none are in memory.
+    /// The extended attributes of a file that has none of its own in memory.
     pub fn xattrs_below(&self, vnode: &Vnode) -> Result<Arc<Block>> {
         match &vnode.ground {
             Ground::Layout(view) => self
@@ -286,7 +286,7 @@ impl<L: Layout> Store<L> {
         Ok(Arc::clone(state.xattrs.get_or_init(|| blob)))
     }
 
-    /// The one block, if it exists besides the dirty ones.
+    /// The one block, if it exists and is not dirty.
     pub fn mapped_one(
         &self,
         vnode: &Vnode,
@@ -307,7 +307,7 @@ impl<L: Layout> Store<L> {
             consider(start);
         }
         let flying = state.flying.reserved(from, u64::MAX);
-        // A reserved range may be punched in part again: find what is left.
+        // A reserved range may have been punched in part: find a remaining block.
         for (start, end) in flying {
             if let Some(left) = uncovered(state, start, end) {
                 consider(left);
@@ -330,13 +330,13 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Reads mapped blocks, noting what it costs.
+    /// Reads mapped blocks, and counts the request.
     pub fn fetch(&self, vnode: &Vnode, blocks: &[Mapping<L::Pointer>]) -> Result<Vec<Arc<Block>>> {
         count(&self.counters.layout_reads, 1);
         self.layout.read(vnode.ino, blocks)
     }
 
-    /// Notes damage that looking again did not cure.
+    /// Counts and logs damage that a second look-up did not cure.
     pub fn report(&self, vnode: &Vnode, block: u64, error: &Error) {
         if matches!(error, Error::Damaged { .. }) {
             count(&self.counters.damaged_blocks, 1);
@@ -345,8 +345,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// A block's content without regard to the dirty ones: `None` for a hole,
-    /// empty for what reads as zeros. The state's lock is held throughout.
+    /// A block's content, dirty content ignored: `None` for a hole, empty if it reads as
+    /// zeros. The caller keeps the state's lock throughout.
     pub fn load(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Option<Loaded>> {
         match state.pending.at(block).or_else(|| state.flying.at(block)) {
             None => {}
@@ -404,14 +404,14 @@ impl<L: Layout> Store<L> {
     }
 }
 
-/// What a block held before it became dirty.
+/// Content of a block before it became dirty.
 pub(crate) struct Loaded {
     pub data: Arc<Block>,
     /// Sectors it occupies in the layout.
     pub sectors: u64,
 }
 
-/// The first block of `start..end` that `pending` leaves alone.
+/// The first block of `start..end` that `pending` does not cover.
 fn uncovered(state: &State, start: u64, end: u64) -> Option<u64> {
     let mut at = start;
     while at < end {

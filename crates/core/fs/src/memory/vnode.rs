@@ -1,18 +1,17 @@
-//! A file in memory: its newest attributes, its dirty blocks, and what the
-//! log knows of it.
+//! A file in memory: its newest attributes, its dirty blocks, and its logged state.
 //!
 //! Invariants, outside a [`State`]'s lock:
-//! - `inode` is the newest truth: size, block and sector counts include dirty
-//!   blocks, pending holes and reservations.
-//! - `logged` is what the layout will hold once all groups handed over so far
-//!   *and* the pending records of this vnode have been appended. An image is
-//!   always preceded by those records, so it may state these counts.
-//! - A block that is dirty hides what the overlays say, those hide the cache
-//!   and the layout, `pending` before `flying`.
-//! - In a private tree (`docs/design/transactions.md`) the ground takes the layout's place:
-//!   `logged` and `pending` speak of it.
-//! - Dirty data never reaches beyond the size. What the layout holds may:
-//!   readers cut it, and whoever moves the size past it cuts it for good.
+//! - `inode` is the newest state: size, block and sector counts include dirty blocks,
+//!   pending holes and reservations.
+//! - `logged` is the layout's state once all groups captured so far *and* the pending
+//!   records of this vnode have been appended. An image is always preceded by those
+//!   records, so it may state these counts.
+//! - A dirty block hides the overlays, those hide the cache and the layout, `pending`
+//!   before `flying`.
+//! - In a private tree (`docs/design/transactions.md`) the tree below replaces the
+//!   layout: `logged` and `pending` are relative to it.
+//! - Dirty data never reaches beyond the size. The layout's blocks may: readers cut them,
+//!   and an operation that moves the size past them cuts them permanently.
 
 use super::former::Former;
 use crate::inode::{Inode, flags};
@@ -34,14 +33,14 @@ use varve_device::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// Sectors that `bytes` of content take.
+/// Number of sectors of `bytes` of content.
 pub(crate) fn sectors_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(SECTOR_BYTES)
 }
 
-/// What a dirty block with `bytes` of content in memory counts for: its sectors, and
-/// its share of the summary and of index nodes. One with none was spilled, and counts
-/// for what is kept of where it is.
+/// Bytes for which a dirty block with `bytes` of content in memory counts: its sectors,
+/// and its share of the summary and of index nodes. A block with no bytes in memory was
+/// spilled, and counts for the record of its place.
 pub(crate) fn dirty_charge(bytes: usize) -> u64 {
     match bytes {
         0 => SPILLED_BYTES,
@@ -49,11 +48,11 @@ pub(crate) fn dirty_charge(bytes: usize) -> u64 {
     }
 }
 
-/// Bytes of memory that a spilled block takes: 88 of the map in which it is dirty, 12
-/// of the layout's.
+/// Bytes of memory that a spilled block takes: 88 in the map of dirty blocks, 12 in the
+/// layout.
 const SPILLED_BYTES: u64 = 104;
 
-/// What an inode with these counts adds to a tree's usage.
+/// Share of an inode with these counts in a tree's usage.
 pub(crate) fn usage_of(inode: &Inode) -> Usage {
     Usage {
         inodes: 1,
@@ -62,8 +61,8 @@ pub(crate) fn usage_of(inode: &Inode) -> Usage {
     }
 }
 
-/// Changes a count of blocks or sectors. It came from the device, so it may be
-/// wrong; then it stops at its ends.
+/// Changes a count of blocks or sectors. It was read from the device, so it may be wrong;
+/// then it saturates.
 pub(crate) fn adjust(count: &mut u64, minus: u64, plus: u64) {
     *count = count.saturating_add(plus).saturating_sub(minus);
 }
@@ -74,7 +73,7 @@ pub(crate) struct Dirty {
     pub data: Body,
     /// Sectors of this block in `logged.sectors`; 0 where it is a hole.
     pub logged_sectors: u32,
-    /// When a user last wrote it.
+    /// Time at which a user last wrote it.
     pub written: Timestamp,
     /// This very content is in the group that is being appended.
     pub flying: bool,
@@ -82,10 +81,10 @@ pub(crate) struct Dirty {
 
 const _: () = assert!(size_of::<Dirty>() == 40);
 
-/// What the layout knows; see the module's head.
+/// The state of the file in the layout.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
-    /// An image has been handed over.
+    /// An image has been captured.
     pub ever: bool,
     pub size: u64,
     pub blocks: u64,
@@ -95,60 +94,60 @@ pub(crate) struct Logged {
     pub counted: Usage,
 }
 
-/// How far a file is from its end.
+/// Stage of a file's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It has names, or somebody holds it.
+    /// It has a name, or is still referenced.
     Live,
     /// It has neither; its blocks are being freed in steps.
     Doomed,
-    /// Gone; its number comes back once that is logged.
+    /// It is freed; its number can be reused once that is logged.
     Freed,
 }
 
-/// What a file's blocks that are not in memory are asked of.
+/// The source of a file's blocks that are not in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Ground {
-    /// The layout, which knows nothing of a file that is new.
+    /// The layout, which does not contain a new file.
     Layout(View),
     /// The file in the tree below.
     Vnode(Arc<Vnode>),
 }
 
-/// The changing part of a vnode.
+/// The mutable part of a vnode.
 #[derive(Debug)]
 pub(crate) struct State {
     pub inode: Inode,
     pub life: Life,
     /// Key of its blocks in the cache.
     pub generation: Generation,
-    /// Told whenever content changes: fetches that began before may be void.
+    /// Record of content changes, by which a fetch detects that it was overtaken.
     pub changes: Changes,
     pub dirty: BTreeMap<u64, Dirty>,
-    /// `inode.inline` differs from what is logged.
+    /// `inode.inline` differs from the logged content.
     pub inline_dirty: bool,
     pub pending: Overlay,
     pub flying: Overlay,
     pub logged: Logged,
-    /// The layout holds no block from here on, if known.
+    /// The layout has no block from here on, if known.
     pub mapped_end: Option<u64>,
     /// The attribute blob, once loaded or set.
     pub xattrs: OnceLock<Arc<Block>>,
     pub xattrs_dirty: bool,
     pub in_epoch: bool,
-    /// All its data goes into the epoch's group.
+    /// All its data is part of the epoch's group.
     pub join_epoch: bool,
-    /// Blocks of it that are counted as going there.
+    /// Number of its blocks that are counted as part of the epoch's group.
     pub joined: u64,
     /// Made without a name and not given one yet.
     pub linkable: bool,
-    /// Key in the dirty queue; 0 if it is not there.
+    /// Key in the dirty queue; 0 if it is not in the queue.
     pub queued: u64,
     /// The last capture after which all data was logged.
     pub captured: u64,
-    /// What a directory was, while a rename may have to undo its changes.
+    /// A directory's former state, while a rename may have to undo its changes.
     pub former: Option<Box<Former>>,
-    /// In a private tree, of a file that exists in the ground.
+    /// In a private tree, of a file that exists in the tree below.
     pub private: Option<Box<Private>>,
 }
 
@@ -158,13 +157,13 @@ impl State {
         self.xattrs_dirty.then_some(self.inode.xattr_bytes as usize)
     }
 
-    /// Content waits to be logged.
+    /// True if content waits to be logged.
     #[inline]
     pub fn has_data(&self) -> bool {
         self.inline_dirty || !self.dirty.is_empty()
     }
 
-    /// Nothing waits to be logged.
+    /// True if no change waits to be logged.
     pub fn is_clean(&self) -> bool {
         !self.has_data() && !self.in_epoch && self.queued == 0 && self.flying.is_empty()
     }
@@ -173,7 +172,7 @@ impl State {
         self.inode.flags & flags::INLINE != 0
     }
 
-    /// Sets the inline content and the flag that says so.
+    /// Sets the inline content and its flag.
     pub fn set_inline(&mut self, content: Vec<u8>) {
         if content.is_empty() {
             self.inode.flags &= !flags::INLINE;
@@ -183,13 +182,15 @@ impl State {
         self.inode.inline = content;
     }
 
-    /// What this inode adds to the usage of the tree in memory.
+    /// Share of this inode in the usage of the tree in memory.
     pub fn usage(&self) -> Usage {
         usage_of(&self.inode)
     }
 
+    /// Checks that the file was not removed.
+    ///
     /// # Errors
-    /// `Stale` once the file is gone.
+    /// `Stale` once it was.
     #[inline]
     pub fn live(&self) -> Result<()> {
         if self.life == Life::Live {
@@ -200,32 +201,32 @@ impl State {
     }
 }
 
-/// See the module's head.
+/// A file in memory.
 #[derive(Debug)]
 pub(crate) struct Vnode {
     pub ino: InodeNo,
     pub version: Version,
     pub kind: FileKind,
-    /// For a directory: the directory above, as in its inode. Asked before a
-    /// lock is taken, so that locks go down the tree even where a damaged
-    /// directory does not.
+    /// For a directory: the number of its parent, as in its inode. It is read before a
+    /// lock is taken, so that locks are taken down the tree even where a damaged
+    /// directory names another parent.
     pub above: AtomicU64,
-    /// Unique among all vnodes ever made: tells two lives of a number apart.
+    /// Unique among all vnodes ever made: distinguishes two files with the same number.
     pub birth: u64,
-    /// For a directory: grows when it leaves its name, or when who may search
-    /// it changes. See `passages.rs`.
+    /// For a directory: its generation, which grows when it loses its name, or when the
+    /// permission to search it changes. See `passages.rs`.
     pub turns: AtomicU64,
     /// Handles and kernel references that keep a nameless file alive.
     pub refs: AtomicU64,
-    /// Used since the table last looked for something to evict.
+    /// Used since the table last searched for a vnode to evict.
     pub touched: AtomicBool,
-    /// Last read in nanoseconds if newer than the inode's; 0 if not.
+    /// Time of the last read in nanoseconds if newer than the inode's; 0 if not.
     pub atime_ns: AtomicI64,
-    /// It is on the list of those whose access time waits.
+    /// It is in the list of files whose access time waits.
     pub atime_listed: AtomicBool,
-    /// Where the reader is.
+    /// Position of the reader, for read-ahead.
     pub ahead: Ahead,
-    /// What lies below it.
+    /// The file below it: in the layout, or in the tree below.
     pub ground: Ground,
     /// The [`Level`] of its tree.
     pub level: AtomicU8,
@@ -241,7 +242,7 @@ impl Vnode {
         Self::make(inode, false, birth, Ground::Layout(View::Live), level, None)
     }
 
-    /// A vnode for an inode that the ground has.
+    /// A vnode for an inode that exists in `ground`.
     pub fn of(
         inode: Inode,
         birth: u64,
@@ -315,7 +316,7 @@ impl Vnode {
         Level(self.level.load(Ordering::Relaxed)).rank(lock)
     }
 
-    /// Shared access to a vnode that an entry leads to, or to a lone one.
+    /// Shared access to a vnode to which an entry refers, or to a single one.
     #[inline]
     pub fn read(&self) -> ReadState<'_> {
         Ranked::take(self.rank(Lock::Child), || self.state.read())
@@ -339,8 +340,8 @@ impl Vnode {
         Ranked::take(self.rank(Lock::Directory), || self.state.write())
     }
 
-    /// Whether it could be read again, if nobody uses it. A file that is held
-    /// and has no name could not: the layout takes it for one to be freed.
+    /// True if an unused vnode could be loaded again. A referenced file without a name
+    /// could not: the layout considers it one to be freed.
     pub fn is_evictable(&self) -> bool {
         let held = self.refs.load(Ordering::Relaxed) > 0;
         self.state.try_read().is_some_and(|state| {
@@ -358,19 +359,22 @@ impl Vnode {
         attr
     }
 
-    /// What is remembered of ways through this directory no longer holds. To
-    /// be called before anybody can see why.
+    /// Counts a new generation, which invalidates cached paths through this directory. To
+    /// be called before the change is visible.
     pub fn turn(&self) {
         self.turns.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A directory goes below another.
+    /// Sets a directory's parent.
     pub fn move_below(&self, state: &mut State, parent: InodeNo) {
         state.inode.parent = parent;
         self.above.store(parent.0, Ordering::Relaxed);
     }
 
-    /// `NotDirectory` unless it is one.
+    /// Checks that it is a directory.
+    ///
+    /// # Errors
+    /// `NotDirectory`.
     pub fn directory(&self) -> Result<()> {
         if self.kind == FileKind::Directory {
             Ok(())
@@ -379,7 +383,10 @@ impl Vnode {
         }
     }
 
-    /// The error for anything but a regular file, as reading it would give.
+    /// Checks that it is a regular file.
+    ///
+    /// # Errors
+    /// The same as reading another kind of file.
     pub fn regular(&self) -> Result<()> {
         match self.kind {
             FileKind::Regular => Ok(()),

@@ -1,16 +1,16 @@
 //! Vnodes in memory, by number.
 //!
 //! Invariants:
-//! - At most one vnode per number is in the table, and a vnode that is dirty,
-//!   held without a name, or freed but not yet logged is never dropped from
-//!   it: what the layout says of such a number is out of date.
-//! - How often a number is held is known of every number: by its vnode, or by
-//!   what that left behind when it was dropped. It passes from one to the
-//!   other under the shard's lock.
-//! - A number whose file ended without a vnode (`names/alone.rs`) is known as ended
-//!   until that is logged; no vnode is made of what the layout says of it.
-//! - An inode is read from the layout under its loading lock, so that no stale
-//!   image can enter behind a change that came and went meanwhile.
+//! - The table has at most one vnode per number. It never drops a vnode that is dirty,
+//!   referenced without a name, or freed but not yet logged, because the layout's state
+//!   of such a number is outdated.
+//! - The reference count of every number is known: from its vnode, or from the count that
+//!   the vnode left when it was dropped. It passes from one to the other under the
+//!   shard's lock.
+//! - A number whose file was freed without a vnode (`names/alone.rs`) is listed as freed
+//!   until that is logged; no vnode is made from the layout's state of it.
+//! - An inode is read from the layout under its loading lock, so that no stale image can
+//!   enter after a concurrent change.
 
 use crate::hash::MixBuilder;
 use crate::locks::{Level, Lock, Ranked};
@@ -24,28 +24,28 @@ use std::sync::atomic::fence;
 use varve_device::sync::atomic::Ordering;
 use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
-/// Shards of the mounted tree's table.
+/// Number of shards of the mounted tree's table.
 pub(crate) const SHARDS: usize = 64;
-/// Those of a private tree's.
+/// Number of shards of a private tree's.
 pub(crate) const SHARDS_PRIVATE: usize = 2;
-/// So many numbers in a row lie in one shard: files that were made together are
-/// used together, so threads at work in different places seldom meet.
+/// Number of consecutive inode numbers in one shard: files that were made together are
+/// used together, so threads at work in different places seldom contend.
 const RUN: u64 = 64;
-/// Candidates looked at per insertion beyond the bound.
+/// Most vnodes examined for eviction at an insertion beyond the bound.
 const EVICT_TRIES: usize = 4;
 
-/// Aligned, so that shards share no line of memory.
+/// Aligned, so that shards share no cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard {
     vnodes: HashMap<u64, Arc<Vnode>, MixBuilder>,
-    /// Numbers and births in order of arrival; some are gone.
+    /// Numbers and births in order of insertion; some are no longer in the table.
     order: VecDeque<(u64, u64)>,
     parked: ParkedCounts,
     ended: HashSet<u64, MixBuilder>,
 }
 
-/// See the module's head.
+/// The vnodes of one tree.
 pub(crate) struct VnodeTable {
     shards: Box<[RwLock<Shard>]>,
     loading: Box<[Mutex<()>]>,
@@ -53,21 +53,21 @@ pub(crate) struct VnodeTable {
     level: Level,
 }
 
-/// What [`VnodeTable`] knows of a number.
+/// State of a number in [`VnodeTable`].
 pub(crate) enum Known {
     /// Its file is in memory.
     Vnode(Arc<Vnode>),
-    /// It is not, and somebody holds it.
+    /// Its file is not in memory, and is referenced.
     Held,
-    /// Its file has ended, which is not logged yet.
+    /// Its file was freed, which is not logged yet.
     Ended,
-    /// What the layout says of it is all there is.
+    /// Only the layout knows of it.
     Nothing,
 }
 
 impl VnodeTable {
-    /// A table of so many shards, a power of two, that keeps about `bound` vnodes that
-    /// nobody needs.
+    /// A table of `shards` shards, a power of two, that keeps about `bound` unused
+    /// vnodes.
     pub fn new(bound: usize, shards: usize, level: Level) -> Self {
         assert!(shards.is_power_of_two());
         VnodeTable {
@@ -78,7 +78,7 @@ impl VnodeTable {
         }
     }
 
-    /// How many vnodes that nobody needs it keeps.
+    /// Number of unused vnodes that it keeps.
     pub fn bound(&self) -> usize {
         self.shard_bound * self.shards.len()
     }
@@ -101,16 +101,18 @@ impl VnodeTable {
         Some(Arc::clone(vnode))
     }
 
-    /// Held while an inode is read and entered. Neighbours are read side by side.
+    /// Lock taken while an inode is read and entered. Neighbouring numbers have different
+    /// locks, so they are read in parallel.
     pub fn loading(&self, ino: InodeNo) -> Ranked<MutexGuard<'_, ()>> {
         let lock = &self.loading[ino.0 as usize & (self.loading.len() - 1)];
         Ranked::take(self.level.rank(Lock::Load), || lock.lock())
     }
 
-    /// Enters a vnode, replacing one of an earlier life of the number, and
-    /// makes room if there are many.
+    /// Enters a vnode, replacing one of an earlier file of the number, and evicts if
+    /// there are many.
     pub fn insert(&self, vnode: Arc<Vnode>) {
-        // Shards that nothing enters any more have vnodes to give up as well.
+        // A second shard is chosen at random, because shards into which no vnode is
+        // entered any more also have vnodes to evict.
         let other = MixBuilder.hash_one(vnode.birth) as usize & (self.shards.len() - 1);
         self.make_room(other);
         let place = self.shard(vnode.ino);
@@ -123,7 +125,7 @@ impl VnodeTable {
         self.make_room(place);
     }
 
-    /// Looks at a few vnodes of a shard that has many.
+    /// Examines a few vnodes of a shard that has many.
     fn make_room(&self, place: usize) {
         let mut evicted = [const { None }; EVICT_TRIES];
         let mut shard = self.shards[place].write();
@@ -135,8 +137,8 @@ impl VnodeTable {
         drop(shard); // and the evicted only after it
     }
 
-    /// Gives back references to a number whose vnode is not in memory; the
-    /// vnode if it is.
+    /// Releases references to a number whose vnode is not in memory; returns the vnode if
+    /// it is.
     pub fn release(&self, ino: InodeNo, references: u64) -> Option<Arc<Vnode>> {
         let mut shard = self.shards[self.shard(ino)].write();
         if let Some(vnode) = shard.vnodes.get(&ino.0) {
@@ -148,7 +150,7 @@ impl VnodeTable {
         None
     }
 
-    /// What is known of a number whose loading lock is held.
+    /// State of a number whose loading lock the caller has.
     pub fn known(&self, ino: InodeNo) -> Known {
         let shard = self.shards[self.shard(ino)].read();
         if let Some(vnode) = shard.vnodes.get(&ino.0) {
@@ -163,13 +165,14 @@ impl VnodeTable {
         }
     }
 
-    /// The file of a number without a vnode has ended. The loading lock is held.
+    /// Records that the file of a number without a vnode was freed. The caller has the
+    /// loading lock.
     pub fn end(&self, ino: InodeNo) {
         let mut shard = self.shards[self.shard(ino)].write();
         shard.ended.insert(ino.0);
     }
 
-    /// The ends of these files have been logged.
+    /// Records that the freeing of these files has been logged.
     pub fn forget_ended(&self, numbers: impl Iterator<Item = InodeNo>) {
         let mut numbers = numbers.peekable();
         while let Some(ino) = numbers.next() {
@@ -194,7 +197,7 @@ impl VnodeTable {
         }
     }
 
-    /// Forgets every vnode that can be read again.
+    /// Drops every vnode that can be loaded again.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.write();
@@ -215,7 +218,7 @@ impl VnodeTable {
         }
     }
 
-    /// Every vnode.
+    /// All vnodes.
     pub fn all(&self) -> Vec<Arc<Vnode>> {
         let shards = self.shards.iter();
         shards
@@ -223,7 +226,7 @@ impl VnodeTable {
             .collect()
     }
 
-    /// Takes every vnode out.
+    /// Removes and returns all vnodes.
     pub fn drain(&self) -> Vec<Arc<Vnode>> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -242,23 +245,23 @@ impl VnodeTable {
     }
 }
 
-/// A number's place among those of its shard, of so many.
+/// Index of a number among those of its shard; there are `shards` shards.
 fn index(ino: InodeNo, shards: usize) -> u64 {
     let run = (ino.0 / RUN) >> shards.trailing_zeros();
     run * RUN + ino.0 % RUN
 }
 
-/// True if the table alone has this vnode, and need not keep it. Nobody can
-/// take it up meanwhile: that takes the shard's lock.
+/// True if only the table references this vnode, and need not keep it. No thread can
+/// obtain a reference meanwhile, as that takes the shard's lock.
 fn is_idle(vnode: &Arc<Vnode>) -> bool {
     let alone = Arc::strong_count(vnode) == 1;
-    // The count is read without order. Whoever held the vnode last may have
-    // counted a reference to its number before, which must be seen.
+    // The count is read without ordering. The thread that dropped the last other
+    // reference may have counted a reference to the number before, which must be visible.
     fence(Ordering::Acquire);
     alone && vnode.is_evictable()
 }
 
-/// Keeps the count of a vnode that is about to be dropped.
+/// Keeps the reference count of a vnode that is about to be dropped.
 fn park(parked: &mut ParkedCounts, vnode: &Vnode, shards: usize) {
     let held = vnode.refs.load(Ordering::Relaxed);
     if held > 0 {
@@ -267,8 +270,8 @@ fn park(parked: &mut ParkedCounts, vnode: &Vnode, shards: usize) {
 }
 
 impl Shard {
-    /// Looks at the vnode that has been here longest: a second chance if it
-    /// was used or is needed, out with it otherwise.
+    /// Examines the vnode that was entered first: it gets a second chance if it was used
+    /// or is needed, and is evicted otherwise.
     fn evict_one(&mut self, bound: usize, shards: usize) -> Option<Arc<Vnode>> {
         let (ino, birth) = self.order.pop_front()?;
         let vnode = self.vnodes.get(&ino).filter(|v| v.birth == birth)?;

@@ -1,8 +1,7 @@
-//! What waits in memory to be appended.
+//! Counts of the changes that wait in memory to be appended.
 //!
-//! Bytes are what write-back and callers are held to. How many blocks, images and
-//! ranges there are is for layouts, which price what they have to write for each, and
-//! the room that it takes.
+//! Write-back and callers are bounded by the bytes. The numbers of blocks, images and
+//! ranges are for layouts, which price the records and the space of each.
 
 use crate::layout::Unwritten;
 use crate::memory::overlay::Overlay;
@@ -11,7 +10,7 @@ use crate::memory::vnode::dirty_charge;
 use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-/// See the module's head. Each call is one change of what waits.
+/// The counts of one tree. Each call counts one change.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     bytes: AtomicU64,
@@ -24,13 +23,13 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Bytes, with what a block or an image counts for besides its content.
+    /// Bytes, including the overhead of each block and image.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// All of it. Others may change it meanwhile.
+    /// All counts. Other threads may change them meanwhile.
     pub fn now(&self) -> Unwritten {
         Unwritten {
             bytes: self.bytes(),
@@ -43,14 +42,14 @@ impl Waits {
         }
     }
 
-    /// All of these wait, too.
+    /// Adds counts.
     pub fn add(&self, more: &Unwritten) {
         for (sum, by) in self.parts(more) {
             sum.fetch_add(by, Relaxed);
         }
     }
 
-    /// They do not any more, or are counted otherwise.
+    /// Subtracts counts, of changes that no longer wait or are counted elsewhere.
     pub fn subtract(&self, less: &Unwritten) {
         for (sum, by) in self.parts(less) {
             sum.fetch_sub(by, Relaxed);
@@ -69,19 +68,19 @@ impl Waits {
         ]
     }
 
-    /// A block so long is dirty.
+    /// Counts a dirty block of `bytes`.
     #[inline]
     pub fn block_came(&self, bytes: usize) {
         self.blocks.fetch_add(1, Relaxed);
         self.bytes.fetch_add(dirty_charge(bytes), Relaxed);
     }
 
-    /// One that was so long is not any more.
+    /// Removes a block of `bytes`.
     pub fn block_went(&self, bytes: usize) {
         self.blocks_went(1, dirty_charge(bytes));
     }
 
-    /// So many are not, that counted for `charge` bytes.
+    /// Removes `blocks` blocks that counted for `charge` bytes.
     pub fn blocks_went(&self, blocks: u64, charge: u64) {
         if blocks == 0 {
             return;
@@ -90,7 +89,7 @@ impl Waits {
         self.bytes.fetch_sub(charge, Relaxed);
     }
 
-    /// So many of a file's blocks go with the next group, where it was `before`.
+    /// Changes the number of a file's blocks that are part of the next group.
     #[inline]
     pub fn joined(&self, before: u64, after: u64) {
         if before < after {
@@ -100,19 +99,19 @@ impl Waits {
         }
     }
 
-    /// A file's extended attributes are dirty, which take so many bytes.
+    /// Counts a file's dirty extended attributes of `bytes`.
     pub fn attributes_came(&self, bytes: usize, block_bytes: usize) {
         self.block_came(bytes);
         (self.further).fetch_add(further(bytes, block_bytes), Relaxed);
     }
 
-    /// Those that took so many are not any more.
+    /// Removes extended attributes of `bytes`.
     pub fn attributes_went(&self, bytes: usize, block_bytes: usize) {
         self.block_went(bytes);
         (self.further).fetch_sub(further(bytes, block_bytes), Relaxed);
     }
 
-    /// One has another length.
+    /// Counts a change of a dirty block's length.
     #[inline]
     pub fn block_changed(&self, before: usize, after: usize) {
         let (before, after) = (dirty_charge(before), dirty_charge(after));
@@ -123,21 +122,21 @@ impl Waits {
         }
     }
 
-    /// A member of the epoch, or a file in the queue.
+    /// Counts a member of the epoch, or a file in the queue.
     #[inline]
     pub fn image_came(&self) {
         self.images.fetch_add(1, Relaxed);
         self.bytes.fetch_add(EPOCH_CHARGE_BYTES, Relaxed);
     }
 
-    /// So many of those are gone.
+    /// Removes `images` of those.
     #[inline]
     pub fn images_went(&self, images: u64) {
         self.images.fetch_sub(images, Relaxed);
         self.bytes.fetch_sub(EPOCH_CHARGE_BYTES * images, Relaxed);
     }
 
-    /// Changes what is pending of a file.
+    /// Changes the pending ranges of a file.
     pub fn pend(&self, pending: &mut Overlay, change: impl FnOnce(&mut Overlay)) {
         let before = (pending.len(), pending.reserved_blocks());
         change(pending);
@@ -154,7 +153,7 @@ impl Waits {
         }
     }
 
-    /// So many ranges have been appended, with so many blocks that are reserved.
+    /// Removes ranges that have been appended, with `reserved` blocks.
     pub fn ranges_went(&self, ranges: u64, reserved: u64) {
         if ranges == 0 {
             return;
@@ -164,7 +163,7 @@ impl Waits {
     }
 }
 
-/// Blocks beyond the first.
+/// Number of blocks beyond the first.
 fn further(bytes: usize, block_bytes: usize) -> u64 {
     bytes.div_ceil(block_bytes).saturating_sub(1) as u64
 }

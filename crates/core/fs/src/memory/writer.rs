@@ -1,8 +1,8 @@
-//! What the one who captures knows.
+//! State of the thread that captures.
 
 use crate::layout::Usage;
 
-/// State of the one who captures, behind the writer lock.
+/// State of the thread that captures, protected by the writer lock.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     /// The usage announced with the last group.

@@ -1,4 +1,4 @@
-//! What a group makes of a volume, and the rules it must keep to.
+//! The effect of a group on a volume, and the rules that groups must obey.
 
 use super::{FIRST_VERSION, MemoryOptions, MemoryPointer, SECTOR_BYTES, XATTR_BYTES};
 use crate::inode::{Inode, flags};
@@ -27,13 +27,13 @@ pub(super) struct File {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub files: BTreeMap<InodeNo, File>,
-    /// Numbers that had a file, and the version the next one gets.
+    /// Numbers that had a file, and the version of the next one.
     pub freed: BTreeMap<InodeNo, Version>,
     pub usage: Usage,
     pub next_id: u64,
 }
 
-/// How far a group has come with one inode; items must not go back.
+/// Progress of a group with one inode; items must not step back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Records,
@@ -61,8 +61,8 @@ impl State {
         }
     }
 
-    /// Applies a group, asserting every rule it must obey. `taken` holds the
-    /// numbers that may be used for new files; without it any may.
+    /// Applies a group, asserting every rule it must obey. `taken` are the numbers that
+    /// may be used for new files; `None` allows any.
     pub fn apply(
         &mut self,
         options: &MemoryOptions,
@@ -70,7 +70,7 @@ impl State {
         mut taken: Option<&mut BTreeMap<InodeNo, Version>>,
     ) {
         let mut stages: BTreeMap<InodeNo, Stage> = BTreeMap::new();
-        // Files that are new and have no image yet.
+        // New files without an image yet.
         let mut new: BTreeMap<InodeNo, (Version, File)> = BTreeMap::new();
         let mut before = Usage::default();
         for item in &group.items {
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// What one file adds to the usage; nothing if the number is free.
+    /// Usage of one file; zero if the number is free.
     fn count(&self, ino: InodeNo) -> Usage {
         self.files.get(&ino).map_or(Usage::default(), |file| Usage {
             inodes: 1,
@@ -196,7 +196,7 @@ fn add(a: Usage, b: Usage) -> Usage {
     }
 }
 
-/// Whose an item is, which version it claims, and its stage in the group.
+/// Inode number of an item, its version, and its stage in the group.
 fn place(item: &Item) -> (InodeNo, Version, Stage) {
     match item {
         Item::Freed { ino, next_version } => (*ino, next_version.wrapping_sub(1), Stage::Freed),
@@ -215,8 +215,8 @@ fn place(item: &Item) -> (InodeNo, Version, Stage) {
     }
 }
 
-/// Records, then blocks by ascending number, then the image; attributes
-/// anywhere before the image; nothing after the image or the freeing.
+/// Checks the order: records, then blocks by ascending number, then the image; attributes
+/// anywhere before the image; no item after the image or the freeing.
 fn advance(stages: &mut BTreeMap<InodeNo, Stage>, ino: InodeNo, next: Stage, xattrs: bool) {
     let Some(now) = stages.get_mut(&ino) else {
         stages.insert(ino, next);
@@ -280,7 +280,7 @@ pub(super) fn whole_sectors(data: &Arc<Block>) -> Arc<Block> {
     Arc::new(whole)
 }
 
-/// A new file until its image comes.
+/// A new file before its image is applied.
 fn blank(ino: InodeNo, version: Version) -> File {
     let inode = Inode {
         ino,

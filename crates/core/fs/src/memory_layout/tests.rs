@@ -1,5 +1,5 @@
-//! The plain layout: groups in, blocks out, and every rule of the seam that it
-//! asserts broken once.
+//! Tests of the layout in memory: groups are appended and blocks read, and every rule of
+//! the interface that it asserts is broken once.
 
 use super::state::root_inode;
 use super::*;

@@ -1,4 +1,5 @@
-//! What is there: after every group, after every committed one, and between them.
+//! The states of a volume: after every group, after every committed one, and the groups
+//! between them.
 
 use super::state::State;
 use crate::error::{Error, Result};
@@ -8,13 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use varve_device::Block;
 
-/// Numbers to give away. Not part of the state: a crash forgets it.
+/// Numbers to allocate. Not part of the state: a crash forgets them.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     pub free: BTreeMap<InodeNo, Version>,
-    /// Given away and not yet appended.
+    /// Allocated and not yet appended.
     pub taken: BTreeMap<InodeNo, Version>,
-    /// The least number never given away.
+    /// The least number never allocated.
     pub fresh: u64,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Numbers {
 pub(super) struct Volume {
     pub live: State,
     pub durable: State,
-    /// Appended and not committed, each with its position.
+    /// Groups appended and not committed, each with its position.
     pub pending: VecDeque<(Position, Group)>,
     pub appended: Position,
     pub committed: Position,
@@ -35,7 +36,7 @@ pub(super) struct Volume {
     pub read_only: Option<String>,
 }
 
-/// Blocks that were spilled at once, and whether they are given up when room is short.
+/// Blocks that were spilled together, and whether they are given up when space is short.
 #[derive(Debug)]
 pub(super) struct Spill {
     pub blocks: Vec<Item>,
@@ -52,7 +53,7 @@ impl Spill {
 }
 
 impl Volume {
-    /// The blocks themselves in the place of where they are.
+    /// Replaces references to spilled blocks by the blocks themselves.
     pub fn with_spilled(&self, mut group: Group) -> Group {
         let expand = |item: Item| match item {
             Item::Placed {

@@ -1,17 +1,17 @@
 //! Removing files that are not in memory.
 //!
-//! A file that nobody has in memory is removed with its last name: its inode is
-//! read to see that this is the last one and what the file took, and then
-//! nobody wants it again. So no vnode is made of it. What is kept until its
-//! end has been logged is its number: in the vnode table, because what the
-//! layout says of it is out of date, and in the epoch, which logs the end.
+//! If a file is not in memory and loses its last name, its inode is read to see that this
+//! is the last name and how much space the file took, and afterwards the file is of no
+//! use. So no vnode is made for it. Only its number is kept until the freeing has been
+//! logged: in the vnode table, because the layout's state of it is outdated, and in the
+//! epoch, which logs the freeing.
 //!
 //! Invariants:
-//! - A file is *alone* if no vnode of its number is in the table and nobody holds
-//!   the number. It stays so while the loading lock of its number is held: whoever
-//!   would hold it needs a vnode first.
-//! - From its end until that is logged its number is among the ended ones, and no
-//!   vnode of it is made. Then the layout knows better.
+//! - A file is *alone* if no vnode of its number is in the table and the number is not
+//!   referenced. It stays so while the loading lock of its number is taken: a reference
+//!   needs a vnode first.
+//! - From its freeing until that is logged its number is among the ended ones, and no
+//!   vnode of it is made. Afterwards the layout's state is correct.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -27,15 +27,17 @@ use crate::types::{FileKind, InodeNo, View};
 use std::sync::Arc;
 use varve_device::sync::MutexGuard;
 
-/// A file that is not in memory, and stays so while this lives.
+/// A file that is not in memory, and stays so while this exists.
 pub(crate) struct Alone<'a> {
     pub inode: Inode,
     _loading: Ranked<MutexGuard<'a, ()>>,
 }
 
 impl Alone<'_> {
+    /// Checks that the file is of the kind that the entry of `directory` states.
+    ///
     /// # Errors
-    /// `Damaged` if it is not what the entry of `directory` says.
+    /// `Damaged`.
     pub fn must_be(&self, kind: FileKind, directory: InodeNo) -> Result<()> {
         if self.inode.kind() == kind {
             return Ok(());
@@ -45,11 +47,11 @@ impl Alone<'_> {
     }
 }
 
-/// What an entry that is to be removed leads to.
+/// The file of an entry that is to be removed.
 pub(crate) enum Taken<'a> {
     /// It is in memory, or has to be.
     Vnode(Arc<Vnode>),
-    /// It is not, and ends with this name.
+    /// It is not in memory, and is freed with this name.
     Alone(Alone<'a>),
 }
 
@@ -63,7 +65,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(Taken::Vnode(vnode));
         }
         if ino < InodeNo::ROOT {
-            return Err(Error::Stale); // a layout's own
+            return Err(Error::Stale); // an inode of the layout's own
         }
         let loading = self.table.loading(ino);
         match self.table.known(ino) {
@@ -85,8 +87,7 @@ impl<L: Layout> FileSystem<L> {
         }))
     }
 
-    /// True if nothing is left of the file once its next name goes, and one step
-    /// frees it.
+    /// True if the file is freed with its next name, in one step.
     fn ends_at_once(&self, inode: &Inode) -> bool {
         inode.nlink <= 1
             && inode.kind() != FileKind::Directory
@@ -94,7 +95,7 @@ impl<L: Layout> FileSystem<L> {
             && inode.blocks <= self.settings.step_blocks
     }
 
-    /// Ends a file whose last name has just been removed.
+    /// Frees a file whose last name has just been removed.
     pub(crate) fn end_alone(&self, file: Alone<'_>) {
         let inode = &file.inode;
         let ended = Ended {

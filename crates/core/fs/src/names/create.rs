@@ -1,4 +1,4 @@
-//! Making files: regular and special ones, directories, links.
+//! Making regular and special files, directories, and links.
 
 use crate::attr::{Attr, Caller};
 use crate::attributes::acl;
@@ -21,26 +21,26 @@ const ONE_INODE: Usage = Usage {
     sectors: 0,
 };
 
-/// What a new inode starts with.
+/// Initial values of a new inode.
 struct New<'a> {
     pub kind: FileKind,
     /// Permission bits before umask.
     pub mode: u32,
     pub rdev: u64,
-    /// A symbolic link's.
+    /// Target of a symbolic link.
     pub target: &'a [u8],
     pub nlink: u32,
-    /// How often it is held from the start.
+    /// Number of initial references.
     pub holds: u64,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Makes a regular or special file. `mode` holds type and permission bits;
-    /// no type means a regular file.
+    /// Makes a regular or special file. `mode` has type and permission bits; no type
+    /// means a regular file.
     ///
     /// # Errors
-    /// `Exists`, `NotPermitted` for a directory's type or a device made by
-    /// other than root, `NoSpace`, and as [`Self::lookup`].
+    /// `Exists`, `NotPermitted` for a directory's type or a device made by a caller other
+    /// than root, `NoSpace`, and as [`Self::lookup`].
     pub fn mknod(
         &self,
         caller: &Caller,
@@ -52,8 +52,8 @@ impl<L: Layout> FileSystem<L> {
         self.make_node(caller, parent, name, mode, rdev, 0)
     }
 
-    /// [`Self::mknod`], held once on the caller's behalf: [`Self::release`] it.
-    /// Nobody can remove the file before the caller has it.
+    /// [`Self::mknod`] that takes a reference for the caller, to be dropped by
+    /// [`Self::release`]. The file cannot be freed before the caller has it.
     ///
     /// # Errors
     /// As [`Self::mknod`].
@@ -121,8 +121,8 @@ impl<L: Layout> FileSystem<L> {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// `NameTooLong` for a target of more than 4095 bytes, `NotFound` for an
-    /// empty one, otherwise as [`Self::mknod`].
+    /// `NameTooLong` for a target of more than 4095 bytes, `NotFound` for an empty one,
+    /// otherwise as [`Self::mknod`].
     pub fn symlink(
         &self,
         caller: &Caller,
@@ -149,9 +149,9 @@ impl<L: Layout> FileSystem<L> {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// `NotPermitted` for directories and for files that are immutable or
-    /// append-only, `CrossesProjects`, `TooManyLinks`, `NotFound` if the file has
-    /// lost its last name, otherwise as [`Self::mknod`].
+    /// `NotPermitted` for directories and for files that are immutable or append-only,
+    /// `CrossesProjects`, `TooManyLinks`, `NotFound` if the file has lost its last name,
+    /// otherwise as [`Self::mknod`].
     pub fn link(
         &self,
         caller: &Caller,
@@ -193,8 +193,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(attr)
     }
 
-    /// Makes a regular file without a name, held once on the caller's behalf:
-    /// [`Self::release`] it, or [`Self::link`] it first.
+    /// Makes a regular file without a name, and takes a reference for the caller, to be
+    /// dropped by [`Self::release`]; [`Self::link`] gives it a name before that.
     ///
     /// # Errors
     /// As [`Self::mknod`].
@@ -281,7 +281,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(attr)
     }
 
-    /// A new inode in `above`, owned as POSIX and set-gid directories say.
+    /// A new inode in `above`, with the owner and group that POSIX and set-gid
+    /// directories require.
     fn new_inode(
         &self,
         caller: &Caller,
@@ -326,8 +327,8 @@ impl<L: Layout> FileSystem<L> {
     /// The attributes of a new file with this mode.
     ///
     /// # Errors
-    /// `NoSpace` if the layout has no room for so many: a directory has the list
-    /// that it inherits twice.
+    /// `NoSpace` if the layout cannot store so many: a directory has the list that it
+    /// inherits twice.
     fn inherited(&self, acls: Option<acl::Inherited>, mode: u32) -> Result<Vec<u8>> {
         let Some(acls) = acls else {
             return Ok(Vec::new());
@@ -339,8 +340,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Enters a new inode, with its extended attributes if it has any, into the
-    /// table and the epoch. Nobody knows of it.
+    /// Enters a new inode, with its extended attributes if it has any, into the table and
+    /// the epoch. No other thread has seen it.
     fn enter_new(&self, inode: Inode, new: &New<'_>, xattrs: Vec<u8>) -> Arc<Vnode> {
         let now = inode.btime;
         let vnode = Arc::new(Vnode::new(inode, self.store.birth(), self.level));

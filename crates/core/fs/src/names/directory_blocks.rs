@@ -1,4 +1,4 @@
-//! A directory vnode's blocks, as the directory module wants them.
+//! The blocks of a directory's vnode, as the directory module uses them.
 
 use crate::directory::DirectoryBlocks;
 use crate::error::{Error, Result};
@@ -62,7 +62,8 @@ impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
             .directory_block_exists(self.vnode, self.state, block)
     }
 
-    /// Of what is stored: an offline check alone asks, and nothing is dirty then.
+    /// Stored blocks only: it is used by the offline check, during which no block is
+    /// dirty.
     fn next_existing(&mut self, from: u64) -> Result<Option<u64>> {
         let layout = &self.store.layout;
         layout.next_mapped(View::Live, self.vnode.ino, from)
@@ -82,8 +83,8 @@ impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Undoes all changes of names since [`State::keep_former`]. The directory
-    /// has been locked all the while.
+    /// Undoes all changes of names since [`State::keep_former`]. The directory has been
+    /// locked throughout.
     pub(crate) fn restore(&self, state: &mut State) {
         let former = state.former.take().expect("kept by the caller");
         let before = state.usage();
@@ -121,8 +122,8 @@ pub(crate) struct Changed<'a, L: Layout> {
     pub vnode: &'a Vnode,
     pub state: &'a mut State,
     pub now: Timestamp,
-    /// Blocks that are not dirty and may be written or freed, with the sectors
-    /// they occupy; 0 for a hole.
+    /// Blocks that are not dirty and may be written or freed, with the sectors they
+    /// occupy; 0 for a hole.
     pub prepared: Vec<(u64, u64)>,
 }
 

@@ -1,27 +1,28 @@
-//! Inodes of a listing, read before they are asked for.
+//! Reading the inodes of a listing before they are asked for.
 //!
-//! A directory lists names in the order of their hashes; what they lead to lies in the
-//! order in which it was made. Whoever lists a large directory that is not in memory and
-//! asks for the attributes of each name would read one inode after the other at random.
-//! So once somebody has asked for those of a first batch, the inodes of the names that
-//! follow are read by number: of 512 names at first, eight times as many whenever a
-//! listing has come to the end of that. It is only done where something that is listed
-//! is not in memory, and what is wrong with an inode is left to be found by whoever asks
-//! for it.
+//! A directory lists names in the order of their hashes, while their inodes are stored in
+//! the order in which they were made. A caller that lists a large directory which is not
+//! in memory, and asks for the attributes of each name, would read one inode after
+//! another at random. So once the attributes of a first batch were asked for, the inodes
+//! of the following names are read in order of their numbers: of 512 names at first,
+//! eight times as many whenever the listing has reached the end of that. It is only done
+//! if a listed inode is not in memory. Damage of an inode is reported by the call that
+//! asks for it.
 //!
 //! They become vnodes at once. In the layout's cache they would be used twice, by this
-//! and by who asks, and so be kept longer than those still to come.
+//! read and by the caller, and therefore be kept longer than those not yet used.
 
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::types::InodeNo;
 
-/// Names looked at most.
+/// Most names that are examined.
 const MOST: usize = 32 << 10;
 
 impl<L: Layout> FileSystem<L> {
-    /// Attributes of all names behind the cookie `after` are going to be asked for, of
-    /// which `listed` come first: reads inodes ahead if one of these is not in memory.
+    /// Notes that the attributes of all names after the cookie `after` are going to be
+    /// asked for, beginning with `listed`. Reads inodes ahead if one of these is not in
+    /// memory.
     pub fn read_inodes_ahead(
         &self,
         directory: InodeNo,

@@ -1,4 +1,4 @@
-//! Looking names up, and what every change of names needs.
+//! Looking names up, and the common parts of all changes of names.
 
 use crate::account::prices::{NAME_BYTES, REMOVAL_BYTES};
 use crate::attr::{Attr, Caller};
@@ -18,10 +18,10 @@ use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Links a file may have.
+/// Most links of a file.
 pub(crate) const LINKS_MAX: u32 = u32::MAX / 2;
 
-/// An entry that is perhaps to be removed.
+/// An entry that may be removed next.
 pub(crate) enum NamedEntry {
     /// In the directory's blocks.
     Stored(directory::SearchedEntry),
@@ -39,19 +39,20 @@ impl NamedEntry {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// What a name leads to; `.` and `..` work.
+    /// Attributes of the file to which a name refers; `.` and `..` work.
     ///
     /// # Errors
-    /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Stale`,
-    /// `Damaged`, device errors.
+    /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Stale`, `Damaged`,
+    /// device errors.
     pub fn lookup(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         self.look_up(caller, parent, name, 0)
     }
 
-    /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
-    /// it. From the moment it is found, no other file can get its number. A transaction
-    /// is not promised size and times, which [`Self::getattr`] is asked for: one that goes
-    /// on to write must not exclude those that write elsewhere in the file.
+    /// [`Self::lookup`] that takes a reference for the caller, to be dropped by
+    /// [`Self::release`]. From then on no other file can get its number. In a
+    /// transaction, size and times are not locked and may be read by [`Self::getattr`]: a
+    /// transaction that goes on to write must not exclude others that write elsewhere in
+    /// the file.
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -76,7 +77,7 @@ impl<L: Layout> FileSystem<L> {
                     self.named(parent, found.ok_or(Error::NotFound)?)?
                 }
             };
-            // While the directory is locked the name stays, and the file with it.
+            // While the directory is locked the name remains, and with it the file.
             vnode.refs.fetch_add(holds, Relaxed);
             vnode
         };
@@ -86,17 +87,18 @@ impl<L: Layout> FileSystem<L> {
         }
         let state = vnode.read();
         if state.live().is_err() {
-            // Not held, and removed since; or damage counted too few names.
+            // Not referenced, and removed since; or damage counted too few names.
             vnode.refs.fetch_sub(holds, Relaxed);
             return Err(Error::NotFound);
         }
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
     }
 
-    /// A transaction has seen the attributes of what it found. Without a hold it has seen
-    /// all that the answer says, size and times too: a kernel asks so, and answers later
-    /// questions itself. The size of a directory is then left out for a serializable
-    /// transaction, because each path leads through several.
+    /// Notes that a transaction has seen the attributes of a file that it looked up.
+    /// Without a reference it has seen the whole answer, size and times included: a
+    /// kernel asks so, and answers later queries itself. The size of a directory is then
+    /// left out for a serializable transaction, because each path contains several
+    /// directories.
     #[cold]
     fn use_found(&self, vnode: &Arc<Vnode>, holds: u64) -> Result<()> {
         let kind = self.below.as_ref().map(|below| &below.kind);
@@ -116,8 +118,8 @@ impl<L: Layout> FileSystem<L> {
         })
     }
 
-    /// The directory above one that is locked. It cannot go meanwhile, unless
-    /// the one below it has gone already.
+    /// The parent of a locked directory. It cannot be removed meanwhile, unless the child
+    /// was removed already.
     fn above(&self, directory: &Arc<Vnode>, state: &State) -> Result<Arc<Vnode>> {
         if directory.ino == InodeNo::ROOT {
             return Ok(Arc::clone(directory));
@@ -135,7 +137,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The directory that holds a directory's name; the root is its own.
+    /// The directory that has a directory's name; the root is its own parent.
     ///
     /// # Errors
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.
@@ -159,8 +161,8 @@ impl<L: Layout> FileSystem<L> {
         Ok((directory, operation))
     }
 
-    /// [`Self::begin_in`] of what makes an inode. Its number is taken before, while
-    /// those of removed files can still be had.
+    /// [`Self::begin_in`] for a new inode. Its number is allocated first, while numbers
+    /// of removed files can still be freed.
     pub(crate) fn begin_making(
         &self,
         parent: InodeNo,
@@ -183,7 +185,7 @@ impl<L: Layout> FileSystem<L> {
         Ok((directory, operation))
     }
 
-    /// `growth`, and what adding a name may take.
+    /// Adds the growth of a new name to `growth`.
     pub(crate) fn with_name(&self, growth: Usage) -> Usage {
         let blocks = directory::INSERT_BLOCKS_MAX;
         Usage {
@@ -193,9 +195,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
+    /// Checks that the caller may add a name.
+    ///
     /// # Errors
-    /// `NotFound` for a directory that was removed, `AccessDenied`,
-    /// `NotPermitted` if it is immutable.
+    /// `NotFound` for a directory that was removed, `AccessDenied`, `NotPermitted` if it
+    /// is immutable.
     pub(crate) fn may_enter(
         &self,
         caller: &Caller,
@@ -274,7 +278,7 @@ impl<L: Layout> FileSystem<L> {
         entry.map(NamedEntry::Stored).ok_or(Error::NotFound)
     }
 
-    /// Removes what [`Self::find_entry`] found; the directory has been locked
+    /// Removes the entry that [`Self::find_entry`] found; the directory has been locked
     /// since.
     pub(crate) fn remove_entry(
         &self,
@@ -294,7 +298,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Adds a name; the directory's times, size and counts follow.
+    /// Adds a name, and updates the directory's times, size and counts.
     pub(crate) fn add_name(
         &self,
         vnode: &Arc<Vnode>,
@@ -320,7 +324,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Lets a name lead elsewhere.
+    /// Makes a name refer to another inode.
     pub(crate) fn replace_name(
         &self,
         vnode: &Arc<Vnode>,
@@ -388,13 +392,15 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// What an entry adds to a directory's size: for people only.
+/// Bytes that an entry adds to a directory's size, for information only.
 fn entry_bytes(name: &[u8]) -> u64 {
     name.len() as u64 + 16
 }
 
+/// Checks that a name can be made.
+///
 /// # Errors
-/// `Exists` for `.` and `..`, which every directory has.
+/// `Exists` for `.` and `..`, which every directory has; `NotFound` for an empty one.
 pub(crate) fn new_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),

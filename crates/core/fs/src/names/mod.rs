@@ -1,4 +1,4 @@
-//! Names: looked up, made, removed, moved, listed.
+//! Operations on names: looking up, making, removing, moving, listing.
 
 mod alone;
 mod create;

@@ -1,4 +1,4 @@
-//! Directories of a private tree: changes of names over those of the ground.
+//! Directories of a private tree: changes of names over those of the tree below.
 
 use crate::directory::{self, Emit};
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Searches the ground's directory.
+    /// Searches the directory below.
     fn find_below(&self, vnode: &Arc<Vnode>, state: &State, name: &[u8]) -> Result<Option<Found>> {
         match &vnode.ground {
             Ground::Layout(_) => self.find_stored(vnode, state, name),
@@ -35,7 +35,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The ground's entry of a name.
+    /// The entry of a name in the directory below.
     fn entry_below(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Below>> {
         let key = self.store.key(vnode);
         let cookies = directory::cookies(&key, name);
@@ -67,10 +67,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Notes where a name leads from now on. Whether it may is the caller's to know.
+    /// Records that a name refers to `after`. The caller has checked that the change is
+    /// allowed.
     ///
     /// # Errors
-    /// What the ground fails to be read with; nothing has changed then.
+    /// Errors of reading the tree below; nothing has changed then.
     pub(crate) fn overlay_name(
         &self,
         vnode: &Arc<Vnode>,
@@ -109,8 +110,8 @@ impl<L: Layout> FileSystem<L> {
         self.list_unnoted(vnode, state, after, emit)
     }
 
-    /// [`Self::list`] for who has told what it uses, or looks for one name only: that
-    /// one alone is locked, or noted as read.
+    /// [`Self::list`] for a caller that has declared its use, or that searches for one
+    /// name only: only that name is locked, or noted as read.
     fn list_unnoted(
         &self,
         vnode: &Arc<Vnode>,
@@ -161,8 +162,10 @@ impl<L: Layout> FileSystem<L> {
         directory::list(&self.store.key(vnode), &mut blocks, after, emit)
     }
 
+    /// Checks that the directory has no names.
+    ///
     /// # Errors
-    /// `NotEmpty` if the directory holds names.
+    /// `NotEmpty`.
     pub(crate) fn overlaid_must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         let mut is_empty = true;
         self.list(vnode, state, 0, &mut |_, _, _, _| {

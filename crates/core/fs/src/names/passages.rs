@@ -1,4 +1,4 @@
-//! Remembered ways, taken and made.
+//! Using and filling the path cache.
 
 use crate::attr::Caller;
 use crate::attributes::permission::EXECUTE;
@@ -12,14 +12,13 @@ use crate::{Error, Result};
 use std::sync::atomic::Ordering::SeqCst;
 
 impl<L: Layout> FileSystem<L> {
-    /// The directory that `path` leads to from the root, held once on the
-    /// caller's behalf unless it is the root: [`Self::release`] it. Nothing if
-    /// the way is not one of plain names and directories, but has `.`, `..` or
-    /// a symbolic link in it. Slashes may be many, and surround it.
+    /// The directory at `path` from the root, with a reference for the caller unless it
+    /// is the root; [`Self::release`] drops it. `None` if the path contains `.`, `..` or
+    /// a symbolic link. Repeated, leading and trailing slashes are allowed.
     ///
     /// # Errors
-    /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Damaged`,
-    /// device errors.
+    /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Damaged`, device
+    /// errors.
     pub fn directory_at(&self, caller: &Caller, path: &[u8]) -> Result<Option<InodeNo>> {
         if path.iter().all(|byte| *byte == b'/') {
             return Ok(Some(InodeNo::ROOT));
@@ -30,7 +29,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Goes a remembered way.
+    /// Follows a cached path, if there is a valid one.
     fn pass(&self, caller: &Caller, path: &[u8]) -> Option<InodeNo> {
         let trail = self.passages.get(path)?;
         if trail.caller != *caller {
@@ -47,7 +46,7 @@ impl<L: Layout> FileSystem<L> {
         None
     }
 
-    /// Walks, and remembers the way.
+    /// Walks the path, and caches the walk.
     fn break_trail(&self, caller: &Caller, path: &[u8]) -> Result<Option<InodeNo>> {
         let mut steps = vec![Step::new(self.vnode(InodeNo::ROOT)?)];
         let mut names = path.split(|byte| *byte == b'/').filter(|n| !n.is_empty());
@@ -71,8 +70,7 @@ impl<L: Layout> FileSystem<L> {
                     FileKind::Symlink => return Ok(None),
                     _ => return Err(Error::NotDirectory),
                 }
-                // While the directory is locked the name stays, and with it
-                // what it leads to.
+                // While the directory is locked the name remains, and with it the file.
                 if name.is_none() {
                     vnode.refs.fetch_add(1, SeqCst);
                 }

@@ -7,27 +7,27 @@ use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo};
 
-/// Entries taken out of a directory under its lock at a time.
+/// Entries copied from the directory under its lock at a time.
 const BATCH: usize = 256;
-/// Bytes of their names, mostly.
+/// Approximate bytes of their names.
 const BATCH_BYTES: usize = 16 * BATCH;
 
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// Entries on their way from the directory to the caller.
+/// Entries copied from the directory for the caller.
 struct Batch {
     names: Vec<u8>,
-    /// Inode, kind, cookie, and where the name ends.
+    /// Inode, kind, cookie, and the end of the name in `names`.
     entries: Vec<(InodeNo, FileKind, u64, usize)>,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Hands out the entries whose cookies are greater than `after`, until
-    /// `emit` answers false. 0 begins; `.` has cookie 1 and `..` 2, names have
-    /// stable ones below 2^63. An entry that exists throughout is seen exactly
-    /// once, however long the listing takes. No lock is held while `emit`
-    /// runs, so it may call the file system.
+    /// Passes the entries whose cookies are greater than `after` to `emit`, until it
+    /// returns false. A listing starts at 0; `.` has cookie 1 and `..` 2, names have
+    /// stable ones below 2^63. An entry that exists throughout is seen exactly once,
+    /// however long the listing takes. No lock is taken while `emit` runs, so it may call
+    /// the file system.
     ///
     /// # Errors
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.

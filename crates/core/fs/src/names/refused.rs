@@ -1,10 +1,10 @@
-//! What a change of names is refused with where there is no space for it, or where it
-//! is refused in any case.
+//! The error of a change of names for which there is no space, or which is refused for
+//! another reason.
 //!
-//! Space is asked for before a directory is locked. But a name that is taken, or
+//! Space is asked for before a directory is locked. But a name that exists, or is
 //! missing, and a directory that may not be changed are reported first, as other file
-//! systems look at those first: a program that makes directories unless they exist
-//! works on a full volume.
+//! systems check those first: a program that makes directories unless they exist works on
+//! a full volume.
 
 use crate::attr::{Caller, Rename};
 use crate::attributes::permission::EXECUTE;
@@ -15,7 +15,7 @@ use crate::memory::name_changes::Found;
 use crate::types::InodeNo;
 
 impl<L: Layout> FileSystem<L> {
-    /// What making `name` in a directory fails with, if asking for its space failed
+    /// The error of making `name` in a directory, if the request for its space failed
     /// with `error`. A file without a name needs no name.
     pub(crate) fn refused_in(
         &self,
@@ -39,7 +39,7 @@ impl<L: Layout> FileSystem<L> {
         may_make().err().unwrap_or(error)
     }
 
-    /// The same of a rename.
+    /// The error of a rename, if the request for its space failed with `error`.
     pub(crate) fn refused_rename(
         &self,
         error: Error,
@@ -63,8 +63,8 @@ impl<L: Layout> FileSystem<L> {
         may_rename().err().unwrap_or(error)
     }
 
-    /// A directory gets no second name; but of a name that is taken, Linux
-    /// tells first.
+    /// Refuses a second name of a directory; but like Linux it reports an existing name
+    /// first.
     pub(crate) fn refuse_link(
         &self,
         caller: &Caller,
@@ -77,7 +77,8 @@ impl<L: Layout> FileSystem<L> {
         })
     }
 
-    /// What a name in a directory leads to, for a caller that is going to be refused.
+    /// The inode to which a name in a directory refers, for a caller that is going to be
+    /// refused.
     fn found_in(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Option<Found>> {
         let directory = self.vnode(parent)?;
         directory.directory()?;

@@ -1,13 +1,13 @@
 //! Renaming.
 //!
-//! A rename is one change of memory under the gate, and so in one group,
-//! whole. A regular file that takes an existing name's place brings its dirty
-//! data along in that group, so that no crash leaves an empty or short target.
+//! A rename is one change of memory under the gate, and so is whole in one group. If a
+//! regular file replaces an existing one, its dirty data is in the same group, so that no
+//! crash leaves an empty or short target.
 //!
-//! Order of locks: the rename mutex if two directories are involved, the two
-//! directories (an ancestor first, else by number), then what the names lead
-//! to, by number. The mutex keeps the tree above both directories still, so
-//! whether one lies below the other is asked before any directory is locked.
+//! Order of locks: the rename mutex if two directories are involved, the two directories
+//! (an ancestor first, else by number), then the files of the names, by number. The mutex
+//! keeps the tree above both directories unchanged, so whether one is below the other is
+//! checked before any directory is locked.
 
 use crate::account::Operation;
 use crate::account::prices::{NAME_BYTES, REPLACEMENT_BYTES};
@@ -29,7 +29,8 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 
-/// Dirty data beyond this is written back before a rename takes its locks.
+/// Most dirty bytes that a rename includes; the rest is written back before its locks are
+/// taken.
 const CARRY_BYTES: usize = 1 << 20;
 
 /// Both directories, locked; the second is absent if they are the same.
@@ -40,7 +41,7 @@ struct Parents<'a> {
     to_state: Option<WriteState<'a>>,
 }
 
-/// What a rename begins with.
+/// Operation, whether there is space for a new name, and the whiteout's number.
 type Begun<'a, L> = (Operation<'a>, bool, Option<Number<'a, L>>);
 
 impl Parents<'_> {
@@ -54,15 +55,15 @@ impl Parents<'_> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Moves a name, replacing what has the new one; or, by `flags`, refuses
-    /// to replace, exchanges the two, or leaves a whiteout.
+    /// Moves a name, replacing the file of the new one; or, by `flags`, refuses to
+    /// replace, exchanges the two, or leaves a whiteout.
     ///
     /// # Errors
-    /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would
-    /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
-    /// for `.` and `..`, `NotPermitted` by sticky bits and flags, `CrossesProjects`,
-    /// `AccessDenied`, `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
-    /// `NoSpace` for a whiteout or a new name. Replacing is priced as removing.
+    /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would move below
+    /// itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy` for `.` and `..`,
+    /// `NotPermitted` by sticky bits and flags, `CrossesProjects`, `AccessDenied`,
+    /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors; `NoSpace` for a
+    /// whiteout or a new name. Replacing is priced as removing.
     pub fn rename(
         &self,
         caller: &Caller,
@@ -117,8 +118,8 @@ impl<L: Layout> FileSystem<L> {
         if let Some(above) = &above {
             names.check_loop(above, flags)?;
         }
-        // Two names of one file: nothing happens, says POSIX. But where case is
-        // folded, the two may be one name, spelled anew.
+        // Two names of one file: POSIX demands that nothing happens. But where case is
+        // folded, the two may be one name with another spelling.
         if is_same {
             if !respells {
                 return Ok(());
@@ -144,8 +145,8 @@ impl<L: Layout> FileSystem<L> {
         self.settle_names(&to)
     }
 
-    /// The operation, whether there is space for a new name, and the number of the
-    /// whiteout.
+    /// Begins the operation. Returns it, whether there is space for a new name, and the
+    /// number of the whiteout.
     fn begin_rename(&self, parent: InodeNo, flags: Rename) -> Result<Begun<'_, L>> {
         let whiteout = match flags.whiteout {
             true => Some(self.take_number(parent, FileKind::CharDevice)?),
@@ -160,7 +161,7 @@ impl<L: Layout> FileSystem<L> {
             false => Purpose::Shrink,
         };
         match self.begin(growth, 2 * NAME_BYTES, purpose) {
-            // What replaces a name needs no more than a removal.
+            // Replacing a name needs no more space than a removal.
             Err(Error::NoSpace) if !flags.whiteout => {
                 let none = Usage::default();
                 let operation = self.begin(none, REPLACEMENT_BYTES, Purpose::Shrink)?;
@@ -170,8 +171,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Writes back most of what a file has dirty before it replaces another,
-    /// so that what goes with the rename's group is little.
+    /// Writes back most of a file's dirty data before it replaces another, so that the
+    /// rename's group includes little.
     fn write_back_source(
         &self,
         from: &Arc<Vnode>,
@@ -185,7 +186,7 @@ impl<L: Layout> FileSystem<L> {
         };
         let Ok(vnode) = self.vnode(ino) else {
             return Ok(());
-        }; // looked at again later
+        }; // checked again later
         let dirty_bytes = vnode.read().dirty.len() * self.store.block_bytes;
         if dirty_bytes > CARRY_BYTES && self.find(to, &to.read_directory(), new_name)?.is_some() {
             self.shrink_to_group(&vnode)?;
@@ -199,14 +200,14 @@ impl<L: Layout> FileSystem<L> {
         !across && old != new && is_one_name()
     }
 
-    /// A directory and all above it. The rename mutex is held.
+    /// A directory and all its ancestors. The caller has the rename mutex.
     fn ancestors(&self, vnode: &Arc<Vnode>) -> Result<Vec<InodeNo>> {
         let mut above = vec![vnode.ino];
         let mut at = Arc::clone(vnode);
         while at.ino != InodeNo::ROOT {
             let parent = at.read_directory().inode.parent;
-            // Directories removed but held keep their former parent, who may
-            // be gone as well; a damaged tree may run in a circle.
+            // Removed directories that are still referenced keep their former parent,
+            // which may be removed as well; a damaged tree may contain a circle.
             if above.contains(&parent) {
                 break;
             }
@@ -248,7 +249,7 @@ impl<L: Layout> FileSystem<L> {
         self.permit_removal(caller, &parents.from_state.inode, &state.inode)?;
         same_project(&parents.to_state().inode, &state.inode)?;
         if is_directory && across {
-            // Its entry for the parent changes.
+            // The directory's entry for its parent changes.
             self.permit(caller, &source, &state, WRITE)?;
         }
         if let (Some(target), Some(target_state)) = (&target, &target_state) {
@@ -293,8 +294,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The directories' part of a rename: the new name, then the old one,
-    /// both or neither.
+    /// The directories' part of a rename: the new name, then the old one, both or
+    /// neither.
     fn exchange_entries(
         &self,
         parents: &mut Parents<'_>,
@@ -326,8 +327,8 @@ impl<L: Layout> FileSystem<L> {
         self.keep_or_restore(parents.to_state_mut(), both)
     }
 
-    /// The second of two changes went well, or the first is undone: half a
-    /// rename must never be seen, nor logged.
+    /// Keeps the first of two changes if the second succeeded, and undoes it otherwise:
+    /// half a rename must never be seen, nor logged.
     fn keep_or_restore(&self, state: &mut State, both: Result<()>) -> Result<()> {
         match &both {
             Ok(()) => state.former = None,
@@ -336,8 +337,8 @@ impl<L: Layout> FileSystem<L> {
         both
     }
 
-    /// Where case is folded: spells a name anew. Had the file two names that
-    /// really differ, nothing happens.
+    /// Where case is folded: changes the spelling of a name. If the file has two distinct
+    /// names, nothing happens.
     fn respell(
         &self,
         directory: &Arc<Vnode>,
@@ -397,7 +398,7 @@ impl<L: Layout> FileSystem<L> {
         }
         for (vnode, state) in [(&source, &mut state), (&target, &mut target_state)] {
             state.inode.ctime = now;
-            // Each takes an existing name's place.
+            // Each file replaces an existing one.
             state.join_epoch |= state.has_data();
             self.join(vnode, state);
         }
@@ -405,7 +406,7 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// A directory changed its parent: links and parent follow.
+/// Updates links and parent of a directory that moved.
 fn move_directory_link(vnode: &Vnode, state: &mut State, parents: &mut Parents<'_>, forth: bool) {
     if vnode.kind != FileKind::Directory {
         return;
@@ -443,7 +444,7 @@ fn lock_parents<'a>(
             to_state: None,
         };
     };
-    // An ancestor before its descendants, as everybody goes down the tree.
+    // An ancestor before its descendants, as in every walk.
     let to_first = if above_from.contains(&to.ino) {
         true
     } else if above_to.contains(&from.ino) {
@@ -469,7 +470,7 @@ fn lock_parents<'a>(
     }
 }
 
-/// Locks what the names lead to: directories before others, else by number, as a
+/// Locks the files of the names: directories before other files, else by number, as a
 /// commit does that changes many.
 fn lock_children<'a>(
     source: &'a Arc<Vnode>,

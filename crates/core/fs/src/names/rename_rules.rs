@@ -1,23 +1,23 @@
-//! What a rename may not do, whatever the directories hold.
+//! Checks of a rename that do not depend on the directories' contents.
 
 use crate::attr::Rename;
 use crate::error::{Error, Result};
 use crate::memory::name_changes::Found;
 use crate::types::InodeNo;
 
-/// The two names of a rename and what they lead to.
+/// The two names of a rename and the files to which they refer.
 pub(super) struct Names<'a> {
     pub old: &'a [u8],
     pub new: &'a [u8],
     pub source: Found,
     pub target: Option<Found>,
-    /// There is space for a name more.
+    /// There is space for one more name.
     pub has_space: bool,
-    /// What takes the old name.
+    /// The whiteout that replaces the old name.
     pub whiteout: Option<InodeNo>,
 }
 
-/// Refuses names and flags that make no sense together.
+/// Refuses invalid combinations of names and flags.
 pub(super) fn check_request(name: &[u8], new_name: &[u8], flags: Rename) -> Result<()> {
     let dots = |name: &[u8]| matches!(name, b"." | b"..");
     if dots(name) || dots(new_name) {
@@ -33,8 +33,8 @@ pub(super) fn check_request(name: &[u8], new_name: &[u8], flags: Rename) -> Resu
 }
 
 impl Names<'_> {
-    /// Refuses what would put a directory below itself. `above` are all that
-    /// lie above the source's directory, and above the target's.
+    /// Refuses a rename that would put a directory below itself. `above` contains the
+    /// ancestors of the source's directory, and those of the target's.
     pub fn check_loop(&self, above: &(Vec<InodeNo>, Vec<InodeNo>), flags: Rename) -> Result<()> {
         let (above_from, above_to) = above;
         let below = Error::Invalid("a directory cannot move below itself");

@@ -1,4 +1,4 @@
-//! Removing names, and freeing what has none and is not held.
+//! Removing names, and freeing files that have no name and no reference.
 
 use crate::attr::{Attr, Caller};
 use crate::directory;
@@ -15,7 +15,7 @@ use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The error of an entry of `directory` that leads to the wrong inode.
+/// The error of an entry of `directory` that refers to the wrong inode.
 pub(crate) fn wrong_child(directory: InodeNo, ino: InodeNo, what: &str) -> Error {
     Error::Damaged {
         ino: Some(directory),
@@ -23,7 +23,7 @@ pub(crate) fn wrong_child(directory: InodeNo, ino: InodeNo, what: &str) -> Error
     }
 }
 
-/// The error of an entry whose inode cannot be had.
+/// The error of an entry whose inode cannot be loaded.
 fn lost_child(directory: InodeNo, ino: InodeNo) -> impl Fn(Error) -> Error {
     move |error| match error {
         Error::Stale => wrong_child(directory, ino, "which does not exist"),
@@ -31,8 +31,10 @@ fn lost_child(directory: InodeNo, ino: InodeNo) -> impl Fn(Error) -> Error {
     }
 }
 
+/// Checks that the vnode is as the entry of `directory` states.
+///
 /// # Errors
-/// `Damaged` unless the vnode is what the entry of `directory` says.
+/// `Damaged`.
 fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Result<()> {
     if vnode.kind != kind {
         return Err(wrong_child(directory, ino, "which is of another kind"));
@@ -45,17 +47,17 @@ fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Re
     Ok(())
 }
 
-/// A directory, and what a name in it leads to.
+/// A directory, and the file to which a name in it refers.
 type Led = (Arc<Vnode>, Option<Arc<Vnode>>);
 
 impl<L: Layout> FileSystem<L> {
-    /// Removes a name that is not a directory's. With its last name a file
-    /// goes, or when it is last released.
+    /// Removes a name that is not a directory's. A file is freed with its last name, or
+    /// with its last reference.
     ///
     /// # Errors
-    /// `NotFound`, `IsDirectory`, `NotPermitted` in sticky directories,
-    /// `AccessDenied`, `NotDirectory`, `ReadOnly`, `Stale`, `Damaged`, device
-    /// errors. A full volume is none.
+    /// `NotFound`, `IsDirectory`, `NotPermitted` in sticky directories, `AccessDenied`,
+    /// `NotDirectory`, `ReadOnly`, `Stale`, `Damaged`, device errors. It succeeds on a
+    /// full volume.
     pub fn unlink(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsDirectory);
@@ -98,8 +100,7 @@ impl<L: Layout> FileSystem<L> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// `NotEmpty`, `NotDirectory`, `Invalid` for `.`, otherwise as
-    /// [`Self::unlink`].
+    /// `NotEmpty`, `NotDirectory`, `Invalid` for `.`, otherwise as [`Self::unlink`].
     pub fn rmdir(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
         match name {
             b"." => return Err(Error::Invalid("a directory's own name")),
@@ -133,8 +134,8 @@ impl<L: Layout> FileSystem<L> {
         self.settle_names(&directory)
     }
 
-    /// The vnode that an entry of `directory` names, which is locked. The
-    /// inode must exist and be what the entry says, as entries go first.
+    /// The vnode that an entry of `directory` names; the directory is locked. The inode
+    /// must exist and be as the entry states, because entries are removed first.
     ///
     /// # Errors
     /// `Damaged` if it is not so.
@@ -145,8 +146,10 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode)
     }
 
+    /// Checks that the directory has no names.
+    ///
     /// # Errors
-    /// `NotEmpty` if the directory holds names.
+    /// `NotEmpty`.
     pub(crate) fn must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         if state.private.is_some() {
             return self.overlaid_must_be_empty(vnode, state);
@@ -168,7 +171,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Waits for transactions that use these names, of protected directories, or the
-    /// protected files that they lead to.
+    /// protected files to which they refer.
     pub(crate) fn outside_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Outsider>> {
         if self.locks.get().is_none() {
             return Ok(None);
@@ -182,7 +185,8 @@ impl<L: Layout> FileSystem<L> {
                     parts.push((file, Part::All, Access::Write));
                 }
             }
-            // All at once: who waits for one of them must not hold another apart.
+            // All at once, because an operation that waits for one of them must not keep
+            // another locked.
             let outsider = self.as_outsider(&parts)?;
             let now = self.where_they_lead(names)?;
             let same = |(a, b): (&Led, &Led)| {
@@ -199,14 +203,14 @@ impl<L: Layout> FileSystem<L> {
             let directory = self.vnode(*parent)?;
             directory.directory()?;
             let found = self.find(&directory, &directory.read_directory(), name)?;
-            // What cannot be had is told of later.
+            // An error of loading the file is reported later.
             let file = found.and_then(|(ino, _)| self.vnode(ino).ok());
             Ok((directory, file))
         };
         names.iter().map(lead).collect()
     }
 
-    /// A name is about to be removed: perhaps the last.
+    /// Declares the use of a file that is about to lose a name, perhaps its last.
     pub(crate) fn uses_for_end(&self, vnode: &Arc<Vnode>) -> Result<()> {
         if self.below.is_some() && vnode.read().inode.nlink <= 1 {
             self.uses(vnode, Part::All, Access::Write)?;
@@ -214,7 +218,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// One name fewer.
+    /// Removes one link of a file.
     pub(crate) fn drop_link(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
         // A damaged image may count too few.
         state.inode.nlink = state.inode.nlink.saturating_sub(1);
@@ -222,7 +226,7 @@ impl<L: Layout> FileSystem<L> {
         self.leave_name(vnode, state);
     }
 
-    /// A directory lost its name.
+    /// Removes the name of a directory.
     pub(crate) fn drop_directory(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
         vnode.turn();
         state.inode.nlink = 0;
@@ -242,20 +246,19 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The latest of the files that lost their last name within the last second and
-    /// are held: once they are released, there is more space.
+    /// The latest of the files that lost their last name within the last second and are
+    /// still referenced. Once they are released, there is more space.
     pub fn latest_held_removal(&self) -> Option<u64> {
         self.space.held_removals.latest(self.clock.monotonic_ns())
     }
 
-    /// True if such a file is still held, this one or one that was removed before.
+    /// True if the file of this removal, or of an earlier one, is still referenced.
     pub fn awaits_release(&self, removal: u64) -> bool {
         let now_ns = self.clock.monotonic_ns();
         self.space.held_removals.are_held(removal, now_ns)
     }
 
-    /// A file without names that nobody holds: freed now, or, if it is large,
-    /// in steps.
+    /// Frees a file without names and references: at once, or, if it is large, in steps.
     fn end(&self, vnode: &Arc<Vnode>, state: &mut State) {
         let blocks = state.inode.blocks.max(state.logged.blocks);
         if blocks <= self.settings.step_blocks {
@@ -267,10 +270,10 @@ impl<L: Layout> FileSystem<L> {
         self.queues().reap.push_back(Arc::clone(vnode));
     }
 
-    /// Keeps a file alive without names until it is released.
+    /// Adds a reference, which keeps a file alive without names until [`Self::release`].
     ///
     /// # Errors
-    /// `Stale` if it is gone.
+    /// `Stale` if the file was removed.
     pub fn retain(&self, ino: InodeNo) -> Result<()> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
@@ -279,11 +282,11 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// [`Self::retain`] of the very file that was found: its number may have
-    /// been given to another since.
+    /// [`Self::retain`] of the very file that was found: its number may belong to another
+    /// file since.
     ///
     /// # Errors
-    /// `Stale` if it is gone.
+    /// `Stale` if the file was removed.
     pub fn hold(&self, found: &Attr) -> Result<()> {
         let vnode = self.vnode(found.ino)?;
         let state = vnode.read();
@@ -295,16 +298,17 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Gives back references; with the last one a file without names goes.
+    /// Drops references. A file without names is freed with the last one.
     pub fn release(&self, ino: InodeNo, references: u64) {
         let loaded = self.table.get(ino);
         let Some(vnode) = loaded.or_else(|| self.table.release(ino, references)) else {
-            return; // one that is not in memory has a name
+            return; // a file that is not in memory has a name
         };
         self.let_go(&vnode, references);
     }
 
-    /// [`Self::release`] of this very vnode, whoever has its number by now.
+    /// [`Self::release`] of this very vnode, even if its number belongs to another file
+    /// by now.
     pub(crate) fn let_go(&self, vnode: &Arc<Vnode>, references: u64) {
         let held = vnode.refs.fetch_update(Relaxed, Relaxed, |refs| {
             Some(refs.saturating_sub(references))
@@ -317,7 +321,7 @@ impl<L: Layout> FileSystem<L> {
         }
         let operation = self.begin_unasked();
         let mut state = vnode.write();
-        // Somebody may have taken it up, or freed it, in between.
+        // Another thread may have referenced it, or freed it, in between.
         let over = state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0;
         if over && state.life == Life::Live {
             self.end(vnode, &mut state);

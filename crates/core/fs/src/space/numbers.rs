@@ -1,12 +1,12 @@
-//! Numbers of files that are about to be made, which may run out before blocks do.
+//! Inode numbers of files that are about to be made, which may run out before blocks do.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout};
 use crate::types::{FileKind, InodeNo, Version};
 
-/// The number of a file that is about to be made. It is given back unless
-/// it is [kept](Number::keep).
+/// The number of a file that is about to be made. It is returned on drop unless it is
+/// [kept](Number::keep).
 pub(crate) struct Number<'a, L: Layout> {
     layout: &'a L,
     pub ino: InodeNo,
@@ -14,7 +14,7 @@ pub(crate) struct Number<'a, L: Layout> {
 }
 
 impl<L: Layout> Number<'_, L> {
-    /// The file exists from now on.
+    /// Keeps the number, because the file exists now.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -27,12 +27,12 @@ impl<L: Layout> Drop for Number<'_, L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// A number for a new file in a directory. Layouts give the numbers of removed
-    /// files out again once their end has been appended, so if there is no other, that
-    /// is done first. No lock is held, and no operation under way.
+    /// Allocates a number for a new file in a directory. Layouts reuse the numbers of
+    /// removed files once their freeing has been appended, so if no other number is left,
+    /// that is done first. The caller has no locks and no admitted operation.
     ///
     /// # Errors
-    /// `ReadOnly`, `NoSpace`, device errors; what the snapshot fails to be read with.
+    /// `ReadOnly`, `NoSpace`, device errors; errors of reading the snapshot.
     pub(crate) fn take_number(&self, near: InodeNo, kind: FileKind) -> Result<Number<'_, L>> {
         self.check_writable()?;
         let mut goes_on = true;
@@ -52,7 +52,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Has the ends of removed files appended. True if there may be more of them.
+    /// Appends the records of removed files. Returns true if more may follow.
     fn append_ends(&self) -> Result<bool> {
         if self.reap_step()? {
             return Ok(true);

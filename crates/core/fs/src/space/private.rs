@@ -1,8 +1,8 @@
-//! What a private tree may take.
+//! Admission in a private tree.
 //!
-//! The layout is asked at the commit, once for all of it. Until then a change is
-//! refused if the volume is full already, or if all private trees of the mount
-//! together would take more memory than they may, spilled data left aside.
+//! The layout is asked at the commit, once for the whole transaction. Until then a change
+//! is refused only if the volume is full already, or if all private trees of the mount
+//! together would exceed their memory limit, spilled data excluded.
 
 use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};

@@ -1,10 +1,10 @@
-//! Data of private trees that goes to the layout before the commit
+//! Spilling: data of private trees that is written to the layout before the commit
 //! (`docs/design/transactions.md`, "Spilling").
 //!
-//! Whoever is to be admitted, and finds that all private trees take more than they may,
-//! spills what its own has in memory, and if that does not do, what the others have.
-//! No lock of a file is held while the layout writes: a block that somebody changes
-//! meanwhile stays in memory.
+//! If an operation that asks for admission finds that the private trees exceed their
+//! limit, it spills the data of its own tree, and if that is not enough, that of the
+//! other trees. No lock of a file is taken while the layout writes: a block that is
+//! changed meanwhile stays in memory.
 
 use crate::error::{Error, Result};
 use crate::file_system::{Below, FileSystem};
@@ -17,22 +17,23 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use varve_device::Block;
 
-/// Blocks that are spilled at once, as they were in memory.
+/// Blocks that are spilled together, as they were in memory.
 #[derive(Default)]
 struct Batch {
     items: Vec<Item>,
-    /// Whose, which, and the content that was handed over.
+    /// File, block number, and the content passed to the layout, of each.
     blocks: Vec<(Arc<Vnode>, u64, Arc<Block>)>,
     bytes: u64,
     sectors: u64,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Makes room in memory for a change of this private tree that brings so many
-    /// bytes, if there is none. The tree has been entered, and no lock is held.
+    /// Spills data if the memory limit would be exceeded by a change of this private tree
+    /// that adds `coming` bytes. The operation has entered the tree, and has no locks.
     ///
     /// # Errors
-    /// `NoSpace`, `ReadOnly`, what the layout fails with. Not that there is no room.
+    /// `NoSpace`, `ReadOnly`, errors of the layout. It is not an error if the limit is
+    /// still exceeded.
     pub(super) fn make_memory(&self, below: &Below<L>, coming: u64) -> Result<()> {
         let has_room = || self.charge(below, coming) <= self.budget.spills_at;
         if has_room() || below.is_over() {
@@ -52,7 +53,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// All trees that stand on this one, and on those.
+    /// All trees above this one, directly or indirectly.
     fn private_trees(&self) -> Vec<Arc<FileSystem<L>>> {
         let trees: Vec<_> = {
             let open = self.open.lock();
@@ -66,7 +67,7 @@ impl<L: Layout> FileSystem<L> {
         let Some(below) = &self.below else {
             return Ok(());
         };
-        // It is not closed while we are here, nor do we begin once it is.
+        // The tree is not closed during the spill, and no spill begins once it is.
         self.space.crowd.enter();
         let spilled = match below.is_over() {
             true => Ok(false),
@@ -77,8 +78,8 @@ impl<L: Layout> FileSystem<L> {
         spilled.map(|_| ())
     }
 
-    /// Spills the data of this tree's regular files, the longest dirty first. False if
-    /// the layout cannot do that.
+    /// Spills the data of this tree's regular files, the longest dirty first. Returns
+    /// false if the layout does not support it.
     fn spill(&self) -> Result<bool> {
         let _alone = self.below.as_ref().map(|below| below.spilling.lock());
         let files: Vec<Arc<Vnode>> = {
@@ -102,8 +103,8 @@ impl<L: Layout> FileSystem<L> {
         self.spill_batch(batch)
     }
 
-    /// Adds the blocks of a file from `from` on. Answers where to go on once the batch
-    /// is full.
+    /// Adds the blocks of a file from `from` on. Returns the next block once the batch is
+    /// full.
     fn gather(&self, vnode: &Arc<Vnode>, from: u64, batch: &mut Batch) -> Option<u64> {
         let state = vnode.read();
         if state.life != Life::Live {
@@ -166,7 +167,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(true)
     }
 
-    /// The block is where it was spilled to, if it still is what was.
+    /// Makes a dirty block refer to its spilled copy, if its content is still the same.
     fn replace(
         &self,
         vnode: &Vnode,
@@ -186,13 +187,14 @@ impl<L: Layout> FileSystem<L> {
         dirty.data = Body::Spilled(Spilled::new(lot, index, data.len()));
         self.waits.block_changed(data.len(), 0);
         if let Some(private) = &mut state.private {
-            private.spans.remove(&block); // all of it is ours
+            private.spans.remove(&block); // the whole block is this tree's
         }
     }
 }
 
 impl State {
-    /// Only spans of this block were written here: the rest is the ground's.
+    /// True if this tree wrote only parts of the block, and the rest is that of the tree
+    /// below.
     fn has_foreign_part(&self, block: u64, block_bytes: usize) -> bool {
         let spans = self.private.as_ref().map(|private| &private.spans);
         spans
@@ -201,7 +203,7 @@ impl State {
     }
 }
 
-/// True if nothing of a block is left out.
+/// True if the spans cover a whole block.
 fn covers(spans: &[Range<u32>], block_bytes: usize) -> bool {
     let mut spans: Vec<_> = spans.iter().map(|span| (span.start, span.end)).collect();
     spans.sort_unstable();

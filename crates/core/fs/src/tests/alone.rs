@@ -1,5 +1,5 @@
-//! Removing files that are not in memory: no vnode is made of them, and all
-//! that can be seen is as if one had been.
+//! Removing files that are not in memory: no vnode is made for them, and the visible
+//! effects are as if one had been made.
 
 use super::harness::*;
 use crate::layout::Item;
@@ -12,7 +12,7 @@ fn root() -> Caller {
     Caller::root()
 }
 
-/// A file of two blocks that is logged and not in memory.
+/// Makes a file of two blocks that is logged and not in memory.
 fn cold_file(fs: &Fs, name: &str) -> InodeNo {
     let ino = fs.t_file(name, &pattern(5000, 3));
     fs.sync().unwrap();
@@ -24,7 +24,7 @@ fn is_stale<T>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::Stale))
 }
 
-/// Numbers whose ends the groups logged so far, with the next versions.
+/// Numbers that the groups have freed so far, with the next versions.
 fn ends(fs: &Fs) -> Vec<(InodeNo, u32)> {
     let groups = fs.layout().groups.lock();
     let items = groups.iter().flat_map(|group| &group.items);
@@ -64,7 +64,7 @@ fn a_file_that_nobody_has_is_removed_without_a_vnode() {
     gone("logged");
     assert_eq!(ends(&fs), [(a, found.version.wrapping_add(1))]);
     assert_accounted(&fs);
-    // The number comes back, and is a file again.
+    // The number is reused, and is a file again.
     let again = (0..3).map(|n| fs.t_create(ROOT, &format!("n{n}")));
     let again = again.max_by_key(|attr| attr.ino == a).unwrap();
     assert_eq!((again.ino, again.version), (a, found.version + 1));
@@ -125,7 +125,7 @@ fn a_crash_leaves_the_file_whole_or_nothing() {
     let before = crash(&fs, None);
     assert_eq!(before.t_content("a"), pattern(5000, 3));
     assert_eq!(before.t_names(ROOT), ["a"]);
-    // The name and the file go with the first fsync, whosever it is.
+    // The first fsync of any file makes the removal of the name and the file durable.
     fs.t_fsync(b);
     let after = crash(&fs, None);
     assert_eq!(after.t_names(ROOT), ["b"]);
@@ -280,8 +280,8 @@ fn an_epoch_of_ends_is_sealed_early() {
     assert_eq!(fs.t_names(ROOT), [left]);
 }
 
-/// One thread removes cold files, one holds and releases their numbers and
-/// drops the caches, one syncs.
+/// One thread removes cold files, one references and releases their numbers and drops the
+/// caches, one syncs.
 #[test]
 fn others_may_ask_for_the_numbers_meanwhile() {
     const FILES: usize = 600;

@@ -113,7 +113,7 @@ fn set_group_id_without_group_execution_stays_for_the_group() {
         ..Default::default()
     };
     assert_eq!(set(&fs, &user(2), f, cut).unwrap(), 0o777, "truncate");
-    // On behalf of a kernel, which says when it is to be done.
+    // For a caller that is a kernel, set-id bits are cleared only on request.
     let f = owned(&fs, 1, 0o6777);
     let checked = Caller {
         checked: true,
@@ -317,7 +317,7 @@ fn access_control_lists_refine_the_bits() {
     ));
 }
 
-/// A directory has what it inherits twice.
+/// A new directory has the list that it inherits twice.
 #[test]
 fn a_directory_whose_lists_would_be_too_long_is_not_made() {
     let fs = fresh();
@@ -392,14 +392,14 @@ fn damaged_inodes_and_entries_give_errors() {
         Fs::mount(Recorder::new(memory), clock(), Options::default()).unwrap()
     };
     let caller = Caller::root();
-    // One link too few: the second name leads to what is gone.
+    // One link too few: the second name refers to a removed file.
     let hurt = damage(f, &|inode| inode.nlink = 1);
     hurt.t_unlink("f");
     let again = hurt.unlink(&caller, ROOT, b"g");
     assert!(matches!(again, Err(Error::Stale | Error::Damaged { .. })));
     hurt.sync().unwrap();
     assert!(matches!(hurt.t_lookup("g"), Err(Error::Damaged { .. })));
-    // A directory that says it lies elsewhere.
+    // A directory whose inode names another parent.
     let hurt = damage(d, &|inode| inode.parent = d);
     assert!(matches!(hurt.t_lookup("d"), Err(Error::Damaged { .. })));
     assert!(matches!(
@@ -410,7 +410,7 @@ fn damaged_inodes_and_entries_give_errors() {
         hurt.t_rename("d", "e"),
         Err(Error::Damaged { .. })
     ));
-    // A kind that the entry denies.
+    // A kind that differs from the entry's.
     let hurt = damage(f, &|inode| inode.mode = 0o010_644);
     assert!(matches!(
         hurt.unlink(&caller, ROOT, b"f"),

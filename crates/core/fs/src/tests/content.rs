@@ -1,4 +1,4 @@
-//! Content: what is read is what was written, and zeros elsewhere.
+//! Content: reads return the bytes written, and zeros elsewhere.
 
 use super::harness::*;
 use crate::{Caller, Error, FileSystem, InodeNo, Layout, MemoryOptions, Options, SetAttr, Whence};
@@ -12,7 +12,7 @@ fn root() -> Caller {
     Caller::root()
 }
 
-/// Every way to look at a file: dirty, logged, cold, and after a crash.
+/// Checks a file's content in each state: dirty, logged, cold, and after a crash.
 fn everywhere(fs: &Fs, ino: InodeNo, expected: &[u8]) {
     assert!(fs.t_read(ino) == expected, "in memory");
     fs.sync().unwrap();
@@ -152,7 +152,7 @@ fn punching_and_zeroing() {
         ] {
             for mode in [PUNCH, ZERO | KEEP_SIZE] {
                 if mode != PUNCH && length > 1 << 20 {
-                    continue; // would reserve it all
+                    continue; // would reserve all of it
                 }
                 let fs = fresh();
                 let mut expected = pattern(20_000, 1);
@@ -287,7 +287,7 @@ fn a_copy_within_a_file_ends_where_the_file_ended() {
     expected.resize(16_384, 0);
     expected.extend(&data[4_096..]);
     everywhere(&fs, a, &expected);
-    // The ranges overlap only behind the end.
+    // The ranges overlap only beyond the end.
     let size = expected.len() as u64;
     let copied = fs.copy_range(&root(), a, size - 10, a, size, 100);
     assert_eq!(copied.unwrap(), 10);
@@ -324,8 +324,8 @@ fn sequential_misses_read_more_and_more() {
     assert!(after.read_ahead_blocks > 900);
 }
 
-/// Blocks used more than once had 97 % of the cache, and what was read ahead was gone
-/// before the reader came to it: a file was read two times and more.
+/// When blocks used more than once had 97 % of the cache, blocks read ahead were evicted
+/// before the reader reached them, and a file was read more than twice.
 #[test]
 fn a_cache_that_others_use_keeps_what_is_read_ahead() {
     for cache_bytes in [2 << 20, 8 << 20, 24 << 20] {
@@ -465,8 +465,8 @@ fn a_fetch_that_a_write_overtook_is_not_kept() {
     }
 }
 
-/// Found by `schedules`: the block that was in memory came from before the
-/// write, those that were fetched from after it.
+/// Found by `schedules`: the block in memory was older than the write, those that were
+/// fetched were newer.
 #[test]
 fn a_read_sees_a_write_whole_or_not_at_all() {
     let fs = Arc::new(fresh());
@@ -506,13 +506,13 @@ fn a_fetch_is_not_repeated_for_what_changes_elsewhere() {
         assert_eq!(buffer, fs.t_read(f)[200_000..200_010], "the newest");
         misses
     };
-    // The reader's, the writer's, who writes a part of a block, and once more the
-    // reader's; then it is known what has changed.
+    // One miss of the reader, one of the writer, which changes a part of a block, and one
+    // more of the reader; from then on changes are recorded.
     assert_eq!([0, 0, 390_000].map(misses_beside_a_write_at), [3, 2, 2]);
     misses_beside_a_write_at(200_005);
 }
 
-/// What is told of a file's places covers what it holds, once, and nothing else.
+/// The parts that are reported cover the file's data once, and nothing else.
 #[test]
 fn stretches_are_what_a_file_holds() {
     let fs = fresh();
@@ -521,7 +521,7 @@ fn stretches_are_what_a_file_holds() {
         let mut parts = fs.stretches(ino, bytes).unwrap();
         parts.sort_unstable_by_key(|part| part.start);
         assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
-        // Neighbours are one here, however they lie.
+        // Adjacent parts are joined here, regardless of their places.
         parts.into_iter().fold(Vec::new(), |mut all: Vec<_>, part| {
             match all.last_mut() {
                 Some(std::ops::Range { end, .. }) if *end == part.start => *end = part.end,
@@ -547,7 +547,7 @@ fn stretches_are_what_a_file_holds() {
         .unwrap();
     assert_eq!(told(f, all), [0..20_480, 28_672..102_400, 499_712..512_000]);
     assert_eq!(told(f, 5000..30_000), [5000..20_480, 28_672..30_000]);
-    // What has been written again lies behind the rest.
+    // A rewritten block is stored after the rest.
     fs.sync().unwrap();
     let parts = fs.stretches(f, 0..12_288).unwrap();
     assert_eq!(parts, [0..8192, 8192..12_288]);

@@ -1,4 +1,4 @@
-//! What survives a crash, and who waits for what.
+//! Durability: the state after a crash, and the waits of syncs.
 
 use super::harness::*;
 use crate::layout::{Cause, Item};
@@ -254,7 +254,7 @@ fn write_back_is_due_by_amount_and_by_age() {
     }
 }
 
-/// What is written on and on is written back early; what is written again and
+/// Data written sequentially is written back early; data that is rewritten again and
 /// again is not.
 #[test]
 fn streams_are_written_back_early() {
@@ -279,7 +279,7 @@ fn streams_are_written_back_early() {
     for _ in 0..3 {
         fs.t_write(f, 0, &pattern(3 << 20, 2));
     }
-    // Nor do many small files.
+    // Many small files do not start write-back early either.
     for n in 0..40 {
         fs.t_file(&format!("small {n}"), &pattern(100_000, 3));
     }
@@ -287,7 +287,7 @@ fn streams_are_written_back_early() {
     assert!(!fs.write_back().unwrap());
 }
 
-/// Nothing goes on while an epoch is captured, so none gets very large.
+/// No operation proceeds while an epoch is captured, so none gets very large.
 #[test]
 fn large_epochs_are_sealed_early() {
     let fs = fresh_with(MemoryOptions::default(), Options::default());
@@ -324,8 +324,8 @@ fn write_before_appends(fs: &Arc<Fs>, file: InodeNo, left: u64) {
     *fs.layout().during_append.lock() = Some(Box::new(hook));
 }
 
-/// Maintenance is more than write-back: who writes as fast as that goes keeps
-/// nobody from the rest of it.
+/// Maintenance does more than write-back: a thread that writes as fast as write-back
+/// proceeds must not delay the rest of it.
 #[test]
 fn maintenance_ends_while_somebody_writes_on() {
     let options = Options {
@@ -338,7 +338,7 @@ fn maintenance_ends_while_somebody_writes_on() {
     fs.maintain().unwrap();
     assert!(group_count(&fs) <= 12, "{} groups", group_count(&fs));
     assert!(fs.statistics().dirty_bytes > 4 << 20);
-    *fs.layout().during_append.lock() = None; // it keeps the file system
+    *fs.layout().during_append.lock() = None; // it references the file system
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn after_a_failed_write_nothing_is_written_and_reads_go_on() {
             fs.fsync(f, false).is_err(),
             "a failed flush is never retried"
         );
-        // What is lost is EIO, what is refused is EROFS.
+        // Lost data is EIO, a refused change is EROFS.
         assert_eq!(fs.fsync(f, false).unwrap_err().errno(), 5);
         assert_eq!(fs.sync().unwrap_err().errno(), 5);
         let write = fs.write(&Caller::root(), f, 0, b"x");

@@ -1,5 +1,5 @@
-//! Reads that fail, and a volume that takes no more writes: an operation that
-//! fails has changed nothing, and the tree in memory stays whole.
+//! Reads that fail, and a volume that takes no more writes: an operation that fails has
+//! changed nothing, and the tree in memory stays consistent.
 
 use super::harness::*;
 use crate::{
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Lets every look at what is stored fail from the `after`th on.
+/// Makes every access to the stored state fail from the `after`th on.
 fn fail_reads(fs: &Fs, after: u64) {
     let mut left = after;
     let fails = move || {
@@ -27,8 +27,8 @@ fn mend(fs: &Fs) {
     *fs.layout().fail_read.lock() = None;
 }
 
-/// Runs `operation` with the first, the second, ... look at what is stored
-/// failing, until none does; what fails must have changed nothing.
+/// Runs `operation` with the first, the second, ... access to the stored state failing,
+/// until none does; an operation that failed must have changed nothing.
 fn fails_whole<T>(fs: &Fs, what: &str, operation: impl Fn() -> Result<T>) {
     let before = Tree::of(fs);
     for after in 0..200 {
@@ -48,7 +48,7 @@ fn fails_whole<T>(fs: &Fs, what: &str, operation: impl Fn() -> Result<T>) {
     panic!("{what} never succeeds");
 }
 
-/// Everything that can be seen of a file but for the time it was last read.
+/// The visible state of a file, except for the time of the last read.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     attr: Attr,
@@ -56,15 +56,15 @@ struct Seen {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Everything that can be seen of a tree, by path.
+/// The visible state of a tree, by path.
 #[derive(Debug, PartialEq)]
 struct Tree {
     files: BTreeMap<String, Seen>,
 }
 
 impl Tree {
-    /// Looks at everything, and asserts that it agrees with itself and with
-    /// the account of space.
+    /// Reads the whole tree, and asserts that it is consistent with itself and with the
+    /// space account.
     fn of(fs: &Fs) -> Tree {
         let mut tree = Tree {
             files: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl Tree {
         self.files.insert(path.to_owned(), seen);
     }
 
-    /// The account counts what the tree takes, and nothing else.
+    /// Asserts that the account equals the usage of the tree.
     fn assert_accounted(&self, fs: &Fs) {
         let inos: BTreeMap<InodeNo, &String> = self
             .files
@@ -162,7 +162,7 @@ impl Tree {
     }
 }
 
-/// A directory of several nodes: the root at block 0 leads to leaves.
+/// Makes a directory of several nodes: the root at block 0 and leaves.
 fn many_names(fs: &Fs, parent: InodeNo, name: &str, count: usize) -> InodeNo {
     let directory = fs.t_mkdir(parent, name);
     for number in 0..count {
@@ -175,7 +175,7 @@ fn many_names(fs: &Fs, parent: InodeNo, name: &str, count: usize) -> InodeNo {
 fn what_a_failed_append_took_along_stays_in_memory() {
     for applied in [false, true] {
         let options = Options {
-            relatime: Atime::Never, // the list of those read would hold them
+            relatime: Atime::Never, // the list of files read would reference them
             ..Default::default()
         };
         let fs = fresh_with(MemoryOptions::default(), options);
@@ -211,7 +211,7 @@ fn a_directory_whose_last_name_goes_while_reads_fail() {
     let d = fs.t_mkdir(ROOT, "d");
     fs.t_mkdir(d, "only");
     fs.sync().unwrap();
-    // Its block is in the cache, its place is not.
+    // Its block is in the cache, the block's place is not.
     fs.drop_caches();
     assert_eq!(fs.t_names(d), ["only"]);
     fs.lookup(&Caller::root(), d, b"only").unwrap();
@@ -243,7 +243,7 @@ fn operations_on_large_directories_fail_whole_or_not_at_all() {
         fs.rename(&root, from, old, to, new, flags)
     };
     let numbered = |number: usize| format!("{number:0>60}").into_bytes();
-    // So many that leaves are split, and emptied again.
+    // Enough names that leaves are split, and emptied again.
     for number in 0..20 {
         fs.sync().unwrap();
         let name = format!("{number:x>60}");
@@ -284,7 +284,7 @@ fn attributes_are_set_all_or_none() {
     let fs = fresh();
     let root = Caller::root();
     let f = fs.t_file("f", &pattern(9_000, 1));
-    // Two entries, a mask: more than mode bits say.
+    // Two named entries and a mask, which mode bits cannot express.
     let entries: [(u16, u16, u32); 5] = [
         (1, 6, !0),
         (2, 6, 7),
@@ -334,7 +334,7 @@ fn writes_and_holes_fail_whole_or_not_at_all() {
         let fs = fresh();
         let f = fs.t_file("f", &pattern(length, 1));
         fs.sync().unwrap();
-        // What lies beyond must not come back.
+        // Bytes beyond the new size must not reappear.
         fs.t_truncate(f, length as u64 * 3 / 4);
         fs.sync().unwrap();
         fails_whole(&fs, "write", || {
@@ -363,7 +363,7 @@ fn writes_and_holes_fail_whole_or_not_at_all() {
     }
 }
 
-/// Files whose content is changed, so that one is changed often.
+/// Number of files whose content is changed; few, so that each is changed often.
 const FILES: usize = 6;
 
 /// A random run: few names in few directories, one of them large.
@@ -371,7 +371,7 @@ struct Run {
     fs: Fs,
     rng: Xoshiro256PlusPlus,
     directories: Vec<InodeNo>,
-    /// Looks at what is stored that failed.
+    /// Number of failed accesses to the stored state.
     struck: Arc<AtomicU64>,
 }
 
@@ -404,7 +404,7 @@ impl Run {
         }
     }
 
-    /// From here on, looks at what is stored fail at random.
+    /// Makes accesses to the stored state fail at random from here on.
     fn fail_reads(&mut self) {
         let share = [0.02, 0.1, 0.4, 1.0][self.rng.random_range(0..4)];
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.rng.random());
@@ -424,8 +424,8 @@ impl Run {
         ["a", "b", "A", "c"][self.rng.random_range(0..4)].into()
     }
 
-    /// One random operation, on one of `files` or some name, and whether it
-    /// may fail half done.
+    /// Runs one random operation, on one of `files` or some name. Returns its result, and
+    /// whether it may fail half done.
     fn act(&mut self, files: &[InodeNo]) -> (Result<()>, bool) {
         let caller = Caller::root();
         let mut any = || self.directories[self.rng.random_range(0..self.directories.len())];
@@ -467,7 +467,7 @@ impl Run {
             }
             15 => {
                 let mode = [0, 1, 3, 16][rng.random_range(0..4)];
-                // Zeros are made first, and then room for them reserved.
+                // The zeros are made first, and space for them is reserved after that.
                 let done = file().and_then(|ino| fs.fallocate(&caller, ino, mode, offset, length));
                 return (done, mode == 16);
             }
@@ -489,14 +489,14 @@ impl Run {
         (done, false)
     }
 
-    /// Directories that were removed make room for others.
+    /// Removes removed directories from the list, so that new ones are made.
     fn find_directories(&mut self) {
         let fs = &self.fs;
         self.directories
             .retain(|ino| fs.getattr(*ino).is_ok_and(|attr| attr.nlink > 0));
     }
 
-    /// Acts, and asserts that what fails has changed nothing.
+    /// Runs an operation, and asserts that it has changed nothing if it failed.
     fn step(&mut self, step: usize, reads_fail: bool) {
         let before = Tree::of(&self.fs);
         if self.rng.random_bool(0.7) {
@@ -563,7 +563,7 @@ fn an_unfinished_file_that_cannot_be_read_does_not_keep_the_volume_from_mounting
     }
     let kept = fs.t_file("kept", b"kept");
     fs.sync().unwrap();
-    // The first look at what is stored is for the root.
+    // The first access to the stored state is for the root.
     for after in 1..20 {
         let crashed = Recorder::new(fs.layout().memory().crash());
         let mut left = after;
@@ -575,7 +575,7 @@ fn an_unfinished_file_that_cannot_be_read_does_not_keep_the_volume_from_mounting
         mend(&again);
         assert_eq!(again.t_read(kept), b"kept");
         again.sync().unwrap();
-        // The next mount finishes what this one had to leave.
+        // The next mount finishes the work that this one could not.
         let crashed = Recorder::new(again.layout().memory().crash());
         let last = FileSystem::mount(crashed, clock(), Options::default()).unwrap();
         assert_eq!(last.usage().inodes, 2);

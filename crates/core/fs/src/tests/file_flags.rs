@@ -1,4 +1,5 @@
-//! File flags: what they forbid, to whom, and what they make of a change.
+//! File flags: the changes that they forbid, for which callers, and their effect on
+//! durability.
 
 use super::harness::*;
 use crate::{
@@ -36,8 +37,8 @@ fn kernel() -> Caller {
     }
 }
 
-/// A directory `d` with a file `f` of a thousand bytes and a directory `s`,
-/// another file `o`, and all of these again for each test.
+/// A directory `d` with a file `f` of a thousand bytes and a directory `s`, and another
+/// file `o`; made anew for each test.
 struct Tree {
     d: InodeNo,
     f: InodeNo,
@@ -73,7 +74,7 @@ fn rename(fs: &Fs, c: &Caller, from: (InodeNo, &str), to: (InodeNo, &str), x: bo
     fs.rename(c, from.0, old, to.0, new, how)
 }
 
-/// Changes of the file, and whether an append-only one takes them.
+/// Changes of the file, and whether an append-only file allows them.
 const OF_FILE: [(&str, bool, Attempt); 23] = [
     ("write", false, |fs, c, t| {
         fs.write(c, t.f, 5, b"x").map(drop)
@@ -282,7 +283,7 @@ fn flags_of_a_file_bind_everybody() {
 #[test]
 fn flags_of_a_directory_bind_everybody() {
     expect(&OF_DIRECTORY, true);
-    // What is in it is not the directory's.
+    // The directory's flag does not bind the files in it.
     let fs = fresh();
     let t = tree(&fs);
     set(&fs, &Caller::root(), t.d, IMMUTABLE).unwrap();
@@ -343,7 +344,7 @@ fn who_may_change_which_flags() {
     assert!(!fs.is_guarded().unwrap(), "a refusal left something");
     set(&fs, &Caller::root(), f, IMMUTABLE).unwrap();
     refused(user(1), NONE);
-    // As long as it stays immutable, nothing else changes.
+    // While the file stays immutable, no other flag changes.
     refused(
         Caller::root(),
         FileFlags {
@@ -403,7 +404,7 @@ fn new_files_have_flags_of_their_directory() {
     let (f, s) = (fs.t_create(d, "f").ino, fs.t_mkdir(d, "s"));
     assert_eq!(fs.flags_and_project(f).unwrap(), (inherited, 42));
     assert_eq!(fs.flags_and_project(s).unwrap(), (below, 42));
-    // A synchronous file came to be without anybody setting flags on it.
+    // The new synchronous file was made without a call that sets flags.
     assert!(fs.is_guarded().unwrap());
     let plain = fs.t_create(ROOT, "plain").ino;
     assert_eq!(fs.flags_and_project(plain).unwrap(), (NONE, 0));
@@ -431,7 +432,7 @@ fn a_directory_that_passes_its_project_on_takes_no_other() {
     crosses(rename(&fs, &root, (ROOT, "foreign"), (d, "own"), true));
     crosses(rename(&fs, &root, (d, "own"), (ROOT, "foreign"), true));
     fs.link(&root, own, d, b"l").unwrap();
-    // Out of it is nobody's concern.
+    // A move out of the directory is allowed.
     rename(&fs, &root, (d, "l"), (ROOT, "out"), false).unwrap();
 }
 

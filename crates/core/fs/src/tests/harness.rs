@@ -1,4 +1,4 @@
-//! A layout that watches, and short names for what tests do all the time.
+//! A layout that records and checks all calls, and short names for common steps of tests.
 
 use crate::layout::{
     Answer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Request, StatFs,
@@ -21,37 +21,37 @@ pub const ROOT: InodeNo = InodeNo::ROOT;
 pub type FailRead = Box<dyn FnMut() -> bool + Send>;
 pub type Hook = Box<dyn FnOnce() + Send>;
 
-/// Passes everything on to a [`MemoryLayout`], which asserts the order of
-/// items, counts and usage; checks what that cannot.
+/// Passes all calls to a [`MemoryLayout`], which asserts the order of items, counts and
+/// usage; checks further rules itself.
 pub struct Recorder {
     pub memory: Mutex<Arc<MemoryLayout>>,
     /// No test makes holes: then every byte below a logged size is stored.
     pub dense: AtomicBool,
     pub fail_append: AtomicBool,
-    /// A group that fails is applied all the same, as by a log that noticed
-    /// only when it wrote.
+    /// A group that fails is applied all the same, as by a log that notices the failure
+    /// only at the write.
     pub apply_failed: AtomicBool,
     pub fail_commit: AtomicBool,
-    /// Nothing may grow beyond this.
+    /// Growth beyond this usage is refused.
     pub limit: Mutex<Option<Usage>>,
     pub commits: AtomicU64,
-    /// Asked before each look at what is stored, whether it fails.
+    /// Called before each access to the stored state; true makes the access fail.
     pub fail_read: Mutex<Option<FailRead>>,
-    /// Run once, while an operation that grows the tree is being admitted.
+    /// Called once, while an operation that grows the tree is being admitted.
     pub during_admit: Mutex<Option<Hook>>,
-    /// Nor has what frees something any room.
+    /// Operations that free space are refused as well.
     pub without_reserve: AtomicBool,
-    /// Room is so short that removals take turns.
+    /// Space is so short that removals are admitted only alone.
     pub take_turns: AtomicBool,
-    /// What the last operation that must not be refused was told to need.
+    /// The waiting changes in the last request that must not be refused.
     pub shrinking: Mutex<Waiting>,
-    /// Run once, before a group is appended.
+    /// Called once, before a group is appended.
     pub during_append: Mutex<Option<Hook>>,
-    /// Run once, when blocks have been spilled.
+    /// Called once, when blocks have been spilled.
     pub during_spill: Mutex<Option<Hook>>,
-    /// Run once, after blocks have been read.
+    /// Called once, after blocks have been read.
     pub during_read: Mutex<Option<Hook>>,
-    /// What the groups held.
+    /// The groups appended.
     pub groups: Mutex<Vec<Group>>,
 }
 
@@ -81,7 +81,7 @@ impl Recorder {
         Arc::clone(&self.memory.lock())
     }
 
-    /// The memory, unless looking at it is to fail.
+    /// The layout in memory, unless the access is to fail.
     fn stored(&self) -> Result<Arc<MemoryLayout>> {
         let fails = self.fail_read.lock().as_mut().is_some_and(|fails| fails());
         if fails {
@@ -93,7 +93,7 @@ impl Recorder {
         Ok(self.memory())
     }
 
-    /// Rule 4: no length whose data never arrived.
+    /// Rule 4: asserts that no size exceeds the stored data.
     fn check_sizes(&self, group: &Group) {
         let block_bytes = u64::from(self.geometry().block_bytes);
         for item in &group.items {
@@ -275,18 +275,18 @@ pub fn shared() -> Arc<Fs> {
     Arc::new(fresh())
 }
 
-/// A transaction with the defaults.
+/// Begins a transaction with the default options.
 pub fn begin(fs: &Arc<Fs>) -> Txn {
     fs.begin_transaction(&TransactionOptions::default())
         .unwrap()
 }
 
-/// One within another.
+/// Begins a transaction nested in another.
 pub fn nested(txn: &Txn) -> Txn {
     begin(txn.tree())
 }
 
-/// What a commit that must have conflicted met.
+/// The conflict of a commit, which must have failed with one.
 pub fn conflict(outcome: Result<()>) -> Conflict {
     match outcome {
         Err(Error::Conflict(conflict)) => conflict,
@@ -308,8 +308,8 @@ pub fn fresh_with(memory: MemoryOptions, options: Options) -> Fs {
     FileSystem::mount(layout, clock(), options).unwrap()
 }
 
-/// What is there after a crash that kept all groups up to `position`, or only
-/// what was committed.
+/// The file system after a crash that kept all groups up to `position`, or only those
+/// that were committed.
 pub fn crash(fs: &Fs, position: Option<Position>) -> Fs {
     let memory = fs.layout().memory();
     let after = match position {
@@ -319,7 +319,7 @@ pub fn crash(fs: &Fs, position: Option<Position>) -> Fs {
     FileSystem::mount(Recorder::new(after), clock(), Options::default()).unwrap()
 }
 
-/// Operations of root on the live tree.
+/// Short names for operations of root.
 impl Fs {
     pub(crate) fn t_create(&self, parent: InodeNo, name: &str) -> Attr {
         self.mknod(&Caller::root(), parent, name.as_bytes(), 0o644, 0)
@@ -337,7 +337,7 @@ impl Fs {
         assert_eq!(done, data.len());
     }
 
-    /// A new file with this content.
+    /// Makes a new file with this content.
     pub(crate) fn t_file(&self, name: &str, data: &[u8]) -> InodeNo {
         let ino = self.t_create(ROOT, name).ino;
         self.t_write(ino, 0, data);
@@ -408,7 +408,7 @@ pub fn user(uid: u32) -> Caller {
     }
 }
 
-/// An access list as an extended attribute has it: tag, permissions, id.
+/// An access list as stored in an extended attribute: tag, permissions, id.
 pub fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -419,15 +419,14 @@ pub fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes without zeros that differ from place to place.
+/// Bytes other than zero that differ from place to place.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
         .map(|i| ((i / 7 + i % 251) as u8).wrapping_add(seed) | 1)
         .collect()
 }
 
-/// Seeds for a random test: `usual` many from `first` on, or as many as
-/// `VARVE_ROUNDS` says.
+/// Seeds for a random test: `usual` from `first` on, or as many as `VARVE_ROUNDS` states.
 pub fn seeds(first: u64, usual: u64) -> std::ops::Range<u64> {
     let rounds = std::env::var("VARVE_ROUNDS").ok();
     first

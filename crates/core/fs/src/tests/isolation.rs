@@ -11,7 +11,7 @@ use std::time::Duration;
 fn begin(fs: &Arc<Fs>, isolation: Isolation) -> Txn {
     let options = TransactionOptions {
         isolation,
-        // Whoever waits in one of these tests waits in vain.
+        // Every wait in these tests ends by its timeout.
         timeout: Some(Duration::from_millis(20)),
         ..TransactionOptions::default()
     };
@@ -72,7 +72,7 @@ fn what_was_not_found_and_what_was_listed_was_read() {
     assert_eq!(of(by_name.commit()), Contended::Name(b"late".to_vec()));
     assert_eq!(of(by_list.commit()), Contended::Directory);
     neither.commit().unwrap();
-    // Who has only read is at the place of its snapshot.
+    // A read-only transaction is ordered at its snapshot.
     let reader = begin(&fs, Isolation::Serializable);
     assert_eq!(reader.t_names(home), ["late"]);
     fs.t_create(home, "later");
@@ -140,7 +140,7 @@ fn locks_keep_others_out_until_the_end() {
         two.read(file, 5000, &mut byte),
         Err(Error::TimedOut)
     ));
-    // It is over, and has let go of what it had.
+    // It is over, and has released its locks.
     assert!(matches!(two.read(file, 0, &mut byte), Err(Error::Aborted)));
     one.t_write(file, 12_000, b"one");
     assert!(matches!(two.commit(), Err(Error::Aborted)));
@@ -166,7 +166,7 @@ fn what_others_commit_is_seen_once_it_is_locked() {
     assert_eq!(fs.t_read(file), b"0123456789twoone");
 }
 
-/// Thesis 5.2.5, the first anomaly: a size that is taken back.
+/// Thesis 5.2.5, the first anomaly: a reader sees a size that is undone.
 #[test]
 fn a_size_of_an_append_that_is_aborted_is_not_seen() {
     let fs = real_clock();
@@ -179,8 +179,7 @@ fn a_size_of_an_append_that_is_aborted_is_not_seen() {
     assert_eq!(two.getattr(file).unwrap().size, 6000);
 }
 
-/// Thesis 5.2.5, the second anomaly: A from before, the size from after, or the other
-/// way about.
+/// Thesis 5.2.5, the second anomaly: A from before, the size from after, or the reverse.
 #[test]
 fn a_size_and_another_value_are_of_one_moment() {
     let fs = real_clock();
@@ -197,7 +196,7 @@ fn a_size_and_another_value_are_of_one_moment() {
     );
 }
 
-/// Thesis 5.2.5: there, an aborted append leaves a hole.
+/// Thesis 5.2.5, where an aborted append leaves a hole.
 #[test]
 fn an_append_that_is_aborted_leaves_no_hole() {
     let fs = real_clock();
@@ -235,7 +234,7 @@ fn names_of_one_directory_are_locked_one_by_one() {
         txn.commit().unwrap();
     }
     assert_eq!(fs.t_names(home), ["a", "b"]);
-    // Moves of directories are one at a time.
+    // Moves of directories are serialized.
     let (a, b) = (fs.t_mkdir(ROOT, "A"), fs.t_mkdir(ROOT, "B"));
     let (one, two) = (locking(&fs), locking(&fs));
     one.rename(&root, ROOT, b"A", b, b"A", Rename::default())
@@ -261,7 +260,7 @@ fn halves_of_a_page_are_reconciled() {
     let refused = three.write(&Caller::root(), file, 2001, b"!");
     assert!(matches!(refused, Err(Error::TimedOut)));
     two.commit().unwrap();
-    // What the other left in the page is seen beside what is one's own.
+    // The other transaction's bytes in the page are visible, together with its own.
     let mut seen = [0; 3];
     one.read(file, 2000, &mut seen).unwrap();
     assert_eq!(&seen, b"two");
@@ -308,7 +307,7 @@ fn a_deadlock_ends_with_the_cheapest() {
 #[test]
 fn who_reads_for_update_keeps_off_those_who_do_and_no_reader() {
     let fs = real_clock();
-    // In the inode; in a page; in so many pages that the whole is locked.
+    // Inline; in a page; in so many pages that the whole file is locked.
     for (name, bytes) in [("a", 10), ("b", 5000), ("c", 300_000)] {
         let file = fs.t_file(name, &pattern(bytes, 1));
         let mut all = vec![0; bytes];
@@ -320,7 +319,7 @@ fn who_reads_for_update_keeps_off_those_who_do_and_no_reader() {
             matches!(refused, Err(Error::TimedOut)),
             "{name}: {refused:?}"
         );
-        // A write waits for the reader, and for nobody else.
+        // A write waits for the reader, and for no other transaction.
         reader.commit().unwrap();
         one.t_write(file, 0, b"new");
         one.commit().unwrap();
@@ -401,7 +400,7 @@ fn threads_that_lock_lose_nothing() {
     }
 }
 
-/// Units move between files of so many bytes, of which eight are counted.
+/// Moves units between files of `bytes`, of which eight are counters.
 fn transfers(bytes: usize) {
     let fs = real_clock();
     let content = vec![100; bytes];
@@ -476,7 +475,7 @@ fn whoever_uses_a_protected_file_waits_for_its_transactions() {
         txn.t_write(ino, 0, &pattern(9000, 2));
     }
     txn.t_create(home, "new");
-    // Of a file that is not, nobody waits.
+    // A call on an unprotected file does not wait.
     fs.t_write(plain, 5000, b"outside");
     let pause = Duration::from_millis(20);
     std::thread::scope(|scope| {
@@ -505,7 +504,7 @@ fn whoever_uses_a_protected_file_waits_for_its_transactions() {
     assert_eq!(fs.layout().usage(), fs.usage());
 }
 
-/// A listing lets go of its locks before it hands names out.
+/// A listing releases its locks before it passes names on.
 #[test]
 fn a_protected_directory_is_emptied_while_it_is_listed() {
     let fs = real_clock();
@@ -545,7 +544,7 @@ fn a_nested_one_hands_on_which_bytes_of_a_page_are_its_own() {
     // Another part of the same page.
     other.t_write(file, 1000, b"other");
     other.commit().unwrap();
-    // And the parent sees that, where it looks.
+    // The parent sees that when it reads.
     let mut seen = [0; 5];
     parent.read(file, 1000, &mut seen).unwrap();
     assert_eq!(&seen, b"other");
@@ -555,7 +554,7 @@ fn a_nested_one_hands_on_which_bytes_of_a_page_are_its_own() {
         (&content[..5], &content[1000..1005]),
         (&b"child"[..], &b"other"[..])
     );
-    // A whole page of a nested one is whole in its parent, too.
+    // A whole page of a nested transaction is whole in its parent, too.
     let parent = begin();
     let child = nested(&parent);
     child.t_write(file, 0, &[7; 4096]);
@@ -583,7 +582,7 @@ fn a_nested_one_reads_nothing_that_its_parent_knew_before_the_lock() {
     set.unwrap();
     let child = nested(&parent);
     std::thread::scope(|scope| {
-        // It copies what it knows of the file, its parent too, and waits for the lock.
+        // It and its parent copy the file's state, and wait for the lock.
         let attribute = scope.spawn(|| child.getxattr(&root, file, b"user.a"));
         std::thread::sleep(Duration::from_millis(50));
         assert!(!attribute.is_finished());

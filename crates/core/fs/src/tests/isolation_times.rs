@@ -1,4 +1,4 @@
-//! Times of files in transactions: what conflicts, and what does not.
+//! Times of files in transactions: which changes conflict.
 
 use super::harness::*;
 use crate::{
@@ -20,7 +20,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 7 }
 }
 
-/// Sets atime, if there is one, and mtime, if there is one.
+/// Sets atime and mtime, each if it is given.
 fn set(fs: &Fs, ino: InodeNo, times: [Option<i64>; 2]) {
     let [atime, mtime] = times.map(|time| time.map(|seconds| SetTime::At(at(seconds))));
     let set = SetAttr {
@@ -60,7 +60,7 @@ fn times_that_two_set_crosswise_are_those_of_one() {
     }
 }
 
-/// Each reads the time of one file and gives the other a later one.
+/// Each transaction reads the time of one file and gives the other a later one.
 #[test]
 fn a_time_that_was_read_is_compared_by_serializable_ones() {
     for (isolation, both) in [
@@ -91,7 +91,7 @@ fn a_time_that_was_read_is_compared_by_serializable_ones() {
     }
 }
 
-/// A look-up of a kernel shows it the times, and no later question comes.
+/// A look-up by a kernel shows it the times, and no later call follows.
 #[test]
 fn a_time_that_a_look_up_showed_was_read() {
     let fs = shared();
@@ -109,7 +109,7 @@ fn a_time_that_a_look_up_showed_was_read() {
     }
 }
 
-/// The library's paths lead to a file without a look at its times.
+/// A path walk of the library does not read the file's times.
 #[test]
 fn what_a_held_look_up_found_may_be_written_elsewhere() {
     let fs = shared();
@@ -131,7 +131,7 @@ fn times_that_follow_from_changes_are_merged() {
             fs.t_mkdir(ROOT, "home"),
         );
         let txn = begin(&fs, isolation);
-        // Neither another block of one file nor another name of one directory.
+        // The changes are to another block of the file and another name of the directory.
         txn.t_write(file, 0, b"mine");
         txn.t_create(home, "mine");
         fs.t_write(file, 8192, b"theirs");
@@ -145,8 +145,8 @@ fn times_that_follow_from_changes_are_merged() {
     }
 }
 
-/// A path leads through directories that others make names in, and a listing outside
-/// changes when they were read.
+/// A path contains directories in which other transactions make names, and a listing
+/// outside changes their access times.
 #[test]
 fn a_directory_that_a_path_went_through_is_no_conflict() {
     let fs = shared();
@@ -170,7 +170,7 @@ fn a_time_that_was_set_stays_beside_changes_of_others() {
     txn.commit().unwrap();
     let attr = fs.getattr(file).unwrap();
     assert_eq!((attr.atime, attr.mtime), (at(3), at(4)));
-    // The transaction's write comes after what was set outside, in the future even.
+    // The transaction's write is after the time set outside, even one in the future.
     let future = 1 << 40;
     let txn = begin(&fs, Isolation::Snapshot);
     txn.t_write(file, 8192, b"mine");

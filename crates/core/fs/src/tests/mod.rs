@@ -1,8 +1,7 @@
 //! Tests of the whole file system on the memory layout.
 //!
-//! Each file attacks one contract. [`harness::Recorder`] stands between the
-//! file system and the layout: it checks every group, counts, and fails on
-//! demand.
+//! Each file attacks one contract. [`harness::Recorder`] is placed between the file
+//! system and the layout: it checks every group, counts, and fails on demand.
 
 mod alone;
 mod attributes;

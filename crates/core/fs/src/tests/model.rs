@@ -1,8 +1,7 @@
 //! Random operations against a model that is obviously right, with crashes.
 //!
-//! Single-threaded, so each group has one moment it captures: names after a
-//! crash at any group are the model's names at that moment, and whatever was
-//! synced is whole.
+//! Single-threaded, so each group captures one moment: after a crash at any group, the
+//! names are the model's names at that moment, and all synced files are whole.
 
 use super::harness::*;
 use crate::{Caller, FileKind, InodeNo, Layout, MemoryOptions, Options, Position, SetAttr};
@@ -19,7 +18,7 @@ struct Model {
     next: usize,
 }
 
-/// All names of a tree with one directory level, and the content behind.
+/// All names of a tree with one directory level, and the files' content.
 fn tree(fs: &Fs) -> BTreeMap<String, (InodeNo, Content)> {
     let mut all = BTreeMap::new();
     let mut entries = Vec::new();
@@ -194,7 +193,7 @@ impl Run {
         }
     }
 
-    /// Crashes at every group not committed, looks, and goes on.
+    /// Crashes at every group not committed, checks the result, and continues.
     fn look_at_crashes(&mut self) {
         let memory = self.fs.layout().memory();
         for position in memory.committed().0 + 1..=memory.appended().0 {
@@ -249,7 +248,7 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) {
             let step_blocks = run.fs.settings.step_blocks;
             run.fs = crash(&run.fs, None);
             run.fs.settings.step_blocks = step_blocks;
-            // Its recovery may have appended groups, too.
+            // The recovery may have appended groups, too.
             let recovered = run.fs.layout().memory().appended().0;
             let names: Vec<String> = run.model.names.keys().cloned().collect();
             run.at = (1..=recovered)

@@ -1,4 +1,4 @@
-//! Names: what exists where, and who may change it.
+//! Names: where they exist, and which callers may change them.
 
 use super::harness::*;
 use crate::{Caller, Error, FileKind, InodeNo, Layout, MemoryOptions, Options, Rename, SetAttr};
@@ -516,11 +516,11 @@ fn a_number_that_was_given_to_another_file_is_not_held() {
     let fs = fresh();
     let found = fs.t_create(ROOT, "a");
     fs.sync().unwrap();
-    // Somebody removes it before the finder gets to hold it.
+    // The file is removed before the caller references it.
     fs.t_unlink("a");
     assert!(matches!(fs.hold(&found), Err(Error::Stale)));
     let other = (0..1_000).find_map(|n| {
-        fs.sync().unwrap(); // numbers come back once that is logged
+        fs.sync().unwrap(); // numbers are reused once that is logged
         let made = fs.t_create(ROOT, &format!("b{n}"));
         (made.ino == found.ino).then_some(made)
     });
@@ -541,7 +541,7 @@ fn what_a_lookup_holds_outlives_its_name() {
     fs.t_write(made.ino, 0, b"still here");
     assert_eq!(fs.t_read(made.ino), b"still here");
     fs.rmdir(&root(), ROOT, b"d").unwrap();
-    // Its parent may be gone by now, and the number another file's.
+    // Its parent may be removed by now, and the number another file's.
     let up = fs.lookup_held(&root(), found, b"..");
     assert!(matches!(up, Err(Error::NotFound)));
     for ino in [found, made.ino] {

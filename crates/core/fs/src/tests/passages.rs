@@ -1,4 +1,5 @@
-//! Remembered ways: they lead where a walk would, and for the same callers.
+//! The path cache: a cached path leads to the same directory as a walk, and for the same
+//! callers.
 
 use super::harness::*;
 use crate::{Caller, Error, FileKind, InodeNo, MemoryOptions, Options, Rename, Result, SetAttr};
@@ -17,7 +18,7 @@ fn enter(fs: &Fs, path: &str) -> Result<Option<InodeNo>> {
     enter_as(fs, &Caller::root(), path)
 }
 
-/// Enters until the way is remembered.
+/// Looks a path up until it is cached.
 fn learn(fs: &Fs, path: &str) -> InodeNo {
     let before = fs.statistics().passages;
     let ino = enter(fs, path).unwrap().unwrap();
@@ -26,7 +27,7 @@ fn learn(fs: &Fs, path: &str) -> InodeNo {
     ino
 }
 
-/// `/a/b/c`.
+/// Makes the directories `/a/b/c`.
 fn three(fs: &Fs) -> [InodeNo; 3] {
     let a = fs.t_mkdir(ROOT, "a");
     let b = fs.t_mkdir(a, "b");
@@ -49,7 +50,7 @@ fn a_way_is_gone_without_look_ups() {
     let after = fs.statistics();
     assert_eq!(after.lookups, before.lookups);
     assert_eq!(after.passages, before.passages + 1);
-    // What happens to files on the way is nothing to it.
+    // Changes of files in the path's directories do not invalidate it.
     fs.t_file("a file", b"x");
     fs.t_rename("a file", "another").unwrap();
     fs.t_unlink("another");
@@ -76,7 +77,7 @@ fn only_plain_ways_are_walked() {
     assert!(matches!(enter(&fs, &long), Err(Error::NameTooLong)));
 }
 
-/// The same, looking up name by name.
+/// Walks the path name by name, as one caller.
 fn walk_to_directory(fs: &Fs, caller: &Caller, path: &str) -> Result<Option<InodeNo>> {
     let mut at = ROOT;
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -93,7 +94,7 @@ fn walk_to_directory(fs: &Fs, caller: &Caller, path: &str) -> Result<Option<Inod
     Ok(Some(at))
 }
 
-/// What is wrong first is what is said, as by a walk.
+/// The first error on the path is reported, as by a walk.
 #[test]
 fn errors_are_those_of_a_walk() {
     let fs = fresh();
@@ -135,7 +136,7 @@ fn a_way_ends_with_any_of_its_names() {
     move_within(&fs, (a, ROOT), ("b", "b"), plain);
     assert!(matches!(enter(&fs, "a/b/d"), Err(Error::NotFound)));
     assert_eq!(learn(&fs, "b/d"), c);
-    // Another takes its place, and goes.
+    // Another directory replaces it, and is removed.
     let other = fs.t_mkdir(ROOT, "other");
     let swap = Rename {
         exchange: true,
@@ -180,7 +181,7 @@ fn a_way_is_open_to_whom_it_was_open() {
     );
     for _ in 0..2 {
         assert_eq!(enter_as(&fs, &alice, "a/b/c").unwrap(), Some(c));
-        // Hers is not his.
+        // A path cached for one caller is not used for another.
         assert!(matches!(
             enter_as(&fs, &bob, "a/b/c"),
             Err(Error::AccessDenied)
@@ -189,7 +190,7 @@ fn a_way_is_open_to_whom_it_was_open() {
     let before = fs.statistics().passages;
     assert_eq!(enter_as(&fs, &alice, "a/b/c").unwrap(), Some(c));
     assert_eq!(fs.statistics().passages, before + 1, "remembered for her");
-    // Closed above, closed by a list, opened again.
+    // Closed by the mode of a directory above, closed by a list, opened again.
     set(a, mode(0o600));
     assert!(matches!(
         enter_as(&fs, &alice, "a/b/c"),
@@ -247,7 +248,7 @@ fn memory_is_bounded_and_given_back() {
         for n in 0..5000 {
             enter(&fs, &format!("d{n}")).unwrap();
         }
-        // What is remembered keeps vnodes; most of them it must not keep.
+        // Cached paths reference vnodes, but most vnodes must not be kept.
         fs.drop_caches();
         assert!(fs.statistics().vnodes <= 1, "{:?}", fs.statistics());
     }
@@ -255,7 +256,7 @@ fn memory_is_bounded_and_given_back() {
     assert!(fs.statistics().vnodes < 4500, "{:?}", fs.statistics());
 }
 
-/// The same by looking up name by name.
+/// Walks the path name by name, as root.
 fn walk(fs: &Fs, path: &str) -> Option<InodeNo> {
     let mut at = ROOT;
     for name in path.split('/') {
@@ -295,7 +296,7 @@ fn random_changes_never_mislead() {
                 exchange: random.random_bool(0.3),
                 ..Rename::default()
             };
-            // Most are refused, for good reasons.
+            // Most of these are refused, as they should be.
             let _ = match random.random_range(0..8) {
                 0..=3 => fs.mkdir(&caller, from, name, 0o755).map(drop),
                 4 => fs.rmdir(&caller, from, name),

@@ -1,4 +1,4 @@
-//! An fsync of little data waits for few bytes of others.
+//! An fsync of little data waits for few bytes of other groups.
 
 use super::harness::*;
 use crate::epochs::small::SMALL_GROUP_BYTES;
@@ -7,7 +7,7 @@ use crate::{InodeNo, MemoryOptions, Options};
 use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
-/// Of a group at most, if no file is made durable.
+/// Most bytes of a group while no file is made durable.
 const GROUP_BYTES: u64 = 16 << 20;
 /// A block beyond the bound, and images of the epoch.
 const SLACK: u64 = 64 << 10;
@@ -33,7 +33,7 @@ fn dirty(fs: &Fs, name: &str, mebibytes: usize) -> InodeNo {
     file
 }
 
-/// Bytes of the groups that this appends.
+/// Bytes of the groups appended by `what`.
 fn appended(fs: &Fs, what: impl FnOnce()) -> u64 {
     let before = fs.statistics().group_bytes;
     what();
@@ -67,7 +67,7 @@ fn groups_of_others_are_small_while_small_files_are_made_durable() {
         assert!(others <= SMALL_GROUP_BYTES + SLACK, "{others}");
     }
     assert_eq!(fs.statistics().small_groups, 8);
-    // None is made durable any more.
+    // No file is made durable any more.
     dirty(&fs, "more", 80);
     let mut small = 0;
     while write_back(&fs) <= SMALL_GROUP_BYTES + SLACK {
@@ -76,8 +76,8 @@ fn groups_of_others_are_small_while_small_files_are_made_durable() {
     assert!(small <= 2 * WINDOW_BYTES / SMALL_GROUP_BYTES, "{small}");
 }
 
-/// Between its call, which comes while another thread appends a group, and its return, no
-/// more is appended than a small group and its own data.
+/// From its call, while another thread appends a group, until its return, no more is
+/// appended than a small group and its own data.
 #[test]
 fn an_fsync_that_meets_a_group_waits_for_a_small_one() {
     let fs = fresh_with_large_groups();
@@ -94,7 +94,7 @@ fn an_fsync_that_meets_a_group_waits_for_a_small_one() {
             syncing.t_fsync(file);
             syncing.statistics().group_bytes
         };
-        // Not waited for here, as it waits for this group.
+        // Not awaited here, because the call waits for this group.
         std::thread::spawn(call);
     };
     *fs.layout().during_append.lock() = Some(Box::new(hook));
@@ -107,7 +107,7 @@ fn an_fsync_that_meets_a_group_waits_for_a_small_one() {
     assert!(during <= SMALL_GROUP_BYTES + 4096 + SLACK, "{during}");
 }
 
-/// A large file whose fsync takes it in parts lets others in between.
+/// An fsync of a large file is done in parts, between which others proceed.
 #[test]
 fn a_large_fsync_is_taken_in_small_parts_while_small_files_are_made_durable() {
     let fs = fresh_with_large_groups();
@@ -122,7 +122,7 @@ fn a_large_fsync_is_taken_in_small_parts_while_small_files_are_made_durable() {
     );
 }
 
-/// A few small files that are made durable change nothing.
+/// A few small fsyncs have no effect.
 #[test]
 fn few_fsyncs_keep_no_groups_small() {
     let fs = fresh_with_large_groups();

@@ -1,5 +1,5 @@
-//! Space: what is admitted fits, a full volume can be read, emptied and
-//! overwritten, and the account is right.
+//! Space: an admitted operation fits, a full volume can be read, emptied and overwritten,
+//! and the account is right.
 
 use super::harness::*;
 use crate::{
@@ -237,7 +237,7 @@ fn what_is_freed_in_steps_counts_as_free_at_once() {
             fs.t_truncate(f, 10);
         }
         assert!(fs.statfs().free > full + 500, "round {round}");
-        // Nothing has been freed yet, and nobody but the writer can do it.
+        // Nothing has been freed yet, and only the writer can do it.
         let g = fs.t_file("g", &pattern(size, 2));
         assert_eq!(fs.t_read(g), pattern(size, 2));
         fs.t_unlink("g");
@@ -245,8 +245,8 @@ fn what_is_freed_in_steps_counts_as_free_at_once() {
     }
 }
 
-/// A step may be refused when the room for it is gone; the file waits for the
-/// next one, in this life and in the next.
+/// A step may be refused when its space is used up; the file waits for the next step, in
+/// this mount and in the next.
 #[test]
 fn a_step_without_room_is_taken_later() {
     let mut fs = small(4 << 20);
@@ -292,7 +292,7 @@ fn held_writes_have_room_that_nothing_else_gets() {
         fs.t_write(f, end, &[1; 4096]);
         end += 4096;
     }
-    // Nothing that grows gets in, and what does not grow does.
+    // Operations that grow the tree are refused, all other ones succeed.
     let made = fs.mknod(&caller, ROOT, b"g", 0o644, 0);
     assert!(matches!(made, Err(Error::NoSpace)));
     assert!(matches!(
@@ -301,7 +301,8 @@ fn held_writes_have_room_that_nothing_else_gets() {
     ));
     fs.t_write(f, 0, &[2; 20_000]);
     fs.t_rename("f", "h").unwrap();
-    // A held write does, and says so; one that does not grow has no need to.
+    // A held write succeeds, and reports its use of the reserve; one that does not grow
+    // the tree does not need it.
     let held = |at: u64| fs.write_held(&caller, f, at, &[3; 40_960], HeldTimes::HandedOver);
     assert!(!held(0).unwrap().used_kept_room);
     let mut used = 0;
@@ -325,8 +326,8 @@ fn held_writes_have_room_that_nothing_else_gets() {
     fs.unmount().unwrap();
 }
 
-/// A dozen writers that asked for a mebibyte each, and would be refused, made
-/// the layout refuse an unlink.
+/// A dozen writers that asked for a mebibyte each, and would be refused, made the layout
+/// refuse an unlink.
 #[test]
 fn removing_a_name_needs_no_room_for_writes_that_wait_for_their_answer() {
     let fs = std::sync::Arc::new(small(64 << 20));
@@ -342,7 +343,7 @@ fn removing_a_name_needs_no_room_for_writes_that_wait_for_their_answer() {
     assert!(asked.certain() + asked.asked < 64 << 10, "{asked:?}");
 }
 
-/// What each of a dozen under way might come to write was kept from the cleaner,
+/// The space promised to each of a dozen running removals was denied to the cleaner,
 /// until it could gain nothing and a removal was refused.
 #[test]
 fn where_room_is_short_removals_take_turns() {

@@ -1,5 +1,5 @@
-//! Many threads, little memory: nothing deadlocks, nothing is lost, and the
-//! account is right in the end. Lock ranks are checked on the way.
+//! Many threads, little memory: nothing deadlocks, nothing is lost, and the account is
+//! right in the end. Lock ranks are checked throughout.
 
 use super::harness::*;
 use crate::{Caller, Error, InodeNo, Layout, MemoryOptions, Options, Rename, Result, SetAttr};
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One random operation on a few names in a few directories.
+/// Runs one random operation on a few names in a few directories.
 fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result<()> {
     let caller = Caller::root();
     let any = |rng: &mut Xoshiro256PlusPlus| directories[rng.random_range(0..directories.len())];

@@ -1,4 +1,4 @@
-//! Transactions: what is seen, what commits, what conflicts, what is left.
+//! Transactions: visibility, commits, conflicts, and the state afterwards.
 
 use super::harness::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     TransactionOptions,
 };
 
-/// Everything counts what it should once nothing waits.
+/// Asserts that all counts are right once no change waits.
 fn settled(fs: &Fs) {
     fs.sync().unwrap();
     assert_eq!(fs.layout().usage(), fs.usage());
@@ -59,7 +59,7 @@ fn what_is_dropped_leaves_nothing() {
     drop(txn);
     assert_eq!(fs.t_names(ROOT), ["kept"]);
     assert_eq!(fs.usage(), usage);
-    // The numbers came back.
+    // The numbers were returned.
     let next = fs.t_create(ROOT, "next").ino;
     assert_eq!(next, InodeNo(InodeNo::FIRST.0 + 1));
     settled(&fs);
@@ -104,7 +104,7 @@ fn an_outsider_wins_too_and_waits_for_nobody() {
         fs.t_truncate(file, 0);
         fs.t_write(file, 0, &pattern(20_000, 1));
     }
-    // The same bytes again are no change.
+    // Writing the same bytes again is no change.
     let txn = begin(&fs);
     txn.t_write(file, 5000, b"mine");
     fs.t_write(file, 4096, &pattern(20_000, 1)[4096..8192]);
@@ -153,7 +153,7 @@ fn a_snapshot_is_what_it_was_whatever_happens() {
     fs.drop_caches();
     assert_eq!(txn.t_content("file"), pattern(30_000, 1));
     assert_eq!(txn.t_names(home).len(), 300);
-    // It has read, and nothing else: there is nothing to conflict with.
+    // It has only read, so it cannot conflict.
     txn.commit().unwrap();
     settled(&fs);
 }
@@ -202,7 +202,7 @@ fn directories_never_come_to_lie_below_themselves() {
     fs.rename(&root, ROOT, b"F", e, b"F", plain).unwrap();
     fs.rename(&root, ROOT, b"B", a, b"B", plain).unwrap();
     assert_eq!(conflict(txn.commit()).of, Contended::Directory);
-    // What leaves in time is in nobody's way.
+    // A directory that moves away early enough is no obstacle.
     let txn = begin(&fs);
     txn.rename(&root, a, b"B", ROOT, b"B", plain).unwrap();
     txn.rename(&root, ROOT, b"A", b, b"A", plain).unwrap();
@@ -220,7 +220,7 @@ fn a_directory_that_got_a_name_is_not_removed() {
     fs.t_create(home, "late");
     assert_eq!(conflict(txn.commit()).of, Contended::Directory);
     assert_eq!(fs.t_names(home), ["late"]);
-    // Nor is one that is gone made in.
+    // A name cannot be made in a removed directory either.
     let txn = begin(&fs);
     txn.t_create(home, "in it");
     fs.unlink(&Caller::root(), home, b"late").unwrap();
@@ -246,7 +246,7 @@ fn attributes_commit_and_conflict() {
     txn.commit().unwrap();
     assert_eq!(fs.getattr(file).unwrap().mode & 0o777, 0o600);
     assert_eq!(fs.getxattr(&root, file, b"user.a").unwrap(), b"1");
-    // Rights that were taken away meanwhile end a write.
+    // A write conflicts with a change of the rights.
     let txn = begin(&fs);
     txn.t_write(file, 0, b"mine");
     fs.setattr(&root, file, &mode(0o400)).unwrap();
@@ -345,7 +345,7 @@ fn a_crash_leaves_all_or_nothing() {
     txn.t_write(file, 0, &pattern(20_000, 2));
     txn.t_file("new", &pattern(5000, 3));
     let ticket = txn.commit_async().unwrap();
-    // Data of other files goes before, and a group of it seals the commit.
+    // Data of other files is appended first, and its group seals the commit.
     let noise = fs.t_file("noise", &pattern(5000, 5));
     fs.t_fsync(noise);
     let memory = fs.layout().memory();
@@ -418,7 +418,8 @@ fn nothing_is_done_in_one_while_another_within_it_is_open() {
         let refused = |outcome: Result<()>| {
             assert!(matches!(outcome, Err(Error::Suspended)), "{outcome:?}");
         };
-        // Of a locking one, a read here would wait for who waits for it.
+        // In a locking transaction, a read here would deadlock with its own nested
+        // transaction.
         refused(outer.read(file, 0, &mut [0; 5]).map(drop));
         refused(outer.write(&root, file, 0, b"x").map(drop));
         refused(outer.append(&root, file, b"x").map(drop));
@@ -453,7 +454,7 @@ fn the_end_of_one_is_the_end_of_the_one_within_it() {
     assert_eq!(fs.t_read(file), b"outere");
 }
 
-/// A file that keeps others out while it exists, as git has them.
+/// A file that excludes other users while it exists, as in git.
 #[test]
 fn a_name_that_was_made_and_removed_again_conflicts_with_the_same_of_others() {
     for in_nested in [false, true] {
@@ -486,8 +487,8 @@ fn a_name_that_was_made_and_removed_again_conflicts_with_the_same_of_others() {
     }
 }
 
-/// A removal is a change of all of a file: what others wrote into it, and may have been
-/// told is durable, does not go with it.
+/// A removal is a change of all of a file: bytes that others wrote into it, and may have
+/// synced, must not be removed with it.
 #[test]
 fn a_file_that_others_wrote_is_not_removed() {
     let write: [fn(&Fs, InodeNo); 3] = [
@@ -511,7 +512,8 @@ fn a_file_that_others_wrote_is_not_removed() {
             let fs = shared();
             let file = fs.t_file("file", &pattern(9000, 1));
             let txn = begin(&fs);
-            // It has a share in it, as the last user of a log has that he removes.
+            // The transaction wrote into it as well, as the last user of a log does
+            // before removing it.
             txn.t_write(file, 0, b"mine");
             remove(&txn);
             write(&fs, file);
@@ -522,7 +524,8 @@ fn a_file_that_others_wrote_is_not_removed() {
     }
 }
 
-/// One that no other wrote goes, however it is stored by now, and however long it is.
+/// A file that no other transaction wrote is removed, however it is stored by now, and
+/// however long it is.
 #[test]
 fn a_file_that_is_what_it_was_is_removed() {
     let fs = shared();

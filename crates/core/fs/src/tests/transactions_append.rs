@@ -1,4 +1,4 @@
-//! Appends that find their place at the commit.
+//! Appends whose offset is decided at the commit.
 
 use super::harness::*;
 use crate::{
@@ -18,7 +18,7 @@ fn volume() -> Arc<Fs> {
 fn begin_with(fs: &Arc<Fs>, subpage: bool) -> Txn {
     let options = TransactionOptions {
         isolation: Isolation::Locking,
-        // Whoever waits in one of these tests waits in vain.
+        // Every wait in these tests ends by its timeout.
         timeout: Some(Duration::from_millis(20)),
         subpage,
     };
@@ -33,7 +33,7 @@ fn append(txn: &Txn, file: InodeNo, data: &[u8]) -> Appended {
     txn.append_in_turn(&Caller::root(), file, data).unwrap()
 }
 
-/// So many bytes were there; both kinds of files, in the inode and in blocks.
+/// Initial sizes, for both kinds of files, inline and in blocks.
 const SIZES: [usize; 4] = [0, 20, 4096, 10_000];
 
 #[test]
@@ -85,7 +85,7 @@ fn what_looks_at_the_end_sees_what_was_appended_and_keeps_others_off() {
         let (one, two) = (locking(&fs), locking(&fs));
         append(&one, file, b"one");
         assert_eq!(look(&one, file), 10_003, "look {nth}");
-        // From here on the end is one's.
+        // From here on one transaction has the end locked.
         let refused = two.append_in_turn(&root, file, b"two");
         assert!(matches!(refused, Err(Error::TimedOut)), "look {nth}");
         assert!(!matches!(append(&one, file, b"!"), Appended::AtCommit(_)));
@@ -112,8 +112,8 @@ fn one_that_is_aborted_leaves_nothing_of_what_waited() {
     assert_eq!(fs.statfs().free, before.free);
 }
 
-/// The block in which a file ends is written as a whole: who appends waits, and who
-/// writes it waits for those that append.
+/// The block in which a file ends is written as a whole: an appender waits for its
+/// writer, and its writer for appenders.
 #[test]
 fn the_last_block_is_not_written_over_what_others_append() {
     for size in [20, 10_000] {
@@ -135,7 +135,7 @@ fn the_last_block_is_not_written_over_what_others_append() {
     }
 }
 
-/// Where pages are locked by spans, both go through.
+/// Where pages are locked by spans, both proceed.
 #[test]
 fn a_span_of_the_last_block_is_written_beside_an_append() {
     let fs = volume();
@@ -187,7 +187,7 @@ fn more_than_a_block_and_many_files_are_placed_at_once() {
     assert_eq!(fs.t_read(file), want);
 }
 
-/// What is set stays, whether the bytes find their place before the commit or at it.
+/// A time that was set remains, whether the bytes are placed before the commit or at it.
 #[test]
 fn a_time_that_is_set_behind_an_append_stays() {
     for looks in [false, true] {
@@ -212,7 +212,8 @@ fn a_time_that_is_set_behind_an_append_stays() {
     }
 }
 
-/// Whoever has appended finds it, whoever else of the transaction looks just then.
+/// Each thread finds the bytes it has appended, even if another thread of the transaction
+/// reads at the same time.
 #[test]
 fn threads_that_share_one_find_what_they_have_appended() {
     for _ in 0..200 {
@@ -232,7 +233,7 @@ fn threads_that_share_one_find_what_they_have_appended() {
     }
 }
 
-/// The others' append comes between.
+/// The other transactions' append is committed first.
 #[test]
 fn who_asks_after_others_have_committed_stands_behind_them() {
     let fs = volume();
@@ -248,7 +249,7 @@ fn who_asks_after_others_have_committed_stands_behind_them() {
     assert_eq!(fs.t_read(file), want);
 }
 
-/// Whoever locks nothing may have changed it all the same.
+/// A caller without locks may have changed it all the same.
 #[test]
 fn an_outsider_cuts_the_file_and_the_append_comes_to_its_end() {
     let fs = volume();

@@ -1,4 +1,4 @@
-//! Transactions attacked, one corner each.
+//! Corner cases of transactions, one each.
 
 use super::harness::*;
 use super::transactions_model::no_number_is_lost;
@@ -17,8 +17,8 @@ fn reserve(fs: &Fs, ino: InodeNo, offset: u64, length: u64) {
         .unwrap();
 }
 
-/// Everything counts what it should once nothing waits, no number is lost, and all is
-/// there again after a mount.
+/// Asserts that all counts are right once no change waits, no number is lost, and
+/// everything exists again after a mount.
 fn settled(fs: &Fs) {
     fs.sync().unwrap();
     fs.unmount().unwrap();
@@ -92,7 +92,7 @@ fn locking_ones_meet_outsiders_who_lock_nothing() {
     set(&txn, b"2");
     txn.commit().unwrap();
     assert_eq!(fs.getxattr(&root, file, b"user.a").unwrap(), b"2");
-    // What was written has no place any more.
+    // The offset of the write no longer exists.
     let txn = begin();
     txn.t_write(file, 15_000, b"mine");
     fs.t_truncate(file, 100);
@@ -127,7 +127,7 @@ fn what_lay_behind_the_end_does_not_come_back() {
     };
     fs.t_truncate(file, 1000);
     fs.sync().unwrap();
-    // Left there by others, who came back to the size that it had.
+    // Bytes left by another transaction, which returned to the original size.
     let txn = begin(&fs);
     txn.t_truncate(file, 2000);
     fs.t_write(file, 1000, &pattern(3000, 7));
@@ -136,7 +136,7 @@ fn what_lay_behind_the_end_does_not_come_back() {
     fs.sync().unwrap();
     txn.commit().unwrap();
     assert!(fs.t_read(file) == want(2000));
-    // Left there by the parent.
+    // Bytes left by the parent.
     let txn = begin(&fs);
     txn.t_truncate(file, 1000);
     let child = nested(&txn);
@@ -168,7 +168,7 @@ fn a_cut_meets_what_is_dirty_behind_it() {
     assert!(txn.t_read(file) == want);
     txn.commit().unwrap();
     assert!(fs.t_read(file) == want);
-    // What others wrote there is not lost without a word, be it in a hole.
+    // Bytes that others wrote there cause a conflict, even in a hole.
     for (offset, sparse) in [(5500, false), (9500, false), (30_000, true)] {
         fs.t_truncate(file, 0);
         fs.t_write(file, 0, &pattern(10_000, 3));
@@ -342,7 +342,7 @@ fn links_removed_on_both_sides() {
     txn.commit().unwrap();
     assert_eq!(fs.t_names(ROOT), Vec::<String>::new());
     assert!(matches!(fs.getattr(file), Err(Error::Stale)));
-    // Held by both: what was written is seen by whoever holds it.
+    // Referenced by both: the write is visible through each reference.
     let file = fs.t_file("a", &pattern(9000, 1));
     fs.link(&root, file, ROOT, b"b").unwrap();
     fs.retain(file).unwrap();
@@ -368,7 +368,7 @@ fn one_that_ended_here_and_got_another_name_there() {
     fs.link(&Caller::root(), file, ROOT, b"b").unwrap();
     assert_eq!(conflict(txn.commit()).of, Contended::File);
     assert_eq!(fs.t_content("a"), b"before");
-    // Held, nothing of it is lost.
+    // A reference keeps all of its content.
     let txn = begin(&fs);
     txn.retain(file).unwrap();
     txn.t_write(file, 0, b"mine");
@@ -385,26 +385,26 @@ fn one_that_ended_here_and_got_another_name_there() {
 fn files_held_open_across_their_end() {
     let fs = Arc::new(fresh());
     let file = fs.t_file("file", &pattern(9000, 1));
-    // By others, removed by the transaction.
+    // Referenced by others, removed by the transaction.
     fs.retain(file).unwrap();
     let txn = begin(&fs);
     txn.t_unlink("file");
     txn.commit().unwrap();
     assert!(fs.t_read(file) == pattern(9000, 1));
-    // It goes on without a name, in a transaction as well.
+    // It still exists without a name, in a transaction as well.
     let txn = begin(&fs);
     txn.retain(file).unwrap();
     txn.t_write(file, 0, b"mine");
     txn.commit().unwrap();
     assert_eq!(fs.t_read(file)[..4], *b"mine");
-    // Let go while a transaction has changed it.
+    // Released while a transaction has changed it.
     let txn = begin(&fs);
     txn.retain(file).unwrap();
     txn.t_write(file, 0, b"late");
     fs.release(file, 1);
     fs.sync().unwrap();
     assert_eq!(conflict(txn.commit()).of, Contended::File);
-    // By the transaction, removed by others.
+    // Referenced by the transaction, removed by others.
     let file = fs.t_file("file", &pattern(9000, 1));
     let txn = begin(&fs);
     txn.retain(file).unwrap();
@@ -447,7 +447,7 @@ fn a_file_that_ends_during_a_truncate_is_a_conflict() {
     let fs = Arc::new(fs);
     let file = fs.t_file("file", &pattern(60_000, 1));
     fs.sync().unwrap();
-    // A truncate under way is finished first.
+    // A running truncate is finished first.
     fs.t_truncate(file, 100);
     let txn = begin(&fs);
     txn.t_write(file, 0, b"mine");
@@ -472,7 +472,7 @@ fn a_directory_that_ended_is_a_conflict_even_when_forgotten() {
     txn.t_create(home, "in it");
     txn.t_create(ROOT, "beside");
     fs.rmdir(&Caller::root(), ROOT, b"home").unwrap();
-    // It is logged, and forgotten, while the commit asks for room.
+    // The removal is logged, and its record dropped, while the commit asks for space.
     *fs.layout().during_admit.lock() = Some(Box::new({
         let fs = Arc::downgrade(&fs);
         move || fs.upgrade().unwrap().sync().unwrap()
@@ -516,7 +516,7 @@ fn names_are_spelled_anew() {
     child.t_file("oLD", b"new");
     child.commit().unwrap();
     assert_eq!(txn.t_names(ROOT), ["oLD"]);
-    // Spelled anew outside meanwhile: it leads where it led.
+    // Its spelling is changed outside meanwhile: it refers to the same file.
     fs.t_rename("old", "olD").unwrap();
     txn.commit().unwrap();
     assert_eq!(fs.t_names(ROOT), ["oLD"]);
@@ -592,12 +592,13 @@ fn a_listing_goes_on_while_its_directory_changes() {
             let (seen, last) = (all.len(), &all[all.len() - 1]);
             let over = format!("over{depth}-{seen}");
             fs.t_create(home, &over);
-            // The very one at which the listing goes on.
+            // The very name at which the listing continues.
             fs.rename(&root, home, over.as_bytes(), home, last.as_bytes(), plain)
                 .unwrap();
             let new = format!("new{depth}-{seen}");
             fs.t_create(home, &new);
-            // Names n0 to n199 exist throughout, though they come to lead elsewhere.
+            // Names n0 to n199 exist throughout, though they are made to refer to other
+            // files.
             let to = format!("n{}", seen % 200);
             fs.rename(&root, home, new.as_bytes(), home, to.as_bytes(), plain)
                 .unwrap();
@@ -725,7 +726,7 @@ fn set_id_rights_end_with_a_write() {
     fs.t_write(file, 5000, b"outside");
     txn.commit().unwrap();
     assert_eq!(fs.getattr(file).unwrap().mode & 0o7777, 0o777);
-    // Set meanwhile by others: the write came before, and must end them.
+    // Set meanwhile by others: the write was earlier, and must clear them.
     let txn = begin(&fs);
     txn.write(&user(7), file, 0, b"more").unwrap();
     fs.setattr(&Caller::root(), file, &mode(0o4777)).unwrap();
@@ -733,7 +734,7 @@ fn set_id_rights_end_with_a_write() {
     settled(&fs);
 }
 
-/// A transaction that changes much of what [`ground`] made.
+/// A transaction that changes much of the tree made by [`ground`].
 fn changes(fs: &Arc<Fs>) -> Txn {
     let root = Caller::root();
     let txn = begin(fs);
@@ -795,7 +796,7 @@ fn a_read_that_fails_at_any_step_of_a_commit_changes_nothing() {
         let fs = ground();
         let before = (shown(&fs), fs.usage());
         let txn = changes(&fs);
-        // Somebody else's change makes values be looked at.
+        // A change outside forces a comparison of values.
         let large = fs.t_lookup("large").unwrap();
         fs.t_write(large, 0, &pattern(100_000, 1)[..10]);
         fs.drop_caches();
@@ -819,7 +820,7 @@ fn a_read_that_fails_at_any_step_of_a_commit_changes_nothing() {
         }
         assert!(shown(&fs) == before.0, "after the failure of read {nth}");
         assert_eq!(fs.usage(), before.1);
-        // And again, without.
+        // And again, without failures.
         changes(&fs).commit().unwrap();
         settled(&fs);
     }
@@ -870,7 +871,7 @@ fn no_room_in_the_middle() {
     };
     assert!(matches!(full, Error::NoSpace));
     assert!(written > 800_000);
-    // The others take the room first.
+    // The others use the space first.
     let outside = fs.t_file("outside", &pattern(500_000, 3));
     assert!(matches!(txn.commit(), Err(Error::NoSpace)));
     assert_eq!(fs.t_names(ROOT), ["kept", "outside"]);

@@ -1,9 +1,9 @@
-//! Transactions, nested ones, and operations outside, at random, against trees of
-//! plain maps.
+//! Transactions, nested ones, and operations outside, at random, against trees of plain
+//! maps.
 //!
-//! Single-threaded, so that each group has one moment that it captures. The model
-//! decides by itself, by value, whether a commit must be refused; where it may be,
-//! because what is compared is coarser than a byte, it is asked.
+//! Single-threaded, so that each group captures one moment. The model decides by itself,
+//! by value, whether a commit must be refused. Where it may be refused, because the
+//! comparison is coarser than a byte, the outcome is accepted.
 
 use super::harness::*;
 use super::tree_model::{Id, Node, TOP, Tree, judge};
@@ -17,28 +17,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-/// Transactions within each other.
+/// Greatest depth of nested transactions.
 const DEPTH: usize = 3;
-/// That stand on snapshots.
+/// Most open transactions on snapshots.
 const OPEN: usize = 3;
 
-/// One that is open.
+/// An open transaction.
 struct Open {
     txn: Transaction<Recorder>,
-    /// Its place among all trees' models.
+    /// Its view in the list of all views.
     view: View,
     origin: Tree,
-    /// Files of which others have changed bytes since, if only for a while.
+    /// Files of which others have changed bytes since, even if only for a while.
     others: BTreeSet<Id>,
     salt: u64,
     isolation: Isolation,
 }
 
-/// What is known of a view.
+/// The model of one view.
 #[derive(Clone)]
 struct View {
     tree: Tree,
-    /// What was changed in it, if only for a while.
+    /// Files changed in it, even if only for a while.
     touched: BTreeSet<Id>,
     names: BTreeSet<(Id, String)>,
 }
@@ -53,8 +53,8 @@ impl View {
     }
 }
 
-/// The mounted tree at a moment, and the files of which all bytes were logged with
-/// their last commit.
+/// The mounted tree at a moment, and the files of which all bytes were logged with their
+/// last commit.
 #[derive(Clone)]
 struct Moment {
     tree: Tree,
@@ -66,15 +66,15 @@ struct Run {
     rng: Xoshiro256PlusPlus,
     now: View,
     whole: BTreeSet<Id>,
-    /// Each one with those within it, the innermost last.
+    /// Open transactions, each with those nested in it, the innermost last.
     open: Vec<Vec<Open>>,
-    /// What may be there after a crash behind each group.
+    /// The possible states after a crash, for each group.
     at: BTreeMap<u64, [Arc<Moment>; 2]>,
     options: Options,
     commits: [u64; 2],
 }
 
-/// Where an operation is done.
+/// The tree in which an operation is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
     Outside,
@@ -109,7 +109,8 @@ impl Run {
         self.near(who, &all)
     }
 
-    /// Each transaction has files that it likes best, lest all of them conflict.
+    /// Chooses a file. Each transaction prefers some files, because otherwise all of them
+    /// would conflict.
     fn near(&mut self, who: Who, all: &[Id]) -> Id {
         let salt = match who {
             Who::Outside => 0,
@@ -290,7 +291,7 @@ impl Run {
         self.touch(who, &ids, &[(from, &old), (to, &new)]);
     }
 
-    /// A file's bytes are about to change.
+    /// The bytes of a file that is about to change.
     fn content(&mut self, who: Who, id: Id) -> &mut Vec<u8> {
         if who == Who::Outside {
             self.whole.remove(&id);
@@ -300,7 +301,7 @@ impl Run {
         &mut self.view(who).tree.node(id).data
     }
 
-    /// Bytes of these files have changed, or come to lie elsewhere.
+    /// Notes that bytes of these files have changed, or moved.
     fn tell(&mut self, ids: BTreeSet<Id>) {
         for chain in &mut self.open {
             chain[0].others.extend(&ids);
@@ -448,7 +449,7 @@ impl Run {
         });
     }
 
-    /// The innermost ends.
+    /// Ends the innermost transaction.
     fn end(&mut self, chain: usize) {
         let inner = self.open[chain].pop().unwrap();
         let commits = self.rng.random_bool(0.75);
@@ -483,7 +484,7 @@ impl Run {
             &view.touched,
             &view.names,
         );
-        // It has compared all that it has ever looked at, this test's looks included.
+        // It has compared all its reads, including those of this test.
         let read =
             isolation == Isolation::Serializable && (origin != self.now.tree || !others.is_empty());
         let before = self.moment();
@@ -507,7 +508,8 @@ impl Run {
             }
             Err(Error::Conflict(conflict)) => {
                 self.commits[1] += 1;
-                // What others changed and changed back may be stored otherwise now.
+                // Content that others changed and changed back may be stored at another
+                // place now.
                 let stored = matches!(conflict.of, Contended::Content(_))
                     && others.iter().any(|id| id.0 == conflict.ino.0);
                 let may = verdict.may || stored || read;
@@ -542,7 +544,7 @@ impl Run {
         Tree::of(&fs, piece).must_be(&self.view(who).tree, &format!("{who:?}"));
     }
 
-    /// Crashes at every group not committed, looks, and goes on.
+    /// Crashes at every group not committed, checks the result, and continues.
     fn look_at_crashes(&mut self) {
         let memory = self.fs.layout().memory();
         for position in memory.committed().0 + 1..=memory.appended().0 {
@@ -623,7 +625,7 @@ impl Run {
     }
 }
 
-/// Whether POSIX lets this rename through.
+/// True if POSIX allows this rename.
 fn may_rename(
     tree: &Tree,
     source: Option<Id>,
@@ -649,7 +651,7 @@ fn may_rename(
     is_directory(source) == is_directory(target) && tree.nodes[&target].names.is_empty()
 }
 
-/// Each number below the greatest is a file's, or to be had.
+/// Asserts that each number up to the greatest belongs to a file, or can be allocated.
 pub fn no_number_is_lost(fs: &Fs, used: BTreeSet<u64>) {
     let greatest = used.iter().max().copied().unwrap_or(0) + 50;
     let mut had = used;
@@ -674,7 +676,7 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) -> [u64;
     run_in(seed, options, (group_bytes, step_blocks), None)
 }
 
-/// With private trees that spill beyond `spills_at` bytes.
+/// Runs with private trees that spill beyond `spills_at` bytes.
 fn run_in(
     seed: u64,
     options: Options,

@@ -1,4 +1,4 @@
-//! Data that leaves memory before its commit, one corner each.
+//! Corner cases of spilled data, one each.
 
 use super::harness::*;
 use crate::{
@@ -11,7 +11,7 @@ const BLOCK: usize = 4096;
 const KEEP_SIZE: i32 = 1;
 const PUNCH: i32 = 2;
 
-/// Private trees spill whatever they have at every change.
+/// A file system whose private trees spill all data at every change.
 fn spilling() -> Arc<Fs> {
     let mut fs = fresh();
     Arc::get_mut(&mut fs.budget).unwrap().spills_at = 0;
@@ -22,7 +22,7 @@ fn spilled(fs: &Fs) -> usize {
     fs.layout().memory().spilled_blocks()
 }
 
-/// Has everything spilled that the transaction has written.
+/// Spills everything that the transaction has written.
 fn spill(txn: &Txn) {
     txn.t_create(ROOT, "another");
     txn.t_unlink("another");
@@ -87,7 +87,7 @@ fn nothing_is_left_of_what_was_spilled_and_dropped() {
     txn.t_write(old, 0, &pattern(5 * BLOCK, 2));
     spill(&txn);
     assert_eq!(spilled(&fs), 5);
-    // Written over, the first time is dead.
+    // Overwritten: the first copy is dead.
     txn.t_write(old, 0, &pattern(5 * BLOCK, 3));
     spill(&txn);
     assert_eq!(spilled(&fs), 5);
@@ -123,7 +123,7 @@ fn what_was_given_up_for_others_aborts() {
     txn.read(old, 4 * BLOCK as u64, &mut byte).unwrap();
     assert!(matches!(txn.commit(), Err(Error::Aborted)));
     assert_eq!(fs.t_read(old), pattern(5 * BLOCK, 1));
-    // What has been merged is not given up.
+    // Merged data is not given up.
     let txn = begin(&fs);
     txn.t_write(old, 0, &pattern(3 * BLOCK, 2));
     spill(&txn);
@@ -179,7 +179,7 @@ fn pages_of_which_spans_were_written_stay_and_whole_ones_spill() {
     spill(&one);
     assert_eq!(spilled(&fs), 1);
     other.t_write(file, 200, &[b'2'; 100]);
-    // What a nested one writes is its parent's, span by span.
+    // Bytes written by a nested transaction become its parent's, span by span.
     let child = nested(&one);
     child.t_write(file, 400, &[b'3'; 100]);
     child.t_write(file, BLOCK as u64, &[b'3'; 10]);
@@ -204,7 +204,7 @@ fn data_spills_where_names_are_too_many() {
     };
     let fs = Arc::new(fresh_with(MemoryOptions::default(), options));
     let (one, other) = (begin(&fs), begin(&fs));
-    // Eight times all of the cache, in two.
+    // Eight times the whole cache, in two transactions.
     for txn in [&one, &other] {
         let file = txn.t_create(ROOT, "large").ino;
         for step in 0..64 {
@@ -257,7 +257,7 @@ fn what_is_overwritten_or_removed_during_the_append_is_there_for_it() {
             true => other.t_unlink("new"),
             false => other.t_write(file, 0, &pattern(10 * BLOCK, 3)),
         };
-        // By somebody else, as the append holds locks.
+        // By another thread, as the append has locks.
         let during = move || std::thread::spawn(change).join().unwrap();
         *fs.layout().during_append.lock() = Some(Box::new(during));
         ticket.wait().unwrap();

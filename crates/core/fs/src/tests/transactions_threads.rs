@@ -1,8 +1,8 @@
-//! Transactions in threads: amounts move between counters, and their sum stays.
+//! Transactions in threads: amounts move between counters, and their sum is constant.
 //!
-//! A counter is eight bytes in a file of several blocks; moving an amount changes two
-//! files, or two blocks of one, and a name that says how often its owner has moved
-//! something. Others write into blocks between the counters all the while.
+//! A counter is eight bytes in a file of several blocks. A transfer changes two files, or
+//! two blocks of one, and a name that contains the number of its owner's transfers. Other
+//! threads write into blocks between the counters all the while.
 
 use super::harness::*;
 use crate::{
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const FILES: usize = 4;
-/// In each file.
+/// Number of counters in each file.
 const COUNTERS: u64 = 3;
 const STRIDE: u64 = 8192;
 const START: u64 = 1000;
@@ -158,7 +158,7 @@ impl Bank {
         }
     }
 
-    /// Sees the sum, and each owner's one name, in snapshots and as it is.
+    /// Checks the sum, and each owner's one name, in snapshots and in the mounted tree.
     fn watch(&self) {
         while !self.stop.load(Relaxed) {
             let txn = begin(&self.fs).unwrap();
@@ -168,7 +168,7 @@ impl Bank {
                 assert_eq!(a.len() + b.len(), 1, "{a:?} {b:?}");
             }
             drop(txn);
-            // What a name leads to is there, always.
+            // The file of each name always exists.
             for directory in self.directories {
                 let mut names = Vec::new();
                 self.fs
@@ -187,7 +187,7 @@ impl Bank {
         }
     }
 
-    /// Writes between the counters, and whatever else disturbs.
+    /// Writes between the counters, and does other disturbing work.
     fn disturb(&self, seed: u64) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         while !self.stop.load(Relaxed) {

@@ -1,10 +1,10 @@
-//! A tree as plain maps: what the model of transactions knows of one view.
+//! A tree as plain maps: the model of one view in the tests of transactions.
 
 use super::harness::*;
 use crate::{Caller, FileKind, InodeNo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A file: its number, and which file of that number.
+/// A file: its number, and its serial among the files of that number.
 pub type Id = (u64, u32);
 
 pub const TOP: Id = (InodeNo::ROOT.0, 1);
@@ -14,9 +14,9 @@ pub struct Node {
     pub kind: FileKind,
     pub mode: u32,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// A file's content, a symbolic link's target.
+    /// A file's content, or a symbolic link's target.
     pub data: Vec<u8>,
-    /// A directory's.
+    /// Names in a directory.
     pub names: BTreeMap<String, Id>,
 }
 
@@ -36,7 +36,7 @@ impl Node {
     }
 }
 
-/// What one view shows.
+/// The visible state of one view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     pub nodes: BTreeMap<Id, Node>,
@@ -50,7 +50,7 @@ impl Tree {
         }
     }
 
-    /// What a file system really shows, seen by listing in pieces of `piece` names.
+    /// The visible state of a file system, listed in pieces of `piece` names.
     pub fn of(fs: &Fs, piece: usize) -> Tree {
         let mut tree = Tree {
             nodes: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl Tree {
         id
     }
 
-    /// Names that lead to a file; for a directory 2 plus its subdirectories.
+    /// Number of names of a file; for a directory 2 plus its subdirectories.
     pub fn links(&self, id: Id) -> usize {
         if self.nodes[&id].is_directory() {
             let names = self.nodes[&id].names.values();
@@ -120,7 +120,7 @@ impl Tree {
         chosen.map(|(id, _)| *id).collect()
     }
 
-    /// `below` is `above`, or lies below it.
+    /// True if `below` is `above`, or is below it.
     pub fn is_below(&self, below: Id, above: Id) -> bool {
         let mut at = below;
         while at != above {
@@ -133,7 +133,7 @@ impl Tree {
         true
     }
 
-    /// What no name leads to any more is gone.
+    /// Removes all files that no name refers to.
     pub fn sweep(&mut self) {
         let mut reached = BTreeSet::new();
         let mut ways = vec![TOP];
@@ -146,7 +146,7 @@ impl Tree {
         self.nodes.retain(|id, _| reached.contains(id));
     }
 
-    /// The same without the bytes of files that are not among these.
+    /// A copy without the bytes of files that are not among these.
     pub fn without_data(&self, but: &BTreeSet<Id>) -> Tree {
         let mut tree = self.clone();
         for (id, node) in &mut tree.nodes {
@@ -157,7 +157,7 @@ impl Tree {
         tree
     }
 
-    /// Panics with what differs.
+    /// Panics with the difference, if there is one.
     pub fn must_be(&self, want: &Tree, what: &str) {
         if self == want {
             return;
@@ -210,18 +210,19 @@ fn listing(fs: &Fs, ino: InodeNo, piece: usize) -> Vec<(String, InodeNo, FileKin
     }
 }
 
-/// What a commit has to do with the mounted tree.
+/// The expected outcome of a commit.
 pub struct Verdict {
-    /// Both changed the same: it must be refused.
+    /// Both sides changed the same: the commit must be refused.
     pub must: bool,
-    /// Both changed something of one file, or names of one directory: it may be.
+    /// Both sides changed parts of one file, or names of one directory: it may be
+    /// refused.
     pub may: bool,
-    /// The tree if it is not.
+    /// The tree if it succeeds.
     pub merged: Tree,
 }
 
-/// A transaction that began at `origin` and shows `mine` now, while the mounted tree
-/// has become `theirs`. It touched some files, and some names.
+/// Judges the commit of a transaction that began at `origin` and shows `mine` now, while
+/// the mounted tree has become `theirs`. It touched some files, and some names.
 pub fn judge(
     origin: &Tree,
     mine: &Tree,
@@ -265,7 +266,7 @@ pub fn judge(
             None => must = true,
         }
     }
-    // A directory that goes with names in it.
+    // A removed directory that has names in the target.
     for (id, node) in &origin.nodes {
         if node.is_directory() && !mine.nodes.contains_key(id) {
             must |= theirs.nodes.get(id).is_none_or(|theirs| {
@@ -279,7 +280,7 @@ pub fn judge(
             }
         }
     }
-    // A file that goes with content that it did not have.
+    // A removed file that has new content in the target.
     for (id, node) in &origin.nodes {
         if node.kind == FileKind::Regular
             && !mine.nodes.contains_key(id)
@@ -297,8 +298,8 @@ pub fn judge(
     }
     let directories = merged.all(|kind| kind == FileKind::Directory);
     merged.sweep();
-    // Directories have one name each, and are reached from the root; one that is not
-    // was removed.
+    // Directories have one name each, and are reached from the root; one that is not was
+    // removed.
     for id in directories {
         let all = merged.nodes.values().flat_map(|node| node.names.values());
         let names = all.filter(|found| **found == id).count();
@@ -320,7 +321,7 @@ pub fn judge(
     }
 }
 
-/// Puts one file's changes into the mounted one; true if both changed the same.
+/// Merges one file's changes into the mounted one; true if both sides changed the same.
 fn merge_node(before: &Node, mine: &Node, theirs: &mut Node) -> bool {
     let was = theirs.clone();
     let mut must = false;

@@ -1,4 +1,4 @@
-//! New files of a private tree, handed over to its target.
+//! Passing new files of a private tree to its target.
 
 use super::changes::Mine;
 use crate::file_system::FileSystem;
@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<L: Layout> FileSystem<L> {
-    /// A new file, which has names, leaves this tree for its target.
+    /// Moves a new file, which has names, from this tree to its target.
     pub(super) fn hand_over(&self, target: &FileSystem<L>, mine: Mine<'_>) {
         let Mine { vnode, mut state } = mine;
         self.table.remove(vnode);
-        // What it is here: a member of the epoch, in the queue, held by handles.
+        // The following fields are about this tree: membership of the epoch, the queue,
+        // references of handles.
         state.queued = 0;
         state.in_epoch = false;
         state.joined = 0;

@@ -1,18 +1,19 @@
-//! Appends that find their place at the commit.
+//! Appends whose offset is decided at the commit.
 //!
-//! Who appends does not say where. So in a locking transaction he takes no lock of the
-//! size but an intention to write it, which all who append share; his bytes wait beside
-//! the file, and the merge writes them at the end that the file has then. *Without: the
-//! size is locked from an append to its merge, and transactions that write one history
-//! go one at a time.*
+//! An appender does not state the offset. So in a locking transaction it does not lock
+//! the size but takes an intention to write it, which all appenders share. Its bytes wait
+//! separately from the content, and the merge writes them at the end that the file has
+//! then. *If this is omitted, the size is locked from an append to its merge, and
+//! transactions that append to one file run one at a time.*
 //!
-//! - Whatever else of the tree looks at the end, or writes content of the file, has the
-//!   bytes *placed* first: with the size locked, as by an ordinary append.
-//! - So a file has bytes that wait or content of the tree's own, never both.
-//! - A block for each file waits, in [`FILES_MAX`] files; more is placed at once.
-//! - Nothing waits in or below a transaction that another lies within.
-//! - Who has the block in which a file ends as a whole, to write it, locks the size as
-//!   well (`uses/locking.rs`). *Without: his copy of the block lies over what others append.*
+//! - Before any other operation of the tree reads the end, or writes content of the file,
+//!   the bytes are *placed*: the size is locked, as by an ordinary append.
+//! - So a file has waiting bytes or content of the tree's own, never both.
+//! - Up to one block for each file waits, in [`FILES_MAX`] files; more is placed at once.
+//! - No bytes wait in a transaction with a nested one, or in a nested one.
+//! - A transaction that locks a file's last block as a whole, to write it, locks the size
+//!   as well (`uses/locking.rs`). *If this is omitted, its copy of the block overwrites
+//!   the bytes that others append.*
 
 use super::Below;
 use crate::attr::Caller;
@@ -30,21 +31,21 @@ use crate::via::Via;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-/// Files of a transaction whose bytes wait.
+/// Most files of a transaction with waiting bytes.
 const FILES_MAX: u32 = 16;
 
-/// Where bytes went that were appended.
+/// Offset of appended bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// They begin at this offset.
+    /// The bytes begin at this offset.
     At(u64),
-    /// Where the file ends at the commit. So many bytes of the transaction's wait there,
-    /// these the last of them ([`FileSystem::end_of_appended`]).
+    /// The bytes will be at the end that the file has at the commit. This many bytes of
+    /// the transaction wait, these the last of them ([`FileSystem::end_of_appended`]).
     AtCommit(u64),
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Writes all of `data` at the end of the file, at once; in a locking transaction
+    /// Writes all of `data` at the end of the file, atomically; in a locking transaction
     /// perhaps at the end that the file has at the commit.
     ///
     /// # Errors
@@ -60,8 +61,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// The offset at which the first `waiting` bytes end that waited for the commit. They
-    /// wait no longer.
+    /// The end offset of the first `waiting` bytes that waited for the commit. They are
+    /// placed by this call.
     ///
     /// # Errors
     /// As locking the size and writing the bytes.
@@ -76,7 +77,8 @@ impl<L: Layout> FileSystem<L> {
         })
     }
 
-    /// Has bytes wait for the commit, and answers how many do then; none if they cannot.
+    /// Adds bytes that wait for the commit, and returns the total that waits; `None` if
+    /// they cannot wait.
     fn append_at_commit(
         &self,
         vnode: &Arc<Vnode>,
@@ -98,7 +100,7 @@ impl<L: Layout> FileSystem<L> {
         let mut state = vnode.write();
         state.live()?;
         may_write(&state.inode, Via::Caller, state.inode.size)?;
-        // Other threads of the transaction may have come in between.
+        // Another thread of the transaction may have changed this in between.
         below.goes_on()?;
         if !self.may_wait(vnode, &state, locking, data) {
             return Ok(None);
@@ -143,7 +145,8 @@ impl<L: Layout> FileSystem<L> {
         fits && of_ground && regular && bytes <= self.store.block_bytes
     }
 
-    /// A part is about to be used: places what waits, if that has to know its place.
+    /// Places the waiting bytes of a file if the use of this part depends on their
+    /// offset.
     pub(crate) fn place_before(
         &self,
         locking: &Locking,
@@ -162,7 +165,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Places what waits in any file. A transaction is about to begin within this one.
+    /// Places the waiting bytes of all files, because a nested transaction is about to
+    /// begin.
     pub(super) fn place_all(&self, locking: &Locking) -> Result<()> {
         if locking.appending.load(Relaxed) == 0 {
             return Ok(());
@@ -171,7 +175,7 @@ impl<L: Layout> FileSystem<L> {
         all.iter().try_for_each(|vnode| self.place(locking, vnode))
     }
 
-    /// True if something waits.
+    /// True if bytes of any file wait.
     pub(super) fn has_appending(&self, below: &Below<L>) -> bool {
         let Kind::Locking(locking) = &below.kind else {
             return false;
@@ -180,8 +184,8 @@ impl<L: Layout> FileSystem<L> {
         locking.appending.load(Relaxed) > 0 && self.table.all().iter().any(waits)
     }
 
-    /// What waits becomes content at the file's end, in one step: whoever looks finds it
-    /// there or waiting.
+    /// Makes the waiting bytes content at the file's end, in one step: a reader finds
+    /// them in either place.
     fn place(&self, locking: &Locking, vnode: &Arc<Vnode>) -> Result<()> {
         let waiting = vnode.read().appending().len();
         if waiting == 0 {
@@ -193,10 +197,10 @@ impl<L: Layout> FileSystem<L> {
         state.live()?;
         let data = state.appending().to_vec();
         match data.len() {
-            // Another thread of the transaction's has been here,
+            // Another thread of the transaction has placed them,
             0 => return Ok(()),
             now if now <= waiting => {}
-            // or has appended more than is locked and asked for.
+            // or has appended more than was locked and admitted.
             _ => {
                 drop(state);
                 drop(operation);
@@ -205,7 +209,7 @@ impl<L: Layout> FileSystem<L> {
         }
         let begin = state.inode.size;
         let end = self.end_with(begin, &data)?;
-        // They were written when they began to wait.
+        // Their time is that at which they began to wait.
         let times = (state.inode.mtime, state.inode.ctime);
         self.notes_write(&mut state, begin..end);
         self.put(vnode, &mut state, begin, &data, self.now())?;
@@ -219,7 +223,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The file's end with what a transaction has waiting for it.
+    /// The file's end after the waiting bytes.
     ///
     /// # Errors
     /// `TooLarge`.
@@ -231,7 +235,7 @@ impl<L: Layout> FileSystem<L> {
 }
 
 impl State {
-    /// What waits for the end that the file has at the commit.
+    /// The bytes that wait for the end that the file has at the commit.
     pub(super) fn appending(&self) -> &[u8] {
         let private = self.private.as_ref();
         private.map_or(&[], |private| private.appending.bytes())

@@ -1,4 +1,4 @@
-//! Making a private tree, and ending it.
+//! Making and ending a private tree.
 
 use super::{Below, Isolation, Transaction, TransactionOptions};
 use crate::error::{Error, Result};
@@ -19,14 +19,15 @@ use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_locks::{LockTable, LockTableOptions};
 
 impl<L: Layout> FileSystem<L> {
-    /// Begins a transaction. In a transaction's tree, one within it, isolated as that
-    /// one is: what it commits becomes part of that one, in which nothing else is done
-    /// meanwhile, and nothing else begun (`Suspended`).
+    /// Begins a transaction. In a transaction's tree it is nested and has the same
+    /// isolation: its commit merges into the outer transaction, which takes no other
+    /// calls meanwhile and no second nested transaction (`Suspended`).
     ///
     /// # Errors
-    /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
-    /// volume is being unmounted or the outer one has ended, `Suspended` if another
-    /// within it is open, `Invalid` if too many lie within each other, what a group fails to be written with.
+    /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the volume
+    /// is being unmounted or the outer transaction has ended, `Suspended` if another
+    /// nested one is open, `Invalid` beyond the greatest depth, errors of writing a
+    /// group.
     pub fn begin_transaction(
         self: &Arc<Self>,
         options: &TransactionOptions,
@@ -68,8 +69,8 @@ impl<L: Layout> FileSystem<L> {
         Locking::new(table, None, options.timeout, options.subpage)
     }
 
-    /// Looks at everybody who waits for a lock, and aborts one of each deadlock. Answers
-    /// how many. There is none where they are looked for [at each
+    /// Examines all waits for locks, and aborts one transaction of each deadlock. Returns
+    /// the number aborted. There is none where deadlocks are searched for [at each
     /// wait](varve_locks::Detection::AtWait).
     pub fn detect_deadlocks(&self) -> usize {
         let locks = self.locks.get();
@@ -91,11 +92,12 @@ impl<L: Layout> FileSystem<L> {
         }
         let tree = Arc::new(self.private(snapshot, kind)?);
         if let Some(outer) = &self.below {
-            // Others that begin one here wait for the mutex of the open.
+            // Another thread that begins a transaction here waits for the mutex of
+            // `open`.
             outer.has_inner.store(true, SeqCst);
             outer.is_suspended.store(true, SeqCst);
             if self.has_appending(outer) {
-                // By another thread, since it was all placed.
+                // Another thread has appended since all bytes were placed.
                 tree.end_private();
                 return Err(Error::Suspended);
             }
@@ -106,14 +108,14 @@ impl<L: Layout> FileSystem<L> {
         Ok(Transaction { tree })
     }
 
-    /// Transactions on this tree that have not ended.
+    /// Number of transactions on this tree that have not ended.
     pub(crate) fn open_transactions(&self) -> u64 {
         let open = self.open.lock();
         let trees = open.trees.iter().filter_map(Weak::upgrade);
         trees.filter(|tree| !tree.has_ended()).count() as u64
     }
 
-    /// A transaction's tree that takes no more changes.
+    /// True for a transaction's tree that takes no more changes.
     pub fn has_ended(&self) -> bool {
         let below = self.below.as_ref();
         below.is_some_and(|below| below.ended.load(Relaxed))
@@ -126,7 +128,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<FileSystem<L>> {
         let level = self.level.upon();
         let level = level.ok_or(Error::Invalid("too many transactions within each other"))?;
-        // What stands on a tree keeps what it holds of it.
+        // A private tree above another tree keeps its references to that tree's files.
         let vnodes = match snapshot {
             Some(_) => self.settings.read_times_max,
             None => usize::MAX,
@@ -154,7 +156,7 @@ impl<L: Layout> FileSystem<L> {
                 spilling: Mutex::default(),
             }),
             usage,
-            // It is never written back, and nothing in it is done in steps.
+            // A private tree is never written back, and no work in it is done in steps.
             settings: Settings {
                 start_write_bytes: u64::MAX,
                 stop_access_bytes: u64::MAX,
@@ -166,14 +168,14 @@ impl<L: Layout> FileSystem<L> {
         }))
     }
 
-    /// From now on a private tree takes no change, none is under way, and nothing stands
-    /// on it. False if that was so already.
+    /// Closes a private tree: it takes no change, no operation on it runs, and no tree is
+    /// above it. Returns false if it was closed already.
     pub(crate) fn close_private(&self, below: &Below<L>) -> bool {
         if below.ended.swap(true, SeqCst) {
             return false;
         }
         if let Kind::Locking(locking) = &below.kind {
-            // Who waits for a lock does not hold up the end.
+            // An operation that waits for a lock must not delay the end.
             locking.table.cancel(locking.owner);
         }
         drop(self.space.crowd.turn());
@@ -184,7 +186,7 @@ impl<L: Layout> FileSystem<L> {
         true
     }
 
-    /// Ends a private tree that has not been committed: nothing of it remains.
+    /// Ends a private tree that has not been committed, and drops all its changes.
     pub(crate) fn end_private(&self) {
         let Some(below) = &self.below else { return };
         if self.close_private(below) {
@@ -193,8 +195,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Gives back what a closed tree holds of others, and the numbers of its new
-    /// files.
+    /// Returns a closed tree's references to files of other trees, and the numbers of its
+    /// new files.
     pub(crate) fn give_back(&self, below: &Below<L>) {
         for vnode in self.table.drain() {
             if let Ground::Vnode(ground) = &vnode.ground {
@@ -223,7 +225,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Ends all transactions that were begun on this tree; none begins any more.
+    /// Ends all transactions that were begun on this tree, and lets none begin.
     pub(crate) fn end_open(&self) {
         let trees = {
             let mut open = self.open.lock();

@@ -1,4 +1,4 @@
-//! What a private tree changed, and what that takes in its target.
+//! The changes of a private tree, and their cost in its target.
 
 use super::commit::Changed;
 use crate::account::{difference, sum};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// The changed files of a closed private tree.
 pub(crate) struct Changes {
-    /// That the target has.
+    /// Files that exist in the target.
     pub known: Vec<Arc<Vnode>>,
-    /// That are new, and have names.
+    /// New files with names.
     pub new: Vec<Arc<Vnode>>,
 }
 
@@ -23,7 +23,7 @@ impl Changes {
         self.known.is_empty() && self.new.is_empty()
     }
 
-    /// What was changed of what the target has.
+    /// Lists the changed files that exist in the target, and the names changed.
     pub fn told(&self) -> Changed {
         let mut told = Changed::default();
         for vnode in &self.known {
@@ -49,19 +49,20 @@ pub(crate) struct Mine<'a> {
     pub state: WriteState<'a>,
 }
 
-/// What a commit takes.
+/// The cost of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Price {
-    /// What it adds to the tree.
+    /// Growth of the target's tree.
     pub growth: Usage,
-    /// What waits to be logged because of it.
+    /// Changes that wait to be logged because of it.
     pub unwritten: Unwritten,
     /// The highest block of a file.
     pub highest_block: u64,
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// What a transaction's tree has changed so far, what is new included.
+    /// Numbers of all files that a transaction's tree has changed so far, new ones
+    /// included.
     pub fn changed_inodes(&self) -> Vec<InodeNo> {
         let changes = self.changed_files();
         let all = changes.known.iter().chain(&changes.new);
@@ -100,7 +101,7 @@ impl<L: Layout> FileSystem<L> {
         changes
     }
 
-    /// What all of it takes in the target at most.
+    /// Upper bound of the cost of all changes in the target.
     pub(crate) fn price_of(&self, known: &[Mine<'_>], new: &[Mine<'_>]) -> Price {
         let mut price = Price {
             unwritten: self.waits.now(),
@@ -127,8 +128,8 @@ impl<L: Layout> FileSystem<L> {
         price
     }
 
-    /// What waits for the end of a file of the target: it may lie in two blocks, one of
-    /// which counts as waiting already.
+    /// Adds the cost of the bytes that wait for the end of a file of the target: they may
+    /// be in two blocks, one of which counts as waiting already.
     fn price_appending(&self, vnode: &Vnode, state: &State, price: &mut Price) {
         let waiting = state.appending().len() as u64;
         let Ground::Vnode(ground) = &vnode.ground else {
@@ -147,21 +148,21 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// Blocks by which others may lengthen a file until a merge appends to it; if it is
-/// more, the merge is priced again.
+/// Blocks by which a file may grow in the target until a merge appends to it; beyond
+/// that, the merge is priced again.
 const APPENDED_BLOCKS: u64 = 1024;
 
-/// Blocks of a directory.
+/// Upper bounds of directory blocks.
 struct NameBlocks {
-    /// That changes of names may make dirty.
+    /// Blocks that changes of names may make dirty.
     dirty: u64,
-    /// Of these, that they may add.
+    /// Blocks among them that they may add.
     new: u64,
 }
 
-/// What changes of names take in the target's directory: each one blocks of its own,
-/// but no more than there are and come to be by splits. Removing and leading elsewhere
-/// make none.
+/// Upper bound of the blocks that changes of names affect in the target's directory: for
+/// each change blocks of its own, but no more than exist or are added by splits. Removing
+/// a name and making it refer to another file add none.
 fn name_blocks(state: &State) -> NameBlocks {
     let changes = state
         .private

@@ -19,28 +19,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A file of a private tree and the one it is to change, both locked.
+/// A file of a private tree and the target's file that it will change, both locked.
 pub(super) struct Pair<'a> {
     pub mine: Mine<'a>,
     pub vnode: &'a Arc<Vnode>,
     pub state: WriteState<'a>,
     pub plan: FilePlan,
-    /// What a serializable transaction read of it.
+    /// The file's reads by a serializable transaction.
     pub reads: Option<FileReads>,
 }
 
-/// What a commit changed, for whoever keeps copies of it.
+/// The changes of a commit, for a caller that caches files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Files and directories of which content or attributes are others.
+    /// Files and directories with changed content or attributes.
     pub files: Vec<InodeNo>,
-    /// Of these, files of which the content is another, and that are still there.
+    /// Files among them with changed content that still exist.
     pub content: Vec<InodeNo>,
-    /// Names that lead elsewhere, and the directories they are in.
+    /// Names that refer to other files, and their directories.
     pub names: Vec<(InodeNo, Vec<u8>)>,
 }
 
-/// A commit that has been merged: what it waits for.
+/// A commit that has been merged, and the event that makes it durable.
 #[must_use = "the changes are durable once it has been waited for"]
 pub struct Ticket<L: Layout> {
     target: Arc<FileSystem<L>>,
@@ -50,9 +50,9 @@ pub struct Ticket<L: Layout> {
 
 #[derive(Clone, Copy, Debug)]
 enum WaitsFor {
-    /// The commit of the tree it has become part of.
+    /// The commit of the parent transaction.
     Parent,
-    /// All that it has read.
+    /// Durability of all groups that it has read.
     Position(Position),
     /// A capture later than this one.
     CaptureAfter(u64),
@@ -65,7 +65,7 @@ impl<L: Layout> std::fmt::Debug for Ticket<L> {
 }
 
 impl<L: Layout> Ticket<L> {
-    /// What it changed that had been there before, files that are gone included.
+    /// Its changes of files that existed before, removed files included.
     pub fn changed(&self) -> &Changed {
         &self.changed
     }
@@ -73,7 +73,7 @@ impl<L: Layout> Ticket<L> {
     /// Waits until the changes are durable.
     ///
     /// # Errors
-    /// `NotDurable`, or what made a write or flush fail.
+    /// `NotDurable`, or the error of a failed write or flush.
     pub fn wait(self) -> Result<()> {
         match self.waits_for {
             WaitsFor::Parent => Ok(()),
@@ -84,7 +84,7 @@ impl<L: Layout> Ticket<L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Ends this private tree by making its changes part of its target.
+    /// Ends this private tree by merging its changes into its target.
     pub(super) fn commit_into_target(&self) -> Result<Ticket<L>> {
         let below = self
             .below
@@ -99,7 +99,7 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Aborted);
         }
         if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
-            // Before the parent is asked anything: it would wait for its child.
+            // Before any lock is asked for in the parent, which would wait for its child.
             match planted::is(Planted::ChildLocksReleased) {
                 true => locking.table.release_all(locking.owner),
                 false => locking.table.hand_to_parent(locking.owner),
@@ -129,10 +129,10 @@ impl<L: Layout> FileSystem<L> {
         })
     }
 
-    /// What is to become part of the mounted tree is not given up from now on.
+    /// Pins the spills that are to be placed in the mounted tree.
     ///
     /// # Errors
-    /// `Aborted` if some of it was.
+    /// `Aborted` if one was given up.
     fn keep_spilled(&self, files: &[Arc<Vnode>]) -> Result<()> {
         let mut numbers: BTreeSet<SpillNo> = BTreeSet::new();
         for vnode in files {
@@ -199,8 +199,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Makes the changes part of the target, all or, with an error, none. Answers
-    /// how many captures had begun then; nothing if it has to be done anew.
+    /// Merges the changes into the target: all or, with an error, none. Returns the
+    /// number of captures that had begun by then; `None` if it has to be repeated.
     fn merge(
         &self,
         below: &Below<L>,
@@ -245,13 +245,14 @@ impl<L: Layout> FileSystem<L> {
         for mine in new {
             self.hand_over(target, mine);
         }
-        // Still within the gate: none of these has seen anything of it. And all is
-        // locked: nobody finds a name that leads nowhere, or one file without another.
+        // Read within the gate: none of these captures has seen any of the changes. And
+        // all files are locked, so no operation finds a name without its file, or one
+        // file without another.
         Ok(Some(target.captures_started.load(Acquire)))
     }
 
-    /// Locks files of this tree: directories from the root down, then others by
-    /// number. The rename lock is held if directories are several.
+    /// Locks files of this tree: directories from the root down, then other files by
+    /// number. The caller has the rename lock if there are several directories.
     fn lock_in_order<'a>(
         &self,
         mine: Vec<Mine<'a>>,
@@ -279,8 +280,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(order.into_iter().map(pair).collect())
     }
 
-    /// Directories from this one up to the root. It may have ended; a removed one's
-    /// may be gone as well, and a damaged tree may run in a circle.
+    /// Depth of this directory below the root. It may have been removed; a removed one's
+    /// parent may be removed as well, and a damaged tree may contain a circle.
     fn depth(&self, vnode: &Arc<Vnode>) -> Result<usize> {
         let mut seen = Vec::new();
         let mut at = Arc::clone(vnode);
@@ -295,8 +296,9 @@ impl<L: Layout> FileSystem<L> {
         Ok(seen.len())
     }
 
-    /// What a locking transaction read and is not logged yet goes into the group that
-    /// it waits for: nothing that is durable rests on what a crash takes back.
+    /// Adds to the group for which a locking transaction waits the data that it read and
+    /// that is not logged yet: durable changes must not depend on data that a crash
+    /// loses.
     fn want_what_was_read(&self, below: &Below<L>) {
         if below.target.below.is_some() || below.snapshot.is_some() {
             return;
@@ -310,7 +312,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Makes durable what was merged when `before` captures had begun.
+    /// Makes changes durable that were merged when `before` captures had begun.
     fn make_merged_durable(&self, before: u64) -> Result<()> {
         let position = {
             let mut writer = self.writer();
@@ -326,13 +328,14 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// One that has ended since keeps the flag, and is no file to wait for.
+/// True while a file is being truncated in steps. A file removed since then keeps the
+/// flag, and must not be waited for.
 fn is_truncating(state: &State) -> bool {
     state.life == Life::Live && state.inode.flags & flags::TRUNCATING != 0
 }
 
 impl Pair<'_> {
-    /// It was not only read.
+    /// True if the file was changed, and not only read.
     pub(super) fn is_changed(&self) -> bool {
         let state = &self.mine.state;
         state.life != Life::Live || state.in_epoch || state.queued != 0
@@ -347,7 +350,7 @@ fn lock(files: &[Arc<Vnode>]) -> Vec<Mine<'_>> {
     files.iter().map(mine).collect()
 }
 
-/// The very file in the target.
+/// The very same file in the target.
 fn same_file<L: Layout>(target: &FileSystem<L>, mine: &Vnode) -> Result<Arc<Vnode>> {
     match target.vnode(mine.ino) {
         Ok(vnode) if vnode.version == mine.version => Ok(vnode),

@@ -1,4 +1,4 @@
-//! Snapshots that private trees stand on.
+//! Snapshots for private trees.
 
 use crate::epochs::capture::Take;
 use crate::error::Result;
@@ -8,11 +8,11 @@ use crate::layout::{Cause, Layout};
 use std::sync::Arc;
 
 impl<L: Layout> FileSystem<L> {
-    /// Holds the newest tree: everything that waits is appended, as one group, and
-    /// nothing comes between that and the snapshot.
+    /// Takes a snapshot of the newest tree: all waiting changes are appended, as one
+    /// group, and no change occurs between that and the snapshot.
     ///
     /// # Errors
-    /// `NotSupported`; what the layout fails with.
+    /// `NotSupported`; errors of the layout.
     pub(crate) fn take_snapshot(&self) -> Result<Arc<Snapshot<L>>> {
         self.relieve_to_one_group()?;
         let mut writer = self.writer();
@@ -32,7 +32,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(snapshot)
     }
 
-    /// Appends all but the last group's worth of what waits.
+    /// Appends all but the last group's worth of waiting changes.
     fn relieve_to_one_group(&self) -> Result<()> {
         let group_bytes = self.store.geometry.group_bytes;
         self.write_back_while(|| self.waits.bytes() > group_bytes)

@@ -1,4 +1,4 @@
-//! Files of a private tree, made part of its target.
+//! Merging files of a private tree into its target.
 
 use super::commit::Pair;
 use super::times;
@@ -21,20 +21,21 @@ use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What had to be looked up before a file is changed.
+/// Data looked up before a file is changed.
 #[derive(Default)]
 pub(super) struct FilePlan {
     /// Ranges that become holes, as surveyed.
     holes: Vec<(u64, u64, Survey)>,
-    /// Ranges that are reserved then.
+    /// Ranges that are reserved after that.
     reserved: Vec<(u64, u64)>,
-    /// Sectors that blocks which are to be written occupy.
+    /// Sectors occupied by the blocks that are to be written.
     sectors: BTreeMap<u64, u64>,
-    /// What must not show when the size passes it.
+    /// The tail to be cut, because its old bytes must not reappear when the size passes
+    /// it.
     tail: Option<Tail>,
-    /// Blocks of which only spans were written, laid over what is there.
+    /// Blocks of which only spans were written, laid over the target's content.
     pages: BTreeMap<u64, Body>,
-    /// What is appended, to the end that the file has now.
+    /// Bytes to append at the end that the file has now.
     appended: Option<Put>,
 }
 
@@ -51,7 +52,7 @@ impl FilePlan {
         }
     }
 
-    /// Nothing is left of a block.
+    /// True if a block becomes a hole.
     fn clears(&self, block: u64) -> bool {
         let mut holes = self.holes.iter();
         holes.any(|&(from, to, _)| (from..to).contains(&block))
@@ -59,10 +60,10 @@ impl FilePlan {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// All of a file's merge that can fail.
+    /// Plans the part of a file's merge that can fail.
     ///
     /// # Errors
-    /// What the layout fails to be read with.
+    /// Errors of reading the layout.
     pub(super) fn plan_file(&self, pair: &mut Pair<'_>) -> Result<FilePlan> {
         let mut plan = FilePlan::default();
         let waiting = pair.mine.state.appending();
@@ -81,7 +82,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(plan);
         }
         if mine.is_inline() {
-            // It takes the place of whatever was reserved meanwhile.
+            // The content replaces any range reserved meanwhile.
             self.plan_hole(pair, Some((0, u64::MAX)), &mut plan)?;
             return Ok(plan);
         }
@@ -100,7 +101,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(plan)
     }
 
-    /// What is going to be cut within is in memory.
+    /// Loads the block that the merge will cut into memory.
     ///
     /// # Errors
     /// As reading a block.
@@ -115,7 +116,8 @@ impl<L: Layout> FileSystem<L> {
             match cover {
                 Cover::Hole => {}
                 Cover::Reserved { cleared: true } => plan.reserved.push((from, to)),
-                // Somebody may have reserved some of it as well, or written zeros.
+                // Some of it may have been reserved in the target as well, or written
+                // with zeros.
                 Cover::Reserved { cleared: false } => {
                     let holes = self.holes(pair.vnode, &pair.state, from, to)?;
                     plan.reserved.extend(holes);
@@ -160,7 +162,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Carries out what was planned; names are done.
+    /// Carries out the plan; names have been merged.
     pub(super) fn merge_file(&self, pair: &mut Pair<'_>, now: Timestamp) {
         let Pair {
             mine,
@@ -183,7 +185,7 @@ impl<L: Layout> FileSystem<L> {
         } else if mine.has_new_content() {
             self.merge_content(vnode, mine, theirs, std::mem::take(plan), now);
         } else if let Some(put) = plan.appended.take() {
-            // When they were written is told by the attributes.
+            // Their times are those of the merged attributes.
             let times = (theirs.inode.mtime, theirs.inode.ctime);
             self.carry_out_put(vnode, theirs, put, mine.appending(), now);
             (theirs.inode.mtime, theirs.inode.ctime) = times;
@@ -204,7 +206,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// One that has no name any more. Somebody may hold it.
+    /// Removes a file's last name. The file may still be referenced.
     fn merge_end(&self, vnode: &Arc<Vnode>, theirs: &mut State, now: Timestamp) {
         if vnode.kind == FileKind::Directory {
             return self.drop_directory(vnode, theirs, now);
@@ -259,7 +261,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Content within the inode, on either side.
+    /// Merges content that is inline on either side.
     fn merge_inline(&self, mine: &State, theirs: &mut State, now: Timestamp) {
         if mine.is_inline() || !mine.dirty.contains_key(&0) {
             theirs.set_inline(mine.inode.inline.clone());
@@ -269,8 +271,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Puts a block in place of what is there, which occupies so many sectors of the
-    /// layout.
+    /// Replaces a block, which occupies `sectors` of the layout.
     fn lay_block(
         &self,
         state: &mut State,
@@ -301,8 +302,8 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// A block becomes part of a tree that is private itself: these bytes of it are that
-/// tree's now as well, or all.
+/// Records that these bytes of a block, or all, are changes of the target, if that is a
+/// private tree itself.
 fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
     let is_dirty = theirs.dirty.contains_key(&block);
     let Some(private) = &mut theirs.private else {
@@ -310,7 +311,7 @@ fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
     };
     match spans {
         None => drop(private.spans.remove(&block)),
-        // All of it was that tree's.
+        // All of the block was a change of that tree.
         Some(_) if is_dirty && !private.spans.contains_key(&block) => {}
         Some(spans) => {
             let all = private.spans.entry(block).or_default();
@@ -319,7 +320,7 @@ fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
     }
 }
 
-/// What was set is set; for times see `times.rs`.
+/// Merges the attributes that were set; for times see `times.rs`.
 fn merge_attributes(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
     theirs.mode = mine.mode;
     theirs.uid = mine.uid;

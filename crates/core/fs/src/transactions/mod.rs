@@ -1,21 +1,21 @@
-//! Transactions: trees of their own, and how they become part of another.
+//! Transactions: private trees, and their merge into another tree.
 //!
-//! A private tree is a [`FileSystem`] that stands on a snapshot of the layout or on
-//! another tree. Everything is done in it as in the mounted one; a commit makes its
-//! changes part of its target in one operation. See `docs/design/transactions.md`.
+//! A private tree is a [`FileSystem`] above a snapshot of the layout or above another
+//! tree. All operations work in it as in the mounted one; a commit merges its changes
+//! into its target in one operation. See `docs/design/transactions.md`.
 //!
 //! | file | |
 //! |---|---|
-//! | `begin.rs` | making a private tree, and ending it |
-//! | `ground.rs` | the snapshot that it stands on |
-//! | `room.rs` | room for what becomes part of another |
-//! | `append.rs` | appends that find their place at the commit |
-//! | `changes.rs` | what a private tree changed, and what that takes |
+//! | `begin.rs` | making and ending a private tree |
+//! | `ground.rs` | the snapshot below it |
+//! | `room.rs` | admission of a merge |
+//! | `append.rs` | appends whose offset is decided at the commit |
+//! | `changes.rs` | the changes of a private tree, and their cost |
 //! | `commit.rs` | the steps of a commit, and its locks |
-//! | `validate.rs` | whether what was changed is as it was |
-//! | `names.rs` | names, made part of the target |
-//! | `merge.rs` | files, made part of the target |
-//! | `adopt.rs` | new files, handed over |
+//! | `validate.rs` | detection of conflicts |
+//! | `names.rs` | merging names |
+//! | `merge.rs` | merging files |
+//! | `adopt.rs` | passing new files to the target |
 
 mod adopt;
 mod append;
@@ -39,57 +39,56 @@ use std::time::Duration;
 pub use append::Appended;
 pub use commit::{Changed, Ticket};
 
-/// How a transaction is isolated.
+/// Method by which a transaction is isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// It sees the tree as it was at its begin. Of two that change the same, the
-    /// first to commit wins.
+    /// It sees the tree as it was at its begin. Of two that change the same data, the
+    /// first to commit succeeds.
     #[default]
     Snapshot,
-    /// And of what it read, nothing has changed at its commit: committed transactions
-    /// are as if run one after the other. Times, link counts and the sizes of
-    /// directories are not part of that.
+    /// As `Snapshot`, and none of its reads has changed at its commit: committed
+    /// transactions are as if run one after the other. Times, link counts and the sizes
+    /// of directories are not part of that.
     Serializable,
     /// It sees the newest tree, and locks what it reads and writes until its end.
     Locking,
 }
 
-/// Choices of one transaction.
+/// Options of one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionOptions {
-    /// How it is isolated. Default: [`Isolation::Snapshot`].
+    /// Method of isolation. Default: [`Isolation::Snapshot`].
     pub isolation: Isolation,
-    /// How long a locking one waits for a lock. Default: as long as it takes; a
+    /// Longest time that a locking transaction waits for a lock. Default: unlimited; a
     /// deadlock is found at once.
     pub timeout: Option<Duration>,
-    /// A locking one locks, of each page, the bytes that it uses. Default: off.
+    /// A locking transaction locks, of each page, the bytes that it uses. Default: off.
     pub subpage: bool,
 }
 
-/// Changes that become visible and durable together, or not at all. Every operation
-/// of a [`FileSystem`] works in it. Dropped, it is aborted.
+/// Changes that become visible and durable together, or not at all. Every operation of a
+/// [`FileSystem`] works in it. A dropped transaction is aborted.
 pub struct Transaction<L: Layout> {
     tree: Arc<FileSystem<L>>,
 }
 
 impl<L: Layout> Transaction<L> {
-    /// The tree in which it works, for who serves it.
+    /// The tree in which it works, for a server of the transaction.
     pub fn tree(&self) -> &Arc<FileSystem<L>> {
         &self.tree
     }
 
-    /// What it has changed so far of what had been there before, as
-    /// [`Ticket::changed`] would tell it.
+    /// Its changes so far of files that existed before, as in [`Ticket::changed`].
     pub fn changed(&self) -> Changed {
         self.tree.changed_files().told()
     }
 
-    /// Makes the changes part of the tree from which it was begun, and waits until
-    /// they are durable; a nested one's are when its parent's are.
+    /// Merges the changes into the tree from which it was begun, and waits until they are
+    /// durable; a nested one's are when its parent's are.
     ///
     /// # Errors
-    /// `Conflict`, `Aborted`, `NoSpace`, `ReadOnly`, device errors: nothing is
-    /// changed then. `NotDurable` if the changes were made and their flush failed.
+    /// `Conflict`, `Aborted`, `NoSpace`, `ReadOnly`, device errors: nothing is changed
+    /// then. `NotDurable` if the changes were made and their flush failed.
     pub fn commit(self) -> Result<()> {
         self.commit_async()?.wait()
     }
@@ -97,12 +96,12 @@ impl<L: Layout> Transaction<L> {
     /// [`Self::commit`] without the wait.
     ///
     /// # Errors
-    /// As [`Self::commit`], but for `NotDurable`.
+    /// As [`Self::commit`], except `NotDurable`.
     pub fn commit_async(self) -> Result<Ticket<L>> {
         self.tree.commit_into_target()
     }
 
-    /// Nothing of it remains.
+    /// Ends the transaction and drops its changes.
     pub fn abort(self) {
         drop(self);
     }

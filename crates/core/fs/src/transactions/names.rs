@@ -1,4 +1,4 @@
-//! Names of a private tree, made part of its target: all, or none.
+//! Merging names of a private tree into its target: all, or none.
 
 use super::commit::Pair;
 use crate::error::{Contended, Error, Result};
@@ -10,9 +10,11 @@ use crate::types::{FileKind, Timestamp};
 use std::sync::Arc;
 
 impl<L: Layout> FileSystem<L> {
+    /// Merges the changed names of all directories.
+    ///
     /// # Errors
-    /// `Conflict` if a directory that is to go has names left; `NoSpace`, what the
-    /// layout fails to be read with. Nothing has changed then.
+    /// `Conflict` if a directory that is to be removed has names left; `NoSpace`, errors
+    /// of reading the layout. Nothing has changed then.
     pub(super) fn merge_names(&self, pairs: &mut [Pair<'_>]) -> Result<()> {
         let now = self.now();
         let is_directory = |pair: &&mut Pair<'_>| pair.vnode.kind == FileKind::Directory;
@@ -57,7 +59,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let name = &change.name;
         match (change.before, change.after) {
-            // The tree that this one is part of remembers that it was used.
+            // The target, a private tree itself, also records that the name was used.
             (None, None) if state.private.is_some() => {
                 self.overlay_name(vnode, state, name, None, now)
             }

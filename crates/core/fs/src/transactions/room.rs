@@ -1,4 +1,4 @@
-//! Room for what becomes part of another tree.
+//! Admission of a merge into another tree.
 
 use super::changes::Price;
 use crate::account::{Operation, SpaceAccount};
@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Unwritten, Usage};
 
-/// A merge that adds nothing to the tree and makes so little wait is as sure to go
-/// through as a removal is.
+/// Most waiting bytes of a merge that adds nothing to the tree and is therefore admitted
+/// as a removal.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// A merge under way: its operation, and what it makes wait.
+/// A running merge: its operation, and the changes that it will add to those in memory.
 pub(super) struct Merge<'a> {
     operation: Option<Operation<'a>>,
     account: &'a SpaceAccount,
@@ -35,14 +35,14 @@ impl Drop for Merge<'_> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Asks for the room of a private tree that is to become part of this one.
+    /// Asks for the space of a private tree that is to be merged into this one.
     ///
     /// # Errors
     /// `NoSpace`, `ReadOnly`.
     pub(super) fn promise_merge(&self, price: &Price) -> Result<Merge<'_>> {
         self.space.reaches(price.highest_block);
         let waiting = &price.unwritten;
-        // Small removals go through on a full volume, as they do one by one.
+        // Small removals succeed on a full volume, as they do outside of transactions.
         let small = price.growth == Usage::default() && waiting.bytes <= SMALL_BYTES;
         let purpose = match small {
             true => Purpose::Shrink,

@@ -1,26 +1,27 @@
-//! Times of files at a commit: what conflicts, and what they are afterwards.
+//! Times of files at a commit: conflicts, and the resulting times.
 //!
-//! A change of content or names gives a file the same present as mtime and as ctime. An
-//! mtime that has changed and differs from ctime was therefore *set* by a caller. An
-//! atime was set if it changed together with ctime, which a read leaves alone. So a
-//! value tells whether it was set, and operations outside leave no mark for
-//! transactions. (`touch` sets the present and looks like a change.)
+//! A change of content or names sets mtime and ctime to the same present. An mtime that
+//! has changed and differs from ctime was therefore *set* by a caller. An atime was set
+//! if it changed together with ctime, which a read does not change. So the values show
+//! whether a time was set, and operations outside of transactions need not record it.
+//! (`touch` sets the present and looks like a change.)
 //!
 //! - Times that followed from changes on both sides are merged: the later one.
 //! - A time that the transaction set, or that its change gave to a file whose time was
-//!   set outside, stays: the transaction comes after what was committed before.
+//!   set outside, remains: the transaction is after the changes that were committed
+//!   earlier.
 //! - Times that were set on both sides to different values are a conflict. If they were
 //!   merged, the files of two transactions that set them crosswise would have the times
 //!   of neither.
 //! - A serializable transaction that saw a file's times conflicts with any change of
-//!   mtime. Directories are an exception: each path goes through them, and each new name
-//!   changes their times, so only a time that was set counts. An atime always counts
-//!   only if it was set, because each read outside may change it.
+//!   mtime. Directories are an exception: they are part of each path, and each new name
+//!   changes their times, so only a time that was set counts. An atime always counts only
+//!   if it was set, because each read outside may change it.
 
 use crate::inode::Inode;
 use crate::types::{FileKind, Timestamp};
 
-/// Which times of a file were set since `origin`.
+/// Times of a file that were set since `origin`.
 struct Set {
     atime: bool,
     mtime: bool,
@@ -38,21 +39,21 @@ impl Set {
     }
 }
 
-/// True if a transaction and others have set a time of a file to different values.
+/// True if the transaction and another one have set a time of a file to different values.
 pub(super) fn are_contended(origin: &Inode, mine: &Inode, theirs: &Inode) -> bool {
     let (by_us, by_them) = (Set::since(origin, mine), Set::since(origin, theirs));
     by_us.mtime && by_them.mtime && mine.mtime != theirs.mtime
         || by_us.atime && by_them.atime && mine.atime != theirs.atime
 }
 
-/// True if times that a serializable transaction saw are no longer what they were.
+/// True if times that a serializable transaction saw have changed.
 pub(super) fn are_outdated(kind: FileKind, origin: &Inode, theirs: &Inode) -> bool {
     let set = Set::since(origin, theirs);
     let changed = kind != FileKind::Directory && theirs.mtime != origin.mtime;
     changed || set.mtime || set.atime
 }
 
-/// Gives the target the times that it has after the merge.
+/// Merges the times into the target.
 pub(super) fn merge(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
     let (by_us, by_them) = (Set::since(origin, mine), Set::since(origin, theirs));
     let times = |inode: &Inode| [inode.atime, inode.mtime, inode.ctime];

@@ -1,8 +1,8 @@
-//! Whether what a private tree changed is in the target what it was in the ground.
+//! Validation: whether the files that a private tree changed are unchanged in the target.
 //!
-//! By value: which write made a block, where a name leads, what the attributes are.
-//! Where that cannot be told, as of a block that waits in memory, the bytes are
-//! compared.
+//! The comparison is by value: the write that made a block, the file to which a name
+//! refers, the attributes. Where values cannot be compared, as for a block that waits in
+//! memory, the bytes are.
 
 use super::Below;
 use super::changes::Mine;
@@ -27,12 +27,12 @@ use std::sync::atomic::Ordering::Relaxed;
 const CHUNK_BLOCKS: u64 = 1024;
 
 impl State {
-    /// What a private tree knows of a file of its ground.
+    /// The file's state below the private tree.
     pub(super) fn origin(&self) -> &Private {
         self.private.as_ref().expect("a file of the ground")
     }
 
-    /// Dirty blocks that follow each other.
+    /// Runs of adjacent dirty blocks.
     pub(super) fn dirty_runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut blocks = self.dirty.keys().copied().peekable();
         std::iter::from_fn(move || {
@@ -45,15 +45,17 @@ impl State {
         })
     }
 
-    /// Content was changed, or the size.
+    /// True if content or the size was changed.
     pub(super) fn has_new_content(&self) -> bool {
         self.has_data() || !self.pending.is_empty() || self.inode.size != self.origin().origin.size
     }
 }
 
 impl<L: Layout> FileSystem<L> {
+    /// Checks a changed file for conflicts.
+    ///
     /// # Errors
-    /// `Conflict`; what the layout fails to be read with.
+    /// `Conflict`; errors of reading the layout.
     pub(super) fn validate(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<()> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
@@ -61,7 +63,8 @@ impl<L: Layout> FileSystem<L> {
         let origin = &mine.origin().origin;
         let gone = theirs.life != Life::Live || (theirs.inode.nlink == 0) != (origin.nlink == 0);
         let links = links_after(origin, &mine.inode, &theirs.inode);
-        // What was changed in one that ended is gone, and it got another name.
+        // Changes of a removed file were dropped, but the file got another name in the
+        // target.
         let revived = mine.life != Life::Live && links > 0 && !is_directory;
         if gone || links < 0 || revived {
             return conflict(Contended::File);
@@ -98,8 +101,8 @@ impl<L: Layout> FileSystem<L> {
         }
         let stored_otherwise = (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0;
         if below.snapshot.is_none() {
-            // It stands on this very file. Who locks nothing may have changed it all the
-            // same, but what was changed here must have a place in it.
+            // The private tree is above this very file. A caller without locks may have
+            // changed it all the same, but the changes made here must have a place in it.
             return match theirs.inode.size < origin.size {
                 true => conflict(Contended::Size),
                 false if stored_otherwise => conflict(Contended::Content(0)),
@@ -115,9 +118,9 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// A file that loses its last name is what it was: its removal is a change of all of
-    /// it. If this is omitted, what another process wrote meanwhile, and may have synced,
-    /// is lost without a conflict.
+    /// Checks that a file which loses its last name is unchanged: its removal is a change
+    /// of all of it. If this is omitted, data that another process wrote meanwhile, and
+    /// may have synced, is lost without a conflict.
     fn validate_removal(&self, pair: &Pair<'_>) -> Result<()> {
         let (origin, theirs) = (&pair.mine.state.origin().origin, &*pair.state);
         let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
@@ -136,7 +139,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// What was read is what it was.
+    /// Checks that the reads of a file would return the same now.
     fn validate_reads(&self, below: &Below<L>, pair: &Pair<'_>, reads: &FileReads) -> Result<()> {
         let theirs = &*pair.state;
         let origin = &pair.mine.state.origin().origin;
@@ -197,7 +200,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(true);
         }
         if below.snapshot.is_none() {
-            // It stands on this very file, which is locked.
+            // The private tree is above this very file, which is locked.
             let now = || self.store.xattrs(pair.vnode, theirs);
             let before = mine.origin().xattrs.as_ref();
             return before.map_or(Ok(true), |before| Ok(*before == now()?));
@@ -226,8 +229,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// No directory comes to lie below itself: each that has a new place is followed
-    /// up to the root, by the places that directories will have.
+    /// Checks that no directory would be below itself: each moved one is followed up to
+    /// the root, by the places that directories will have.
     pub(super) fn validate_moves(
         &self,
         target: &FileSystem<L>,
@@ -258,7 +261,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The first block that this file changed and that is not as it was.
+    /// The first block that this file changed and that has changed in the target.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>> {
         let mine = &*pair.mine.state;
         if mine.is_inline() {
@@ -271,7 +274,7 @@ impl<L: Layout> FileSystem<L> {
                 return Ok(Some(block));
             }
         }
-        // A cut within a block leaves no other mark.
+        // A cut within a block leaves no other trace.
         match mine.inode.size < mine.origin().origin.size {
             true => {
                 let last = mine.inode.size >> self.store.block_shift;
@@ -288,7 +291,7 @@ impl<L: Layout> FileSystem<L> {
         let to = to.min(end);
         while at < to {
             if origin.size == theirs.inode.size {
-                // Holes of both are the same, and may be longer than can be walked.
+                // Holes on both sides are equal, and may be too long to be walked.
                 let before = self.store.next_below(pair.mine.vnode, at)?;
                 let now = self.store.next_existing(pair.vnode, theirs, at)?;
                 match before.into_iter().chain(now).min() {
@@ -362,12 +365,12 @@ fn bytes(loaded: &Option<Loaded>) -> &[u8] {
     loaded.as_ref().map_or(&[], |loaded| &loaded.data)
 }
 
-/// Names that lead to a file after the merge.
+/// Number of names of a file after the merge.
 pub(super) fn links_after(origin: &Inode, mine: &Inode, theirs: &Inode) -> i64 {
     i64::from(theirs.nlink) + i64::from(mine.nlink) - i64::from(origin.nlink)
 }
 
-/// Whoever may do something with a file may still do it.
+/// True if the rights on a file are unchanged.
 fn same_rights(origin: &Inode, theirs: &Inode) -> bool {
     let rights = |inode: &Inode| {
         let flags = inode.flags & !flags::STORED;
@@ -376,7 +379,7 @@ fn same_rights(origin: &Inode, theirs: &Inode) -> bool {
     rights(origin) == rights(theirs)
 }
 
-/// Ranges of a cover that are holes before anything else.
+/// True for ranges of a cover that are made holes first.
 pub(super) fn clears(cover: Cover) -> bool {
     cover != Cover::Reserved { cleared: false }
 }

@@ -1,9 +1,9 @@
-//! Locking transactions: taking the locks of a part of a file, and what the ground has
-//! of it then.
+//! Locking transactions: taking the locks of a part of a file, and then its newest
+//! content from the tree below.
 //!
-//! Locks are kept to the end. When one is granted, what the private tree had copied of
-//! that part may be out of date, as others may have committed in between; it is taken
-//! from the ground again, but for what was changed here ([`refresh`]).
+//! Locks are kept to the end. When one is granted, the private tree's copy of that part
+//! may be outdated, as others may have committed in between. It is then copied again,
+//! except for changes made here ([`refresh`]).
 
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -20,7 +20,7 @@ use varve_device::Block;
 use varve_device::sync::atomic::Ordering::SeqCst;
 
 impl<L: Layout> FileSystem<L> {
-    /// Takes the locks of a part, and what the ground has of it now.
+    /// Takes the locks of a part, and its newest content from the tree below.
     pub(super) fn lock_part(
         &self,
         locking: &Locking,
@@ -32,7 +32,8 @@ impl<L: Layout> FileSystem<L> {
         self.lock_as_it_is(locking, vnode, part, access)
     }
 
-    /// The same where nothing waits to be appended, or is about to be placed.
+    /// [`Self::lock_part`] where no bytes wait to be appended, or they are about to be
+    /// placed.
     fn lock_as_it_is(
         &self,
         locking: &Locking,
@@ -41,7 +42,8 @@ impl<L: Layout> FileSystem<L> {
         access: Access,
     ) -> Result<()> {
         if let Err(error) = locking.take(&self.store, vnode, part, access) {
-            // It has lost: who waits for it need not wait for its end.
+            // The transaction has lost: those that wait for its locks need not wait for
+            // its end.
             locking.doomed.store(true, SeqCst);
             locking.table.release_all(locking.owner);
             return Err(error);
@@ -56,8 +58,8 @@ impl<L: Layout> FileSystem<L> {
         self.take_anew(vnode, part, locking.subpage)
     }
 
-    /// Takes a part from the ground again, but for what was changed here. The outermost
-    /// tree first: what a parent has copied of it is as old as a nested one's.
+    /// Copies a part from the tree below again, except for changes made here. The
+    /// outermost tree is first, because a parent's copy is as old as a nested one's.
     fn take_anew(&self, vnode: &Arc<Vnode>, part: &Part<'_>, subpage: bool) -> Result<()> {
         let (Some(own), Ground::Vnode(below)) = (&self.below, &vnode.ground) else {
             return Ok(());
@@ -71,7 +73,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Takes the locks for a read, by who will write it or will not.
+    /// Takes the locks for a read, which a write may follow.
     pub(crate) fn uses_for_read(
         &self,
         vnode: &Arc<Vnode>,
@@ -92,7 +94,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Takes the locks for a write, at the end of the file if `at` is none.
+    /// Takes the locks for a write, at the end of the file if `at` is `None`.
     pub(crate) fn uses_for_write(
         &self,
         vnode: &Arc<Vnode>,
@@ -121,13 +123,14 @@ impl<L: Layout> FileSystem<L> {
         } else if end > size() >> self.store.block_shift << self.store.block_shift
             && (!locking.subpage || vnode.read().is_inline())
         {
-            // The block is written as a whole: nobody may append to it meanwhile.
+            // The block is written as a whole, so no other transaction may append to it
+            // meanwhile.
             self.uses(vnode, Part::Size, Access::Read)?;
         }
         Ok(())
     }
 
-    /// Takes the locks for so many bytes at the end, which have waited to be placed there.
+    /// Takes the locks for placing `bytes` at the end.
     pub(crate) fn lock_end(&self, locking: &Locking, vnode: &Arc<Vnode>, bytes: u64) -> Result<()> {
         let lock = |part| self.lock_as_it_is(locking, vnode, &part, Access::Write);
         lock(Part::Size)?;
@@ -142,9 +145,9 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Where pages are locked by spans: these bytes of each page become this tree's, with
-    /// the zeros that come before them from the former end on. Called with the file
-    /// locked, before they are written: where an append goes is not known earlier, as
+    /// Where pages are locked by spans: records that these bytes of each page are this
+    /// tree's, with the zeros between the former end and them. Called with the file
+    /// locked, before they are written: the offset of an append is not known earlier, as
     /// threads may share the transaction, and with it the lock of the size.
     pub(crate) fn notes_write(&self, state: &mut State, bytes: Range<u64>) {
         let Some(below) = &self.below else {
@@ -157,7 +160,8 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Where pages are locked by spans: all of the one that lies in the inode.
+    /// Where pages are locked by spans: takes the lock of the whole page of inline
+    /// content.
     fn whole_if_inline(&self, vnode: &Arc<Vnode>, locking: &Locking, access: Access) -> Result<()> {
         if locking.subpage && vnode.read().is_inline() {
             let block = 0..self.store.block_bytes as u64;
@@ -166,7 +170,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// A dirty block gets other content.
+    /// Replaces the content of a dirty block.
     pub(crate) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Body) {
         let (before, after) = (dirty.data.len(), data.len());
         adjust(&mut inode.sectors, sectors_of(before), sectors_of(after));
@@ -176,7 +180,7 @@ impl<L: Layout> FileSystem<L> {
         dirty.flying = false;
     }
 
-    /// Pages of which only spans were written here are laid over the ground's anew.
+    /// Lays the spans that were written here over the newest pages of the tree below.
     fn rebase_pages(&self, below: &Vnode, state: &mut State, bytes: &Range<u64>) -> Result<()> {
         let Some(private) = &state.private else {
             return Ok(());
@@ -204,8 +208,8 @@ impl<L: Layout> FileSystem<L> {
 }
 
 impl State {
-    /// These bytes are this tree's, and other parts of their blocks are not, unless
-    /// they are already.
+    /// Records that these bytes are this tree's, and other parts of their blocks are not,
+    /// unless they are already.
     fn note_spans<L: Layout>(&mut self, store: &Store<L>, blocks: Range<u64>, bytes: Range<u64>) {
         let inline = self.is_inline();
         let Some(private) = &mut self.private else {
@@ -223,7 +227,7 @@ impl State {
     }
 }
 
-/// A page with these bytes of `mine` in it.
+/// A page `there` with these bytes of `mine` in it.
 pub(crate) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Block> {
     let mut page = Block::from(there);
     for span in spans {
@@ -240,7 +244,7 @@ pub(crate) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<
     Arc::new(page)
 }
 
-/// Takes from the ground what was not changed here.
+/// Copies all attributes from the tree below that were not changed here.
 fn refresh(mine: &mut State, ground: &State) {
     let Some(private) = &mut mine.private else {
         return;

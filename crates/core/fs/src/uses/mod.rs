@@ -1,9 +1,9 @@
-//! What operations tell of the parts of files that they use, and what becomes of that:
-//! nothing, a note for the commit, or locks.
+//! Declared uses of parts of files. Depending on the isolation, a use is ignored, noted
+//! for the commit, or locked.
 //!
 //! | file | |
 //! |---|---|
-//! | `locking.rs` | the locks of a part, and what the ground has of it then |
+//! | `locking.rs` | the locks of a part, and its newest content then |
 //! | `outsider.rs` | operations on protected files outside of transactions |
 
 mod locking;
@@ -19,11 +19,11 @@ use crate::memory::vnode::Vnode;
 use std::sync::Arc;
 
 impl<L: Layout> FileSystem<L> {
-    /// An operation is about to use a part of a file. In the mounted tree it says so
-    /// before it asks for room and with no lock of that tree held.
+    /// Declares that an operation is about to use a part of a file. For the mounted tree
+    /// this is done before space is asked for and without locks of that tree.
     ///
     /// # Errors
-    /// `Deadlock`, `TimedOut`, `Aborted`, where a lock is not to be had; `Suspended`.
+    /// `Deadlock`, `TimedOut`, `Aborted`, if a lock is not granted; `Suspended`.
     #[inline]
     pub(crate) fn uses(&self, vnode: &Arc<Vnode>, part: Part<'_>, access: Access) -> Result<()> {
         match &self.below {

@@ -1,5 +1,5 @@
-//! Operations of the mounted tree on protected files: each is a small locking
-//! transaction of its own.
+//! Operations of the mounted tree on protected files: each is a small locking transaction
+//! of its own.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -11,10 +11,9 @@ use std::sync::Arc;
 use varve_locks::LockTable;
 
 impl<L: Layout> FileSystem<L> {
-    /// Waits for the locks that transactions hold on these parts of files, those of
-    /// files that are protected, and keeps them off until what is answered is dropped.
-    /// To be called before room is asked for, with no lock held; in a private tree it
-    /// does nothing.
+    /// Waits for transactions' locks on these parts of protected files, and keeps
+    /// transactions from them until the result is dropped. To be called before space is
+    /// asked for, without locks; in a private tree it does nothing.
     ///
     /// # Errors
     /// `Aborted` if the volume is being unmounted.
@@ -45,7 +44,8 @@ impl<L: Layout> FileSystem<L> {
                 let outsider = outsider.get_or_insert_with(new);
                 match outsider.0.take(&self.store, vnode, part, *access) {
                     Ok(()) => {}
-                    // Whoever it met goes first.
+                    // The transaction that already has the lock proceeds; this operation
+                    // tries again.
                     Err(Error::Deadlock) => continue 'again,
                     Err(error) => return Err(error),
                 }

@@ -1,23 +1,23 @@
-//! Whether small groups are being made durable, and whether it helps to write ahead of the
-//! log then (`crate::ahead`).
+//! Whether small groups are being made durable, and whether it then helps to write ahead
+//! of the log (`crate::ahead`).
 
 use std::sync::OnceLock;
 use varve_device::Device;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Commits that are looked at together.
+/// Number of commits that are judged together.
 const COMMITS: u64 = 32;
-/// Bytes of log for each commit up to which a commit counts as small.
+/// Bytes of log for each commit up to which commits count as small.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// Counts of small commits, from which follows whether the log is written ahead.
+/// Counts of small commits, which decide whether the log is written ahead.
 pub(crate) struct Ahead {
     /// The device fills holes slowly, and has refused no write ahead of the log.
     pub useful: AtomicBool,
     commits: AtomicU64,
-    /// Bytes that users' groups took in the log when commits were last looked at.
+    /// Bytes of users' groups in the log when commits were last judged.
     log_bytes: AtomicU64,
-    /// Has a thread write ahead of the log.
+    /// Wakes a thread that writes ahead of the log.
     pub summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -31,7 +31,8 @@ impl Ahead {
         }
     }
 
-    /// A group has become durable; users' groups have taken so many bytes in the log.
+    /// Notes that a group has become durable; users' groups have taken `log_bytes` in the
+    /// log.
     pub fn committed(&self, log_bytes: u64) {
         if !self.useful.load(Relaxed) {
             return;

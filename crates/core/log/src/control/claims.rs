@@ -1,24 +1,23 @@
-//! Who cleans which segment: the flags by which several cleaners divide the
-//! work.
+//! Reservation of segments, by which several cleaners divide the work.
 //!
-//! A claim keeps other cleaners off a segment, and nothing else. What it says
-//! is never relied upon: a move is tested when it is appended (protocol rules
-//! 18 and 19), and a segment is reused when no record needs it
-//! (rule 20, `docs/design/reuse.md`), whichever cleaner emptied it. So a claim that is lost, doubled
-//! or never released costs work and no data.
+//! A reservation keeps other cleaners from a segment, and has no other effect.
+//! Correctness never depends on it: a move is tested when it is appended (protocol rules
+//! 18 and 19), and a segment is reused when no record needs it (rule 20,
+//! `docs/design/reuse.md`), regardless of the cleaner that emptied it. So a reservation
+//! that is lost, doubled or never released costs work and no data.
 //!
-//! A cleaner of another process has a *lease* that each of its calls renews.
-//! When that has run out it is as if the process had never been there: its
-//! claims are anybody's. The mount's own cleaner has no lease; it lets go of
-//! its claims at the end of each pass.
+//! A cleaner of another process has a *lease* that each of its calls renews. When the
+//! lease has expired, the process counts as ended, and its reservations are released. The
+//! mount's own cleaner has no lease; it releases its reservations at the end of each
+//! pass.
 
 use std::collections::BTreeMap;
 
-/// How long a cleaner may be silent before its claims are anybody's.
+/// Nanoseconds without a call after which a cleaner's lease expires.
 pub const LEASE_NS: u64 = 10_000_000_000;
 /// Most cleaners of other processes at a time.
 pub const MAX_CLEANERS: usize = 16;
-/// Most segments that one of them may have claimed.
+/// Most segments that one of them may have reserved.
 pub const MAX_CLAIMS: usize = 8;
 
 /// A cleaner: the mount's own, or one of another process.
@@ -30,40 +29,40 @@ impl CleanerId {
     pub const OWN: CleanerId = CleanerId(0);
 }
 
-/// Why something was not claimed.
+/// The reason for which a segment was not reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimError {
-    /// The cleaner has not joined, or was silent for too long.
+    /// The cleaner has not joined, or its lease has expired.
     Unknown,
     /// Another cleaner has the segment.
     Taken,
-    /// There are as many cleaners, or claims of this one, as there may be.
+    /// The number of cleaners, or of this one's reservations, is at its limit.
     TooMany,
 }
 
-/// One cleaner of another process.
+/// The lease of one cleaner of another process.
 #[derive(Clone, Debug)]
 struct Lease {
     until_ns: u64,
-    /// What it calls its policy.
+    /// Name of its policy, as it states it.
     policy: String,
-    /// Its process, as the kernel told.
+    /// Its process, as reported by the kernel.
     pid: u32,
     cleaned: u64,
-    /// When it last cleaned one, monotonic nanoseconds.
+    /// Monotonic time in nanoseconds at which it last cleaned a segment.
     cleaned_ns: Option<u64>,
 }
 
-/// A cleaner of another process, for people.
+/// Description of a cleaner of another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanerInfo {
     /// Its number.
     pub id: CleanerId,
-    /// What it calls its policy.
+    /// Name of its policy, as it states it.
     pub policy: String,
-    /// Its process, as the kernel told when it joined.
+    /// Its process, as reported by the kernel when it joined.
     pub pid: u32,
-    /// Segments it has claimed.
+    /// Segments that it has reserved.
     pub claims: usize,
     /// Segments it has cleaned.
     pub cleaned: u64,
@@ -77,8 +76,8 @@ struct Claim<T> {
     what: T,
 }
 
-/// All claims on one volume, each with what its owner remembers of the
-/// segment. Times are monotonic nanoseconds.
+/// All reservations on one volume, each with its owner's data about the segment. Times
+/// are monotonic nanoseconds.
 #[derive(Debug)]
 pub struct Claims<T> {
     segments: BTreeMap<u32, Claim<T>>,
@@ -87,8 +86,8 @@ pub struct Claims<T> {
 }
 
 impl<T> Claims<T> {
-    /// None yet. Numbers of cleaners follow `first`, so that those of one
-    /// mount mean nothing to another.
+    /// No reservations. Numbers of cleaners follow `first`, so that those of one mount
+    /// are invalid in another.
     pub fn new(first: u64) -> Self {
         Claims {
             segments: BTreeMap::new(),
@@ -97,8 +96,8 @@ impl<T> Claims<T> {
         }
     }
 
-    /// Forgets cleaners that have been silent for too long. Returns how many
-    /// claims that set free.
+    /// Removes cleaners whose lease has expired. Returns the number of reservations
+    /// released.
     pub fn expire(&mut self, now_ns: u64) -> usize {
         let before = self.segments.len();
         if self.cleaners.values().any(|lease| lease.until_ns < now_ns) {
@@ -110,7 +109,7 @@ impl<T> Claims<T> {
         before - self.segments.len()
     }
 
-    /// A new cleaner.
+    /// Adds a cleaner.
     ///
     /// # Errors
     /// `TooMany`.
@@ -138,7 +137,7 @@ impl<T> Claims<T> {
         Ok(id)
     }
 
-    /// A call of this cleaner: it is alive.
+    /// Renews the lease of a cleaner.
     ///
     /// # Errors
     /// `Unknown`.
@@ -149,18 +148,18 @@ impl<T> Claims<T> {
         Ok(())
     }
 
-    /// It is gone, and its claims are anybody's.
+    /// Removes a cleaner, and releases its reservations.
     pub fn leave(&mut self, id: CleanerId) {
         self.cleaners.remove(&id);
         self.release_all(id);
     }
 
-    /// True if `id` may clean `segment`: nobody else has claimed it.
+    /// True if `id` may clean `segment`: no other cleaner has reserved it.
     pub fn is_free_for(&self, id: CleanerId, segment: u32) -> bool {
         self.segments.get(&segment).is_none_or(|c| c.by == id)
     }
 
-    /// Claims a segment, or takes `what` for one that it has claimed already.
+    /// Reserves a segment, or stores `what` for one that it has reserved already.
     ///
     /// # Errors
     /// `Taken`, `TooMany`; `Unknown` for a process that has not joined.
@@ -184,13 +183,13 @@ impl<T> Claims<T> {
         Ok(())
     }
 
-    /// What `id` remembers of a segment that it has claimed.
+    /// The data that `id` stored for a segment it has reserved.
     pub fn held(&self, id: CleanerId, segment: u32) -> Option<&T> {
         let claim = self.segments.get(&segment)?;
         (claim.by == id).then_some(&claim.what)
     }
 
-    /// Lets go of one segment. False if `id` had not claimed it.
+    /// Releases one segment. Returns false if `id` had not reserved it.
     pub fn release(&mut self, id: CleanerId, segment: u32) -> bool {
         let held = self.held(id, segment).is_some();
         if held {
@@ -199,12 +198,12 @@ impl<T> Claims<T> {
         held
     }
 
-    /// Lets go of everything that `id` has claimed.
+    /// Releases all segments that `id` has reserved.
     pub fn release_all(&mut self, id: CleanerId) {
         self.segments.retain(|_, claim| claim.by != id);
     }
 
-    /// `id` has cleaned a segment.
+    /// Counts a segment that `id` has cleaned.
     pub fn count_cleaned(&mut self, id: CleanerId, now_ns: u64) {
         if let Some(lease) = self.cleaners.get_mut(&id) {
             lease.cleaned += 1;

@@ -1,4 +1,4 @@
-//! What a segment holds, and how its bytes are read.
+//! The contents of a segment, as its summaries and maps describe them.
 
 use crate::chain::{ChainItem, MapPage};
 use crate::format::SECTOR;
@@ -11,16 +11,16 @@ use varve_device::PooledBuffer;
 /// One block found in a segment (thesis figure 6-5).
 #[derive(Clone, Copy, Debug)]
 pub struct BlockInfo {
-    /// What the summary says of it.
+    /// Its description in the summary.
     pub item: ChainItem,
-    /// Where its stored bytes begin, in bytes of the device.
+    /// First byte of its stored data on the device.
     pub byte: u64,
-    /// How many there are.
+    /// Length of its stored data, in bytes.
     pub length: u32,
 }
 
 impl BlockInfo {
-    /// Of anything that is stored but a map.
+    /// The description of an item that is stored, except a map.
     pub(crate) fn of(geometry: &Geometry, item: ChainItem) -> Option<Self> {
         let (byte, length) = match &item {
             ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => {
@@ -40,7 +40,8 @@ impl BlockInfo {
     }
 }
 
-/// What tells copies at one place apart: owner, version, block, birth, checksum.
+/// The fields that distinguish copies at one place: owner, version, block, birth,
+/// checksum.
 fn name_of(item: &ChainItem) -> (u64, u32, u64, u64, u32, bool) {
     match item {
         ChainItem::Block {
@@ -62,27 +63,27 @@ fn name_of(item: &ChainItem) -> (u64, u32, u64, u64, u32, bool) {
     }
 }
 
-/// What one segment holds, dead or alive.
+/// The contents of one segment, dead or live.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentContents {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
-    /// What it was when it was read.
+    /// State of the segment when it was read.
     pub edition: Edition,
     /// Blocks, nodes and inodes in the order they were written.
     pub blocks: Vec<BlockInfo>,
-    /// That is all it holds at its head: no summary is missing.
+    /// The list is complete: no summary is missing.
     pub complete: bool,
     /// Bytes of the segment that its summaries take.
     pub(crate) summaries: Vec<Range<u32>>,
-    /// Pages of its maps: of which partial, and their first byte in the segment.
+    /// Pages of its maps: serial of the partial, and first byte in the segment.
     pub(crate) maps: Vec<(u64, u32)>,
     /// The whole segment, if it was read whole.
     pub(crate) image: Option<Arc<PooledBuffer>>,
 }
 
 impl SegmentContents {
-    /// Of a segment whose newest map is known to tell of all that lives there.
+    /// The contents of a segment whose newest map is known to describe all live data.
     pub(crate) fn told_by(
         geometry: &Geometry,
         (segment, edition): (u32, Edition),
@@ -100,7 +101,7 @@ impl SegmentContents {
         contents
     }
 
-    /// Adds what maps tell of, each copy once.
+    /// Adds the blocks that maps describe, each copy once.
     pub(crate) fn add_maps(&mut self, geometry: &Geometry, maps: Vec<MapPage>) {
         if maps.is_empty() {
             return;
@@ -111,22 +112,22 @@ impl SegmentContents {
             self.blocks
                 .extend(blocks.filter_map(|item| BlockInfo::of(geometry, item)));
         }
-        // A life that was discarded may have used the same serial: what differs
-        // in anything is another copy.
+        // A mount whose end was discarded may have used the same serial: entries that
+        // differ in any field are different copies.
         let name = |info: &BlockInfo| (info.byte, info.length, name_of(&info.item));
         self.blocks.sort_by_key(name);
         self.blocks.dedup_by_key(|info| name(info));
     }
 
-    /// Without the bytes: for a cleaner of another process, and for whoever moves
+    /// Drops the bytes: for a cleaner of another process, and for callers that move
     /// nothing.
     pub fn without_bytes(mut self) -> Self {
         self.image = None;
         self
     }
 
-    /// Changes a bit of every block, as a bad read would. The segment begins
-    /// at byte `first`.
+    /// Changes a bit of every block, as a bad read would. The segment begins at byte
+    /// `first`.
     #[cfg(test)]
     pub(crate) fn spoil(&mut self, first: u64) {
         let image = self.image.as_mut().and_then(Arc::get_mut);

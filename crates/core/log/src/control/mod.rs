@@ -1,13 +1,13 @@
-//! How the mount's own cleaner works, changed while it runs, and what it and the
-//! writers tell each other: states, without the work (`cleaner/`).
+//! Settings of the mount's own cleaner, which can change while it runs, and the signals
+//! between it and the writers: states, without the work (`cleaner/`).
 //!
-//! | file | its part |
+//! | file | contents |
 //! |---|---|
 //! | `ahead.rs` | whether holes of an image file are written ahead of the log |
-//! | `claims.rs`, `contents.rs` | which cleaner has which segment, and what that holds |
-//! | `pace.rs`, `way.rs` | how hard it works, and requests that go first |
-//! | `plugging.rs`, `spread.rs` | what is learnt: of holes, of reading in parts |
-//! | `state.rs` | what the mount's own cleaner keeps between passes |
+//! | `claims.rs`, `contents.rs` | which cleaner has reserved which segment, and the segment's contents |
+//! | `pace.rs`, `way.rs` | how hard it works, and requests with priority |
+//! | `plugging.rs`, `spread.rs` | statistics: of holes, of reading in parts |
+//! | `state.rs` | the state of the mount's own cleaner between passes |
 
 pub mod ahead;
 pub mod claims;
@@ -37,20 +37,20 @@ use way::Way;
 /// When the mount's own cleaner works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// It cleans ahead of need. If not, that is left to other processes;
-    /// whoever is about to find no room still cleans. Default: yes.
+    /// It cleans ahead of need. If false, that is left to other processes; a caller that
+    /// would find no space still cleans. Default: yes.
     pub running: bool,
-    /// Clean segments, in percent of all, below which it begins. Never less
-    /// than it needs to stay ahead of writers, which is the default.
+    /// Percentage of clean segments below which it begins. Never less than it needs to
+    /// stay ahead of writers, which is the default.
     pub low_percent: Option<u8>,
-    /// Clean segments, in percent of all, at which it stops. Default: as many
-    /// again above the low mark.
+    /// Percentage of clean segments at which it stops. Default: as many again above the
+    /// low mark.
     pub high_percent: Option<u8>,
-    /// Clean up to the high mark whenever nobody has asked for anything for so
-    /// many nanoseconds. Default: never for that reason alone.
+    /// Clean up to the high mark whenever there was no request for this many nanoseconds.
+    /// Default: never for that reason alone.
     pub idle_ns: Option<u64>,
-    /// A thread of its own cleans: it rests between segments, and writers wait
-    /// for it a little rather than clean themselves. Default: no.
+    /// A thread of its own cleans: it rests between segments, and writers wait for it a
+    /// little instead of cleaning themselves. Default: no.
     pub threaded: bool,
 }
 
@@ -69,17 +69,17 @@ impl Default for Pace {
 /// Policy and pace of the mount's own cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanerSettings {
-    /// Which segments it takes, and in which order survivors go.
+    /// The policy that selects segments and the order of survivors.
     pub policy: PolicyKind,
     /// When it works.
     pub pace: Pace,
 }
 
 impl CleanerSettings {
-    /// Refuses what a mount cannot do.
+    /// Checks that a mount supports the settings.
     ///
     /// # Errors
-    /// `Unfit` says what, and what it can.
+    /// `Unfit` states the problem and the possible values.
     pub fn check(&self) -> Result<()> {
         let Pace {
             low_percent,
@@ -104,10 +104,10 @@ impl CleanerSettings {
     }
 }
 
-/// How cleaning stands.
+/// State of cleaning.
 #[derive(Clone, Debug)]
 pub struct CleanerStatus {
-    /// The mount's own cleaner.
+    /// Settings of the mount's own cleaner.
     pub settings: CleanerSettings,
     /// Clean segments and their marks.
     pub gauge: Gauge,
@@ -115,70 +115,70 @@ pub struct CleanerStatus {
     pub others: Vec<CleanerInfo>,
 }
 
-/// What all cleaners of a volume share, beside the segments.
+/// State that all cleaners of a volume share, in addition to the segments.
 pub(crate) struct Shared {
     pub claims: Claims<Arc<SegmentContents>>,
     pub settings: CleanerSettings,
     pub pacer: Pacer,
-    /// Since when there is something to learn for it, and what had been gained
-    /// by then.
+    /// Start of the present measurement for the pacer, and the gain by then.
     pub(crate) learnt: (u64, i64),
-    /// Requests seen, and when that last changed.
+    /// Number of requests at the last check, and when it last changed.
     activity: (u64, u64),
     /// The last pass of the mount's own thread gained nothing.
     pub fruitless: bool,
-    /// When checkpoints were last taken only to make cleaned segments clean.
+    /// Time at which checkpoints were last taken only to make cleaned segments clean.
     pub settled_ns: u64,
 }
 
 impl Shared {
-    /// The mount's own thread cleans ahead of need, and gains by it.
+    /// True if the mount's own thread cleans ahead of need, and gains by it.
     pub(crate) fn own_thread_gains(&self) -> bool {
         let pace = self.settings.pace;
         pace.threaded && pace.running && !self.fruitless
     }
 }
 
-/// See the module's head.
+/// Settings and signals of the cleaners of one volume.
 pub(crate) struct Control {
     shared: RankedMutex<Shared>,
-    /// Requests that have reached the layout.
+    /// Number of requests that have reached the layout.
     requests: AtomicU64,
-    /// Callers who wait for room, and those of them who are about to clean.
+    /// Number of callers that wait for space, and of those that are about to clean.
     needy: AtomicU32,
     next: AtomicU32,
     pub(crate) closing: AtomicBool,
     pub(crate) bell: (Mutex<()>, Condvar),
-    /// Segments have become clean, or a pass is over; goes with the bell's
+    /// Signals that segments have become clean, or a pass is over; used with the bell's
     /// mutex.
     pub(crate) gained: Condvar,
-    /// Whom the cleaner's portions give way to.
+    /// Requests that have priority over the cleaner's portions.
     pub way: Way,
     /// The thread that cleans, if the mount has one.
     cleaner: OnceLock<ThreadId>,
-    /// Has that thread come.
+    /// Wakes that thread.
     pub(crate) summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Nanoseconds that writers owe, and how much of the log that is for.
+    /// Nanoseconds that writers owe, and the bytes of the log for which they were charged
+    /// so far.
     pub(crate) owed_ns: AtomicU64,
     pub(crate) taxed_bytes: AtomicU64,
-    /// What the log's last group left of the open segment.
+    /// Percentage of the open segment left after the log's last group.
     pub(crate) open_percent: AtomicU8,
-    /// Calls of other processes at work.
+    /// Number of running calls of other processes.
     pub remote_calls: AtomicU32,
-    /// The last pass gave segments back ahead of checkpoints.
+    /// The last pass made segments clean ahead of checkpoints.
     pub reuses_early: AtomicBool,
-    /// Who asked last found fewer clean segments than are to be left to the cleaner.
+    /// The last request found fewer clean segments than are reserved for the cleaner.
     pub is_below_floor: AtomicBool,
     /// Whether large groups find holes.
     pub plugs: Plugging,
-    /// How far apart what lives in a segment stands.
+    /// Fragmentation of live data within segments.
     pub spread: Spread,
-    /// For what is read of a segment: fresh memory costs more than reading.
+    /// Buffers for reading segments, because fresh memory costs more than reading.
     pub buffers: Arc<BufferPool>,
 }
 
-/// Bytes of the buffers that wait for the next segment, which are two at least:
-/// as many as what is moved together may have been read into.
+/// Bytes of the pooled buffers, of which there are two at least: enough for all data that
+/// is moved together.
 const BUFFERED_BYTES: usize = 4 << 20;
 
 fn buffers_for(segment_bytes: usize) -> Arc<BufferPool> {
@@ -187,18 +187,18 @@ fn buffers_for(segment_bytes: usize) -> Arc<BufferPool> {
     BufferPool::new(bytes, (BUFFERED_BYTES / bytes).max(2))
 }
 
-/// Somebody waits for room for as long as this lives.
+/// A caller waits for space while this exists.
 pub(crate) struct Needy<'c>(&'c Control);
 
 impl Drop for Needy<'_> {
     fn drop(&mut self) {
         self.0.needy.fetch_sub(1, Relaxed);
-        // Whoever waits for the right to a pass may have it now.
+        // Threads that wait to start a pass may start one now.
         self.0.tell_gain();
     }
 }
 
-/// Somebody is about to clean for himself for as long as this lives.
+/// A caller is about to clean for itself while this exists.
 pub(crate) struct Next<'c>(&'c Control);
 
 impl Drop for Next<'_> {
@@ -247,7 +247,7 @@ impl Control {
         self.shared.lock()
     }
 
-    /// A request of a user has reached the layout.
+    /// Counts a user's request that has reached the layout.
     #[inline]
     pub fn asked(&self) {
         self.requests.fetch_add(1, Relaxed);
@@ -257,8 +257,7 @@ impl Control {
         self.requests.load(Relaxed)
     }
 
-    /// Nanoseconds since the last request of a user, as far as anybody has
-    /// looked.
+    /// Nanoseconds since the last user request, as far as the count has been checked.
     pub fn idle_ns(&self, now_ns: u64) -> u64 {
         let requests = self.requests();
         let activity = &mut self.shared().activity;
@@ -268,7 +267,7 @@ impl Control {
         now_ns.saturating_sub(activity.1)
     }
 
-    /// The caller waits for room: nobody rests meanwhile.
+    /// Registers that the caller waits for space: no cleaner rests meanwhile.
     pub fn in_need(&self) -> Needy<'_> {
         self.needy.fetch_add(1, Relaxed);
         self.ring();
@@ -280,7 +279,7 @@ impl Control {
         Next(self)
     }
 
-    /// Somebody waits for the pass that is going on to end, to clean for himself.
+    /// True if a thread waits for the running pass to end, to clean for itself.
     pub fn somebody_comes_next(&self) -> bool {
         self.next.load(Relaxed) > 0
     }
@@ -293,30 +292,30 @@ impl Control {
         self.closing.load(Relaxed)
     }
 
-    /// Tells who waits for room that there may be some.
+    /// Notifies waiting callers that there may be space.
     pub fn tell_gain(&self) {
         let _bell = self.bell.0.lock();
         self.gained.notify_all();
     }
 
-    /// The calling thread is the one that cleans.
+    /// Registers the calling thread as the one that cleans.
     pub fn cleans_here(&self) {
         self.cleaner.get_or_init(|| thread::current().id());
     }
 
-    /// The calling thread is the one that cleans.
+    /// True if the calling thread is the one that cleans.
     pub(crate) fn is_cleaner(&self) -> bool {
         let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner == here)
     }
 
-    /// Another thread cleans.
+    /// True if another thread cleans.
     pub(crate) fn cleans_elsewhere(&self) -> bool {
         let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner != here)
     }
 
-    /// Has the thread that cleans come, if somebody has said how.
+    /// Wakes the thread that cleans, if a waker is registered.
     pub(crate) fn summon(&self) {
         if let Some(summon) = self.summon.get() {
             summon();
@@ -329,7 +328,7 @@ impl Control {
         self.gained.notify_all();
     }
 
-    /// Waits, unless somebody is in need or the volume closes.
+    /// Waits, unless a caller is in need or the volume closes.
     pub(crate) fn wait(&self, ns: u64) {
         let mut bell = self.bell.0.lock();
         if !self.somebody_waits() && !self.is_closing() {

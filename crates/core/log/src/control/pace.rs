@@ -1,111 +1,107 @@
-//! How hard the cleaner works: pure functions of the space that is left.
+//! The pace of the cleaner: pure functions of the space that is left.
 //!
-//! The law is proportional. Between the mark at which cleaning ends (`high`)
-//! and that at which it begins (`low`), the share of its time that the cleaner
-//! works grows from nothing to all of it; if segments are used up faster than
-//! that would give back, it works as much as keeps up. Below `low` it does not
-//! rest: the less room there is, the less can be moved for a pair of
-//! checkpoints, and the dearer each segment becomes. There is no phase in which everything stops: one step is one
-//! segment (or as many as a policy sorts together), and rests lie between
-//! steps.
+//! The law is proportional. Between the mark at which cleaning ends (`high`) and that at
+//! which it begins (`low`), the share of its time that the cleaner works grows from
+//! nothing to all of it. If segments are used up faster than that would produce, it works
+//! as much as necessary to keep up. Below `low` it does not rest: the less space there
+//! is, the less can be moved for a pair of checkpoints, and the more expensive each
+//! segment becomes. There is no phase in which everything stops: one step is one segment
+//! (or as many as a policy sorts together), with rests between steps.
 //!
-//! Writers are held to the pace of the cleaner from the other side: below
-//! `need` each pays, for the bytes that reached the log, a part of the time that
-//! the cleaner needs to give as many back. It grows with the third power of the
-//! way to `floor`, where callers must wait for clean segments; a segment before
-//! that it is all. A `low` that was set higher than need be does not slow anybody
-//! down.
+//! Writers are throttled to the pace of the cleaner: below `need` each pays, for the
+//! bytes that reached the log, a part of the time that the cleaner needs to produce as
+//! many. The part grows with the third power of the fraction of the distance from `need`
+//! to `floor`, the low watermark at which callers must wait for clean segments; one
+//! segment before that it is the whole time. A `low` that was set higher than necessary
+//! throttles no writer.
 
 /// Clean segments, and the marks between which they are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauge {
-    /// Clean segments now.
+    /// Number of clean segments now.
     pub clean: u64,
-    /// Hundredths of a segment that are left where the log stands, of several
-    /// heads the mean: without it what writers pay would grow by leaps.
+    /// Percentage left of the open segment, with several heads the mean. If this is
+    /// omitted, the toll of writers would grow in steps.
     pub open_percent: u8,
-    /// Below this many, callers wait for more.
+    /// Low watermark: below this many, callers wait for more.
     pub floor: u64,
     /// Below this many, cleaning begins.
     pub low: u64,
-    /// Below this many, writers are held back; no more than `low`.
+    /// Below this many, writers are throttled; no more than `low`.
     pub need: u64,
-    /// It goes on until there are this many.
+    /// Cleaning continues until there are this many.
     pub high: u64,
     /// Bytes of the log that users have taken since the mount.
     pub used_bytes: u64,
-    /// Nobody has asked for anything for as long as the idle threshold says;
-    /// always false if there is none.
+    /// There was no request for the idle threshold; always false if none is set.
     pub idle: bool,
-    /// Somebody waits for room at this moment.
+    /// A caller waits for space at this moment.
     pub waiting: bool,
 }
 
 /// Least share of its time that a cleaner works once it has begun.
 const LEAST_SHARE: f64 = 0.05;
-/// Longest rest between two steps, nanoseconds.
+/// Longest rest between two steps, in nanoseconds.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
-/// What writers pay grows with this power of the way to the floor.
+/// Power of the distance with which the toll of writers grows.
 const TOLL_POWER: i32 = 3;
 /// Seconds over which the rate of use is averaged.
 const USE_SECONDS: f64 = 1.0;
-/// Segments gained over which the time for one is averaged.
+/// Number of gained segments over which the time for one is averaged.
 const GAINS: f64 = 8.0;
-/// Segments before the floor where writers pay all, if they begin to pay so many
-/// before it: what a fold needs, and what is gained, comes by the segment.
+/// Segments before the low watermark at which writers pay the whole time, if they begin
+/// to pay at least the second number before it: folds need, and cleaning gains, whole
+/// segments.
 const AHEAD: u64 = 1;
 const LEAST_SLOPE: u64 = 4;
-/// What cleaning is assumed to give before it has been measured: bytes of
-/// clean segments per second of work.
+/// Assumed gain before any measurement: bytes of clean segments per second of work.
 const ASSUMED_GAIN: f64 = (32 << 20) as f64;
-/// A gain is believed to cost no more than writing it so many times: what
-/// segments do that are 31/32 full, whose survivors are read and written.
+/// Upper bound of a gain's cost, in writes of the same size: that of segments that are
+/// 31/32 full, whose survivors are read and written.
 const DEAREST: u64 = 64;
-/// The same on devices that take next to no time: processors have work, too.
+/// The same bound in nanoseconds for devices that take next to no time, because
+/// processors have work, too.
 const DEAREST_NS: u64 = 100_000_000;
 
-/// Segments that may have been lost before others come back: what a checkpoint
-/// writes.
+/// Net loss of segments, written by a checkpoint, before others are gained.
 const MOST_LOST: f64 = -64.0;
 
 fn dearest_ns(write_ns: u64) -> f64 {
     DEAREST.saturating_mul(write_ns).max(DEAREST_NS) as f64
 }
 
-/// Remembers whether the cleaner is at work, and how fast segments come and
-/// go.
+/// Whether the cleaner is at work, and the rates at which segments are gained and used.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     segment_bytes: f64,
     working: bool,
-    /// What has been gained lately, segments, and how long that took, seconds.
+    /// Segments gained recently, and the seconds of work for them.
     gained: f64,
     worked: f64,
     /// Segments used up per second.
     using: f64,
-    /// When there was last something to learn, and the bytes that users had
-    /// taken then.
+    /// Time of the last measurement, and the bytes that users had taken by then.
     last: Option<(u64, u64)>,
 }
 
 impl Gauge {
-    /// How far clean segments have fallen from `high` to `low`, in `[0, 1]`.
+    /// Fraction by which clean segments have fallen from `high` to `low`, in `[0, 1]`.
     pub fn pressure(&self) -> f64 {
         share_between(self.clean as f64, self.high, self.low)
     }
 
-    /// What part of the cleaner's time a writer must wait for what it writes:
-    /// 0 at `need` and above, 1 a segment before `floor`.
+    /// Fraction of the cleaner's time that a writer must wait for its bytes: 0 at `need`
+    /// and above, 1 at one segment before `floor`.
     pub fn toll(&self) -> f64 {
         self.way_to_floor().powi(TOLL_POWER)
     }
 
-    /// More than half of what lies between need and a standstill is gone.
+    /// True if more than half of the distance from `need` to a standstill is used up.
     pub fn is_pressed(&self) -> bool {
         self.way_to_floor() > 0.5
     }
 
-    /// Clean segments, and what is left of the open one.
+    /// Clean segments, and the rest of the open one.
     pub fn at_hand(&self) -> f64 {
         self.clean as f64 + f64::from(self.open_percent) / 100.0
     }
@@ -118,7 +114,7 @@ impl Gauge {
     }
 }
 
-/// Where `at` lies on the way down from `from` to `to`, in `[0, 1]`.
+/// Position of `at` on the distance from `from` down to `to`, in `[0, 1]`.
 fn share_between(at: f64, from: u64, to: u64) -> f64 {
     let (from, to) = (from as f64, to as f64);
     if at >= from {
@@ -131,7 +127,7 @@ fn share_between(at: f64, from: u64, to: u64) -> f64 {
 }
 
 impl Pacer {
-    /// One that has seen nothing yet, for segments of so many bytes.
+    /// A pacer without measurements, for segments of this size.
     pub fn new(segment_bytes: u64) -> Self {
         let segment_bytes = segment_bytes.max(1) as f64;
         Pacer {
@@ -149,18 +145,18 @@ impl Pacer {
         self.gained / self.worked
     }
 
-    /// It would keep up with what is used in half of its time.
+    /// True if the cleaner would keep up with the use in half of its time.
     pub fn has_time(&self) -> bool {
         2.0 * self.using <= self.gain()
     }
 
-    /// A pass begins: there is work until the high mark is reached.
+    /// Starts a pass: there is work until the high mark is reached.
     pub fn begin(&mut self) {
         self.working = true;
     }
 
-    /// The share of its time that the cleaner is to work now: 0 to rest, 1
-    /// without a pause.
+    /// The share of its time that the cleaner should work now: 0 to rest, 1 without a
+    /// pause.
     pub fn share(&mut self, gauge: &Gauge) -> f64 {
         if gauge.waiting {
             self.working = true;
@@ -170,7 +166,7 @@ impl Pacer {
             self.working = false;
             return 0.0;
         }
-        // Nobody is in the way.
+        // No request is delayed by it.
         if gauge.idle {
             return 1.0;
         }
@@ -182,7 +178,7 @@ impl Pacer {
         gauge.pressure().max(keeps_up).clamp(LEAST_SHARE, 1.0)
     }
 
-    /// Nanoseconds of rest behind a step that took `took_ns` at this share.
+    /// Nanoseconds of rest after a step that took `took_ns` at this share.
     pub fn rest_ns(took_ns: u64, share: f64) -> u64 {
         if share >= 1.0 {
             return 0;
@@ -191,11 +187,10 @@ impl Pacer {
         (rest as u64).min(LONGEST_REST_NS)
     }
 
-    /// Learns from work that is over now (monotonic) and took `worked_ns`. It has
-    /// gained so many bytes of clean segments, what it and checkpoints wrote taken
-    /// off: one that takes a checkpoint may have lost, and what follows gains by
-    /// that. Users have taken `used_bytes` since the mount. Writing a segment
-    /// takes `write_ns`.
+    /// Records work that ended at `now_ns` (monotonic) and took `worked_ns`. Its gain is
+    /// in bytes of clean segments, minus the bytes written by it and by checkpoints. A
+    /// step with a checkpoint may have lost, and the following ones then gain. Users have
+    /// taken `used_bytes` since the mount. Writing a segment takes `write_ns`.
     pub fn learn(
         &mut self,
         now_ns: u64,
@@ -219,12 +214,13 @@ impl Pacer {
             self.worked *= GAINS / self.gained;
             self.gained = GAINS;
         }
-        // No longer than would be believed, or barren hours would be remembered.
+        // Bounded by the largest accepted cost, because barren hours would otherwise be
+        // remembered.
         self.worked = self.worked.min(GAINS * dearest_ns(write_ns) / 1e9);
     }
 
-    /// Nanoseconds of the cleaner's work that give one segment back, where
-    /// writing one takes so many.
+    /// Nanoseconds of the cleaner's work for one clean segment, where writing one takes
+    /// `write_ns`.
     pub fn segment_ns(&self, write_ns: u64) -> f64 {
         let dearest = dearest_ns(write_ns);
         match self.gain() {
@@ -261,7 +257,7 @@ mod tests {
         let shares = [28, 26, 24, 22, 20].map(|clean| pacer.share(&gauge(clean)));
         assert!(shares.is_sorted(), "{shares:?}");
         assert_eq!((shares[1], shares[4]), (0.4, 1.0));
-        // Once begun it goes on to the high mark, wherever it began.
+        // Once begun it continues to the high mark, regardless of where it began.
         let mut begun = Pacer::new(4 << 20);
         begun.begin();
         assert_eq!(begun.share(&gauge(25)), 0.5);
@@ -321,7 +317,7 @@ mod tests {
         let share = pacer.share(&gauge(29));
         assert!((share - 8.0 / 12.0).abs() < 0.01, "{share}");
         assert!((pacer.segment_ns(0) - 1e9 / 12.0).abs() < 1e6);
-        // What moved survivors before they gave anything back counts for little.
+        // Moving survivors before anything was gained counts for little.
         let used = 320 * SEGMENT as u64;
         pacer.learn(40_000_000_000, 50_000_000, -SEGMENT / 2, used, 0);
         assert!(pacer.segment_ns(0) < 1.2e9 / 12.0);
@@ -332,13 +328,13 @@ mod tests {
     #[test]
     fn what_a_segment_costs_is_believed_within_bounds() {
         let mut pacer = Pacer::new(1 << 20);
-        // An hour in vain.
+        // An hour without gain.
         for pass in 0..3600 {
             pacer.learn(pass, 1_000_000_000, 0, 0, 1_000_000);
         }
         let dearest = pacer.segment_ns(1_000_000);
         assert_eq!(dearest, DEAREST_NS as f64);
-        // Soon forgotten, once segments come again for 2 ms each.
+        // Soon outweighed, once each segment is gained for 2 ms again.
         for pass in 0..80 {
             pacer.learn(pass, 2_000_000, 1 << 20, 0, 1_000_000);
         }
@@ -383,7 +379,7 @@ mod tests {
         assert_eq!((absurd.toll(), absurd.pressure()), (1.0, 1.0));
     }
 
-    /// A steep slope has no room for a segment ahead of the floor.
+    /// A steep slope leaves no segment ahead of the low watermark.
     #[test]
     fn on_a_slope_of_three_segments_all_is_paid_at_the_floor_alone() {
         let toll = |slope: u64, clean| {

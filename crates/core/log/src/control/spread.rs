@@ -1,15 +1,15 @@
-//! What it costs to read what lives in a segment by itself, learnt.
+//! Measured cost of reading only the live data of a segment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that could be read in the time that one more request costs: about
-/// what disks and flash of today have in common, 50 to 200 KiB.
+/// Bytes that could be read in the time that one more request costs: typical of today's
+/// disks and flash, 50 to 200 KiB.
 pub const REQUEST_BYTES: u64 = 64 << 10;
-/// Part of a new segment in the decaying sums.
+/// Divisor of the decaying sums at each new segment.
 const FRESH: u64 = 8;
 
-/// What it costs to read what lives by itself: decaying sums over the segments
-/// that were judged, so that those in which much lives count for more.
+/// Decaying sums of the cost and the live bytes of judged segments, so that segments with
+/// much live data count for more.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
     price: AtomicU64,
@@ -17,10 +17,10 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Learns from a segment of which so many bytes live, in these runs.
+    /// Records a segment with `live_bytes` in these runs.
     pub(crate) fn learn(&self, live_bytes: u64, runs: &[(u64, u64)]) {
         let price = runs.iter().map(|(from, to)| REQUEST_BYTES + to - from);
-        // What two threads learn at once, one may forget: a mean bears that.
+        // Of two concurrent updates one may be lost, which a mean tolerates.
         let add = |sum: &AtomicU64, now: u64| {
             let before = sum.load(Relaxed);
             sum.store(before - before / FRESH + now, Relaxed);
@@ -29,7 +29,7 @@ impl Spread {
         add(&self.live_bytes, live_bytes);
     }
 
-    /// What so many bytes that live in a segment may cost: a request at least.
+    /// Expected cost of reading `live_bytes` of a segment: a request at least.
     pub(crate) fn price(&self, live_bytes: u64) -> u64 {
         let (price, of) = (self.price.load(Relaxed), self.live_bytes.load(Relaxed));
         let spread = u128::from(live_bytes) * u128::from(price) / u128::from(of.max(1));

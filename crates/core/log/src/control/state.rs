@@ -1,9 +1,9 @@
-//! What the cleaner keeps between passes.
+//! The state of the cleaner between passes.
 
 use crate::policy::{Policy, PolicyKind};
 
-/// When a caller was refused although everything would have fitted: asking
-/// again is in vain until something has changed.
+/// The refusal of a caller although everything would have fitted: a new attempt is
+/// useless until something has changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub bytes: u64,
@@ -11,23 +11,23 @@ pub(crate) struct Refusal {
     pub sectors: u64,
 }
 
-/// What the cleaner keeps between passes.
+/// The state of the cleaner between passes.
 #[derive(Debug)]
 pub struct CleanerState {
     pub kind: PolicyKind,
     pub policy: Box<dyn Policy>,
     /// Serial of the log's end after a pass that gained nothing.
     pub fruitless_at: Option<u64>,
-    /// Passes since one last gained anything.
+    /// Number of passes since the last gain.
     pub barren: u32,
     /// Clean segments when cleaning ahead of need last ended.
     pub rested_at: Option<u64>,
-    /// The last refusal for want of clean segments.
+    /// The last refusal for lack of clean segments.
     pub refused: Option<Refusal>,
 }
 
 impl CleanerState {
-    /// Before the first pass.
+    /// The state before the first pass.
     pub(crate) fn new(policy: PolicyKind) -> Self {
         CleanerState {
             kind: policy,

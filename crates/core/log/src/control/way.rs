@@ -1,15 +1,15 @@
-//! Requests of users that are under way, counted by turns (`mechanism/way.rs`).
+//! Running user requests, counted by generation (`mechanism/way.rs`).
 
 use varve_device::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Requests of users that are under way, by turns.
+/// Numbers of running user requests, by generation.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     turn: AtomicUsize,
     under_way: [AtomicU32; 2],
 }
 
-/// A request of a user is under way for as long as this lives.
+/// A user request runs while this exists.
 pub(crate) struct UnderWay<'w>(&'w AtomicU32);
 
 impl Drop for UnderWay<'_> {
@@ -19,15 +19,15 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Way {
-    /// A request of a user begins.
+    /// Counts a user request that begins.
     pub fn begin(&self) -> UnderWay<'_> {
         let count = &self.under_way[self.turn.load(Relaxed) & 1];
         count.fetch_add(1, Relaxed);
         UnderWay(count)
     }
 
-    /// What begins from now on is of the next turn. True until all that began
-    /// before is through.
+    /// Starts a new generation for later requests. The result returns true until all
+    /// earlier ones have ended.
     pub(crate) fn turn(&self) -> impl Fn() -> bool {
         let former = &self.under_way[self.turn.fetch_add(1, Relaxed) & 1];
         || former.load(Relaxed) > 0

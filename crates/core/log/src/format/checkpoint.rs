@@ -4,11 +4,10 @@
 //! | CheckpointHeader | the ifile's inode | UsageDelta … | zeros | trailing serial (8 bytes) |
 //! ```
 //!
-//! Records stand in a ring of fixed slots; record `n` goes to slot
-//! `n % record_count`. Writing one is the commit point of a checkpoint:
-//! everything it names is durable before (protocol rule 14). Leading and
-//! trailing serial agree only if the slot was written whole; the checksum
-//! covers all of it.
+//! Records are stored in a ring of fixed slots; record `n` is in slot `n % record_count`.
+//! Writing one is the commit point of a checkpoint: everything it names is durable before
+//! (protocol rule 14). Leading and trailing serial agree only if the slot was written
+//! whole; the checksum covers all of it.
 
 use super::{Malformed, crc32c};
 use varve_fs::planted::{self, Planted};
@@ -18,15 +17,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First bytes of a record of a log with one head.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VCKP");
 
-/// First bytes of a record with several: who knows one only must not take it
-/// for one of those.
+/// First bytes of a record with several heads, so that a version which supports only one
+/// does not mistake it for the other kind.
 pub const HEADS_MAGIC: u32 = u32::from_le_bytes(*b"VCKH");
 
-/// Heads that a record has beside the first, at most.
+/// Most heads in a record in addition to the first.
 pub const FURTHER_HEADS: usize = 6;
 
-/// A boundary between groups: what the next partial segment's place and
-/// contents follow from (protocol rules 8 and 9).
+/// A boundary between groups, which determines place and contents of the next partial
+/// segment (protocol rules 8 and 9).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -34,13 +33,13 @@ pub const FURTHER_HEADS: usize = 6;
 pub struct LogPosition {
     /// Serial of the last partial before the boundary.
     pub serial: U64,
-    /// Byte offset, within its segment, behind that partial.
+    /// Byte offset, within its segment, after that partial.
     pub offset: U32,
-    /// The segment it lies in.
+    /// Number of that segment.
     pub segment: U32,
-    /// The segment the log goes to next.
+    /// The segment in which the log continues.
     pub next_segment: U32,
-    /// What the next partial's `predecessor` must be.
+    /// Required `predecessor` of the next partial.
     pub predecessor: U32,
     /// Number of the mount that wrote it.
     pub incarnation: U32,
@@ -49,9 +48,9 @@ pub struct LogPosition {
 }
 const _: () = assert!(size_of::<LogPosition>() == 32);
 
-/// Where one head of the log stands, 16 bytes: as in a [`LogPosition`]. A head
-/// that has been given a segment and has not entered it has that segment as
-/// `segment` and as `next_segment`, and the segment's end as `offset`.
+/// The place of one head of the log, 16 bytes: as in a [`LogPosition`]. A head that has
+/// been given a segment and has not opened it has that segment as `segment` and as
+/// `next_segment`, and the segment's end as `offset`.
 #[derive(
     Clone,
     Copy,
@@ -67,11 +66,11 @@ const _: () = assert!(size_of::<LogPosition>() == 32);
 )]
 #[repr(C)]
 pub struct HeadPlace {
-    /// Byte offset, within its segment, behind the head's last partial.
+    /// Byte offset, within its segment, after the head's last partial.
     pub offset: U32,
-    /// The segment it lies in.
+    /// Number of that segment.
     pub segment: U32,
-    /// The segment this head goes to next.
+    /// The segment in which this head continues.
     pub next_segment: U32,
     /// Incarnation of `segment`.
     pub segment_incarnation: U32,
@@ -88,13 +87,13 @@ pub struct CheckpointHeader {
     pub serial: U64,
     /// CRC-32C of every later byte of the slot.
     pub crc: U32,
-    /// [`MAGIC`].
+    /// [`MAGIC`] or [`HEADS_MAGIC`].
     pub magic: U32,
     /// First eight bytes of the volume's UUID.
     pub volume_tag: U64,
-    /// Where roll-forward starts.
+    /// Position at which roll-forward starts.
     pub position: LogPosition,
-    /// Nanoseconds since 1970.
+    /// Time of the write, in nanoseconds since 1970.
     pub written_ns: I64,
     /// Bits of [`checkpoint_flags`].
     pub flags: U32,
@@ -102,7 +101,7 @@ pub struct CheckpointHeader {
     pub segments_opened: U32,
     /// One more than the highest inode number ever used.
     pub next_ino: U64,
-    /// First number of the free list; 0 is none.
+    /// First number of the free list; 0 if it is empty.
     pub free_head: U64,
     /// Numbers on the free list.
     pub free_count: U64,
@@ -118,30 +117,30 @@ pub struct CheckpointHeader {
     pub metadata_bytes: U64,
     /// Last serial flushed before this record was written.
     pub durable_through: U64,
-    /// Bytes of the ifile's inode behind this header.
+    /// Bytes of the ifile's inode, which follows this header.
     pub inode_bytes: U32,
-    /// Usage deltas behind that.
+    /// Usage deltas after the inode.
     pub delta_count: U32,
-    /// Heads of the log beside that of `position`.
+    /// Heads of the log in addition to that of `position`.
     pub further_heads: U32,
-    /// Version of the first file of a number without an entry in the inode map;
-    /// 0 is 1.
+    /// Version of the first file of a number without an entry in the inode map; 0 stands
+    /// for 1.
     pub first_version: U32,
-    /// Where they stand at the boundary; zeros behind the last.
+    /// Places of the further heads at the boundary; zeros after the last.
     pub heads: [HeadPlace; FURTHER_HEADS],
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 256);
 
 /// Bits of [`CheckpointHeader::flags`].
 pub mod checkpoint_flags {
-    /// Written by a clean unmount: nothing follows in the log.
+    /// Written by a clean unmount: the log ends here.
     pub const CLEAN: u32 = 1 << 0;
-    /// Four bits from here on: one more than the height of the tallest index there
-    /// ever was; 0 if that was not kept.
+    /// Four bits from here on: one more than the height of the tallest index that ever
+    /// existed; 0 if it was not recorded.
     pub const TALLEST_SHIFT: u32 = 8;
 
-    /// Of a record that is the end of the log, or not, on a volume whose indexes
-    /// have never had more than this height.
+    /// The flags of a record that is the end of the log, or not, on a volume whose
+    /// indexes have never been taller than this.
     pub fn of(clean: bool, tallest: u8) -> u32 {
         let tallest = (u32::from(tallest) + 1) << TALLEST_SHIFT;
         tallest | if clean { CLEAN } else { 0 }
@@ -149,24 +148,24 @@ pub mod checkpoint_flags {
 }
 
 impl CheckpointHeader {
-    /// Height of the tallest index there ever was, if that is known.
+    /// Height of the tallest index that ever existed, if it is known.
     pub fn tallest(&self) -> Option<u8> {
         let kept = self.flags.get() >> checkpoint_flags::TALLEST_SHIFT & 0xf;
         (kept as u8).checked_sub(1)
     }
 }
 
-/// A correction of the usage table: writing the table itself caused it
-/// (protocol rule 15).
+/// A correction of the usage table, caused by writing the table itself (protocol rule
+/// 15).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct UsageDelta {
-    /// The segment.
+    /// Number of the segment.
     pub segment: U32,
-    /// Its incarnation, if it was opened after the table had been captured;
-    /// 0 leaves what the table says.
+    /// Its incarnation, if it was opened after the table had been captured; 0 leaves the
+    /// table's value.
     pub incarnation: U32,
     /// Bytes to add to its live bytes.
     pub bytes: I64,
@@ -185,17 +184,17 @@ pub struct CheckpointRecord {
 }
 
 const HEADER_BYTES: usize = size_of::<CheckpointHeader>();
-/// The trailing serial.
+/// Bytes of the trailing serial.
 const TRAILER_BYTES: usize = 8;
 
-/// Slot bytes that hold `deltas` corrections.
+/// Bytes of a slot for `deltas` corrections.
 pub fn record_bytes_for(inode_bytes: usize, deltas: usize, write_unit: usize) -> usize {
     (HEADER_BYTES + inode_bytes + deltas * size_of::<UsageDelta>() + TRAILER_BYTES)
         .next_multiple_of(write_unit)
 }
 
 impl CheckpointRecord {
-    /// The slot's bytes.
+    /// Encodes the record as a slot.
     ///
     /// # Panics
     /// If it does not fit: mkfs sizes slots for the volume.
@@ -220,7 +219,7 @@ impl CheckpointRecord {
     /// Parses one slot of the ring.
     ///
     /// # Errors
-    /// If the slot holds no whole record of this volume.
+    /// If the slot contains no whole record of this volume.
     pub fn decode(bytes: &[u8], volume_tag: u64) -> Result<Self, Malformed> {
         let bad = |problem: &str| Malformed::new("checkpoint record", problem);
         let (header, rest) =

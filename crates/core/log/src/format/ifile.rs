@@ -1,16 +1,16 @@
 //! The ifile: usage table, inode map and unfinished inodes in an ordinary file.
 //!
-//! A sparse file with three regions at fixed byte offsets, so that each can
-//! grow without moving another (thesis §6.3.2, figure 6-9):
+//! A sparse file with three regions at fixed byte offsets, so that each can grow without
+//! moving another (thesis §6.3.2, figure 6-9):
 //!
 //! | region | offset | entry | number |
 //! |---|---|---|---|
 //! | usage table | 0 | [`UsageEntry`], 32 bytes | one per segment |
-//! | unfinished inodes | 2^31 | inode number, 8 bytes | as the checkpoint says |
+//! | unfinished inodes | 2^31 | inode number, 8 bytes | stated in the checkpoint |
 //! | inode map | 2^32 | [`ImapEntry`], 32 bytes | one per inode number |
 //!
-//! The head of the free list and the numbers in use stand in the checkpoint
-//! record. Free inodes form a doubly linked list through their map entries.
+//! The head of the free list and the count of its numbers are in the checkpoint record.
+//! Free inodes form a doubly linked list through their map entries.
 
 use super::{Malformed, pointer::MAX_SECTOR};
 use zerocopy::little_endian::{I64, U32, U64};
@@ -27,7 +27,7 @@ pub const ENTRY_BYTES: usize = 32;
 /// Highest inode number: links of the free list have 48 bits.
 pub const MAX_INO: u64 = MAX_SECTOR;
 
-/// What the volume knows about one segment at a checkpoint.
+/// State of one segment at a checkpoint.
 #[derive(
     Clone,
     Copy,
@@ -45,13 +45,13 @@ pub const MAX_INO: u64 = MAX_SECTOR;
 pub struct UsageEntry {
     /// Bytes of blocks and inodes that are live.
     pub live_bytes: U32,
-    /// How many segments had been opened when this one was.
+    /// Number of segments opened until this one was, itself included.
     pub incarnation: U32,
     /// Bits of [`usage_flags`].
     pub flags: U32,
     /// Zero.
     pub spare: U32,
-    /// Nanoseconds since 1970 of the youngest user write in it.
+    /// Youngest user write in it, in nanoseconds since 1970.
     pub newest_ns: I64,
     /// First checkpoint at which it was empty; [`NOT_EMPTY`] while it is not.
     pub empty_since: U64,
@@ -63,15 +63,15 @@ pub const NOT_EMPTY: u64 = u64::MAX;
 
 /// Bits of [`UsageEntry::flags`].
 pub mod usage_flags {
-    /// A block of it failed its checksum when the cleaner read it: kept.
+    /// A block of it failed its checksum when the cleaner read it, so it is kept.
     pub const SUSPECT: u32 = 1 << 0;
-    /// Since it was opened no checkpoint's image has had an inode, an index
-    /// node or a block of the ifile in it (rule E3 of `docs/design/reuse.md`).
+    /// Since it was opened no checkpoint's image has had an inode, an index node or a
+    /// block of the ifile in it (rule E3 of `docs/design/reuse.md`).
     pub const DATA_ONLY: u32 = 1 << 1;
     /// Blocks have been written into its holes since it was opened: it may have
     /// a map (`docs/design/holes.md`).
     pub const PLUGGED: u32 = 1 << 2;
-    /// That was behind the position of the record before the table's.
+    /// Its holes were written into after the position of the record before the table's.
     pub const PLUGGED_LATELY: u32 = 1 << 3;
 }
 
@@ -80,7 +80,7 @@ mod imap_flags {
     pub const FREE: u8 = 1 << 0;
 }
 
-/// Where an inode is, or which numbers are free.
+/// Entry of the inode map: the place of an inode, or links of the free list.
 #[derive(
     Clone,
     Copy,
@@ -96,14 +96,14 @@ mod imap_flags {
 )]
 #[repr(C)]
 pub struct ImapEntry {
-    /// Bits 0-47 the sector (or the next free number), 48-55 the slot within
-    /// it, 56-63 flags. All zeros: never used.
+    /// Bits 0-47 the sector (or the next free number), 48-55 the slot within it, 56-63
+    /// flags. All zeros: never used.
     place: U64,
     /// Serial that first wrote this version (or the previous free number).
     birth: U64,
     /// CRC-32C of the inode's bytes.
     crc: U32,
-    /// Generation; of a free number, its next file's.
+    /// Generation; for a free number, that of its next file.
     version: U32,
     /// Incarnation of the segment.
     incarnation: U32,
@@ -115,9 +115,9 @@ const _: () = assert!(size_of::<ImapEntry>() == ENTRY_BYTES);
 /// Where an inode is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodePlace {
-    /// Sector that holds its first byte.
+    /// Sector with its first byte.
     pub sector: u64,
-    /// Which inode within the sector.
+    /// Index of the inode within the sector.
     pub slot: u8,
     /// Serial that first wrote this version.
     pub birth: u64,
@@ -136,22 +136,22 @@ pub enum ImapState {
     Free {
         /// Version of its next file.
         next_version: u32,
-        /// Previous and next number on the free list; 0 is none.
+        /// Previous number on the free list; 0 if there is none.
         previous: u64,
-        /// See `previous`.
+        /// Next number on the free list; 0 if there is none.
         next: u64,
     },
     /// The number has an inode.
     Used {
-        /// Its generation.
+        /// Generation of the number.
         version: u32,
-        /// Where it is.
+        /// Place of the inode.
         place: InodePlace,
     },
 }
 
 impl ImapEntry {
-    /// The entry for `state`.
+    /// Encodes a state.
     pub fn new(state: ImapState) -> Self {
         match state {
             ImapState::Unused => ImapEntry::default(),
@@ -176,10 +176,10 @@ impl ImapEntry {
         }
     }
 
-    /// What the entry means.
+    /// Decodes the entry.
     ///
     /// # Errors
-    /// On unknown flags, and on a link to a number that cannot be.
+    /// If it has unknown flags, or links to an impossible number.
     pub fn state(&self) -> Result<ImapState, Malformed> {
         let place = self.place.get();
         let flags = (place >> 56) as u8;

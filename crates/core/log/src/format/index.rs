@@ -1,4 +1,4 @@
-//! How far an index of pointers reaches.
+//! The reach of an index of pointers.
 
 use super::inode::MAX_HEIGHT;
 use super::node::FANOUT;
@@ -7,7 +7,7 @@ pub use varve_format::index::{Fanout, Index, Spot};
 /// The shape of every index.
 pub const INDEX: Fanout = Fanout(FANOUT);
 
-/// One past the highest logical block an index can hold.
+/// One more than the highest logical block of an index.
 pub const MAX_BLOCK: u64 = 1 << 48;
 
 /// Least height at which `slots` pointers reach `block`.

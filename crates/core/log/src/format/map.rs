@@ -1,18 +1,17 @@
-//! What lives in a segment that has been plugged (`docs/design/holes.md`).
+//! The map of a plugged segment: its live blocks (`docs/design/holes.md`).
 //!
-//! A map is one or several pages of a block each, which stand in holes of the
-//! segment that they describe. It names every block that lives there, plugs
-//! included; the segment's own summaries tell of what was written at its head,
-//! and nothing of plugs.
+//! A map is one or several pages of a block each, which are in holes of the segment that
+//! they describe. It names every live block there, plugs included; the segment's own
+//! summaries describe the blocks written at its head, and no plugs.
 
 use super::{Malformed, SECTOR, crc32c, entries};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of every page behind its checksum.
+/// First bytes of every page after its checksum.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VMAP");
 
-/// Begins a page, 64 bytes; [`MapEntry`] follow, then zeros to the block's end.
+/// Header of a page, 64 bytes; [`MapEntry`] follow, then zeros to the block's end.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -20,21 +19,21 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"VMAP");
 pub struct MapHeader {
     /// CRC-32C of every later byte of the page.
     pub crc: U32,
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: U32,
     /// First eight bytes of the volume's UUID.
     pub volume_tag: U64,
-    /// Sector address of this page: a misplaced one is recognised.
+    /// Sector address of this page, by which a misplaced one is recognised.
     pub sector: U64,
-    /// Serial of the partial segment that it is part of.
+    /// Serial of the partial segment of which it is a part.
     pub serial: U64,
-    /// The segment.
+    /// Number of the segment.
     pub segment: U32,
-    /// Its incarnation.
+    /// Incarnation of the segment.
     pub incarnation: U32,
-    /// Which page of the map, from 0.
+    /// Index of the page in the map, from 0.
     pub page: U16,
-    /// How many there are.
+    /// Number of pages of the map.
     pub pages: U16,
     /// Entries in this page.
     pub entry_count: U32,
@@ -48,25 +47,25 @@ const _: () = assert!(size_of::<MapHeader>() == HEADER_BYTES);
 /// Bytes of a [`MapHeader`].
 pub const HEADER_BYTES: usize = 64;
 
-/// A block that lives in the segment.
+/// A live block of the segment.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct MapEntry {
-    /// Whose.
+    /// Inode number.
     pub ino: U64,
     /// Logical block number; 0 for attributes.
     pub block: U64,
     /// Serial that first wrote this version.
     pub birth: U64,
-    /// Nanoseconds since 1970 of the last user write.
+    /// Last user write, in nanoseconds since 1970.
     pub written_ns: I64,
     /// CRC-32C of the stored sectors.
     pub crc: U32,
-    /// The inode's version.
+    /// Version of the inode.
     pub version: U32,
-    /// First sector, counted from the segment's begin.
+    /// First sector, counted from the segment's start.
     pub sector: U32,
     /// Stored sectors.
     pub sectors: u8,
@@ -80,16 +79,15 @@ const _: () = assert!(size_of::<MapEntry>() == ENTRY_BYTES);
 /// Bytes of a [`MapEntry`].
 pub const ENTRY_BYTES: usize = 48;
 
-/// Entries that a page of `block_bytes` has room for.
+/// Most entries of a page of `block_bytes`.
 pub fn entries_per_page(block_bytes: u32) -> usize {
     (block_bytes as usize - HEADER_BYTES) / ENTRY_BYTES
 }
 
-/// A page of `block_bytes` with these entries; the header's checksum is filled
-/// in.
+/// A page of `block_bytes` with these entries; the header's checksum is computed.
 ///
 /// # Panics
-/// If there are more than fit.
+/// If there are more entries than fit.
 pub fn encode(header: MapHeader, entries: &[MapEntry], block_bytes: u32) -> Vec<u8> {
     assert!(
         entries.len() <= entries_per_page(block_bytes),
@@ -104,10 +102,10 @@ pub fn encode(header: MapHeader, entries: &[MapEntry], block_bytes: u32) -> Vec<
     page
 }
 
-/// Parses the page of `segment` that stands at `sector`; `page` is a block.
+/// Parses the page of `segment` at `sector`; `page` is a block.
 ///
 /// # Errors
-/// When it is not a page of a map of this segment, for this place.
+/// If it is not a page of a map of this segment, for this place.
 pub fn parse(
     page: &[u8],
     volume_tag: u64,
@@ -146,13 +144,13 @@ pub fn parse(
 }
 
 impl MapEntry {
-    /// Sectors of the segment that the block takes.
+    /// Sectors of the block within the segment.
     pub fn range(&self) -> std::ops::Range<u64> {
         let first = u64::from(self.sector.get());
         first..first + u64::from(self.sectors)
     }
 
-    /// Bytes of the segment behind the block.
+    /// Byte offset after the block within the segment.
     pub fn end(&self) -> u64 {
         self.range().end * SECTOR
     }

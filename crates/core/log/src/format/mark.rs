@@ -1,17 +1,17 @@
-//! A mark: how far a log has come (`docs/spec/stream.md`).
+//! A mark: a position in a log's history (`docs/spec/stream.md`).
 
 use super::LogPosition;
 use std::fmt;
 use std::str::FromStr;
 
 /// The end of a group: serial and header checksum of its last partial segment. The
-/// checksum covers its predecessor's and the random identity of the mount that wrote
-/// it, so that a mark names one history.
+/// checksum covers its predecessor's and the random identity of the mount that wrote it,
+/// so a mark identifies one history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// Of the last partial; 0 on a new volume.
+    /// Serial of the last partial; 0 on a new volume.
     pub serial: u64,
-    /// CRC-32C of its header.
+    /// CRC-32C of the header of that partial.
     pub check: u32,
 }
 

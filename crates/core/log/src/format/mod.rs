@@ -1,9 +1,9 @@
 //! Every byte on the device, declared once.
 //!
-//! Structures only: no I/O and no policy. Integers are little-endian and
-//! unaligned, sizes and offsets are checked at compile time, and each
-//! structure validates itself on the way in, because bytes from a device are
-//! input. `docs/spec/log.md` draws what is declared here; a test compares them.
+//! Structures only: no I/O and no policy. Integers are little-endian and unaligned, sizes
+//! and offsets are checked at compile time, and each structure is validated when it is
+//! read, because bytes from a device are input. `docs/spec/log.md` documents these
+//! structures; a test compares them.
 
 pub mod checkpoint;
 pub mod ifile;
@@ -26,7 +26,7 @@ pub use packed::PackedHeader;
 pub use summary::SummaryHeader;
 pub use superblock::Superblock;
 
-// What other formats have as well.
+// Shared with other formats.
 pub use varve_format::{
     DiskInode, Malformed, Pointer, SECTOR, crc32c, crc32c_of, entries, entries_mut, inode, owner,
     pointer,

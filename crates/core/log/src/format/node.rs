@@ -7,9 +7,9 @@
 //!
 //! On volumes that allow it, a node is packed if that takes fewer sectors.
 //!
-//! A node of height 1 points to data blocks, a node of height h to nodes of
-//! height h-1. It names its owner and its place in the tree, so that a
-//! misplaced write is found. Sparse files pay for the pointers they have.
+//! A node of height 1 points to data blocks, a node of height h to nodes of height h-1.
+//! It names its owner and its place in the tree, so that a misplaced write is found. A
+//! node of a sparse file is only as long as its pointers.
 
 use super::index::Spot;
 use super::packed::Columns;
@@ -20,17 +20,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of every node.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VNOD");
-/// Pointers in a full node: what fits 4096 bytes.
+/// Pointers in a full node: as many as fit 4096 bytes.
 pub const FANOUT: u64 = 126;
 
-/// Sectors that a packed node takes at least. So a node of one sector is plain,
-/// and grows by no more than the pointers that it is given.
+/// Least sectors of a packed node. So a node of one sector is plain, and grows by no more
+/// than the pointers that are added.
 pub const PACKED_SECTORS: u64 = 2;
 const PACKED_LEAST: usize = (PACKED_SECTORS * SECTOR) as usize;
 
 /// Values of [`NodeHeader::form`].
 pub mod node_form {
-    /// Pointers as they are.
+    /// Pointers one by one.
     pub const PLAIN: u8 = 0;
     /// Pointers in columns: on volumes with
     /// [`PACKED`](crate::format::superblock::incompat_flags::PACKED) only.
@@ -43,21 +43,21 @@ pub mod node_form {
 )]
 #[repr(C)]
 pub struct NodeHeader {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: U32,
     /// The file's version.
     pub version: U32,
-    /// The file.
+    /// Inode number.
     pub ino: U64,
     /// Number of this node within its height.
     pub index: U64,
-    /// From 1.
+    /// Height in the tree, from 1.
     pub height: u8,
     /// One of [`node_form`].
     pub form: u8,
     /// Zero.
     pub spare: [u8; 6],
-    /// Bit `i` is set if slot `i` holds a pointer.
+    /// Bit `i` is set if slot `i` has a pointer.
     pub bitmap: [u8; 16],
 }
 const _: () = assert!(size_of::<NodeHeader>() == 48);
@@ -70,12 +70,12 @@ impl NodeHeader {
     }
 }
 
-/// Where a node belongs.
+/// Place of a node: file, height and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// The file.
+    /// Inode number.
     pub ino: InodeNo,
-    /// From 1.
+    /// Height in the tree, from 1.
     pub height: u8,
     /// Number within the height.
     pub index: u64,
@@ -88,7 +88,7 @@ impl NodeId {
         NodeId { ino, height, index }
     }
 
-    /// Where it is in the index.
+    /// The spot of the node in its index.
     pub fn spot(&self) -> Spot {
         Spot {
             height: self.height,
@@ -141,8 +141,8 @@ impl Node {
         self.slots.iter().all(Pointer::is_none)
     }
 
-    /// The stored form, whole sectors; packed where that takes fewer, if
-    /// `packed` allows it.
+    /// Encodes the node in whole sectors; packed if that takes fewer and `packed` allows
+    /// it.
     pub fn encode(&self, id: NodeId, version: Version, packed: bool) -> Vec<u8> {
         let slots = self
             .iter()
@@ -173,8 +173,8 @@ impl Node {
         bytes
     }
 
-    /// The packed form; `None` if a pointer has a tag, or it is not shorter than
-    /// the `plain` one.
+    /// Encodes the node packed; `None` if a pointer has a tag, or it is not shorter than
+    /// the `plain` form.
     fn pack(&self, header: &mut NodeHeader, plain: usize) -> Option<Vec<u8>> {
         let mut columns = Columns::empty();
         if !columns.fill(self.iter().map(|(_, pointer)| pointer)) {
@@ -194,8 +194,8 @@ impl Node {
         Some(bytes)
     }
 
-    /// Parses the stored form of node `id`; `packed` says whether the volume
-    /// has nodes that are.
+    /// Parses the stored form of node `id`; `packed` states whether the volume may have
+    /// packed nodes.
     ///
     /// # Errors
     /// If the bytes are not that node.
@@ -250,7 +250,7 @@ impl Node {
     }
 }
 
-/// Bytes of a node with so many bytes behind its header.
+/// Bytes of a node with `bytes` after its header, in whole sectors.
 fn whole_sectors(bytes: usize) -> usize {
     (size_of::<NodeHeader>() + bytes).next_multiple_of(SECTOR as usize)
 }

@@ -4,17 +4,17 @@
 //! | PackedHeader | addresses | sectors | flags | births | incarnations | checksums |
 //! ```
 //!
-//! A column has a number for each pointer, less the column's least, in as many
-//! bits as the largest of them needs; none if all are alike. Checksums are
-//! stored as they are. Addresses also leave out the low bits in which none
-//! differs from the least: those of full blocks are multiples of the write unit.
+//! A column has a number for each pointer, less the column's least, in as many bits as
+//! the largest of them needs; none if all are equal. Checksums are stored unchanged.
+//! Addresses also omit the low bits in which none differs from the least: those of full
+//! blocks are multiples of the write unit.
 
 use super::node::FANOUT;
 use super::{Pointer, pointer::MAX_SECTOR};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The least of each column and how wide it is.
+/// The least value and the width of each column.
 #[derive(
     Clone,
     Copy,
@@ -40,9 +40,9 @@ pub struct PackedHeader {
     pub sectors_base: u8,
     /// Least flags.
     pub flags_base: u8,
-    /// Low bits left out of addresses.
+    /// Low bits omitted from addresses.
     pub address_shift: u8,
-    /// Bits of an address, at most 48 with those left out.
+    /// Bits of an address, at most 48 with the omitted ones.
     pub address_bits: u8,
     /// Bits of a number of sectors, at most 8.
     pub sectors_bits: u8,
@@ -57,13 +57,13 @@ const _: () = assert!(size_of::<PackedHeader>() == 28);
 
 /// Pointers of a full node.
 const MOST: usize = FANOUT as usize;
-/// Most bytes of columns, and what a number is read by beyond the last.
+/// Most bytes of columns, and the bytes that reading the last number may use beyond them.
 const COLUMNS_MOST: usize = MOST * (6 + 1 + 1 + 8 + 4 + 4);
 const READ_BYTES: usize = 9;
-/// Bits of a number that eight of these bytes hold wherever it begins.
+/// Widest number, in bits, that eight of these bytes contain wherever it begins.
 const WIDEST_IN_EIGHT: usize = 57;
 
-/// A column but that of checksums.
+/// A column other than that of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Column {
     base: u64,
@@ -71,7 +71,7 @@ struct Column {
     bits: u8,
 }
 
-/// The largest value in each column, and what it is called.
+/// The largest value in each column, and the column's name.
 const LARGEST: [(u64, &str); 5] = [
     (MAX_SECTOR, "addresses"),
     (u8::MAX as u64, "sectors"),
@@ -81,7 +81,7 @@ const LARGEST: [(u64, &str); 5] = [
 ];
 
 impl Column {
-    /// The narrowest for these values, their low bits left out if `shifted`.
+    /// The narrowest column for these values, their common low bits omitted if `shifted`.
     fn of(values: &[u64], shifted: bool) -> Column {
         let first = values.first().copied().unwrap_or(0);
         let differing = values.iter().fold(0, |all, value| all | (value ^ first));
@@ -92,7 +92,7 @@ impl Column {
                 most = most.max(value);
             }
         }
-        // Differences have the trailing zeros that all exclusive-ors have.
+        // The differences have the trailing zeros that all exclusive-ors share.
         let shift = match shifted && differing != 0 {
             true => differing.trailing_zeros() as u8,
             false => 0,
@@ -104,7 +104,7 @@ impl Column {
         }
     }
 
-    /// Bytes for so many numbers.
+    /// Bytes of `count` numbers.
     fn bytes(&self, count: usize) -> usize {
         (count * usize::from(self.bits)).div_ceil(8)
     }
@@ -135,8 +135,8 @@ impl Column {
         bytes.extend_from_slice(&ready.to_le_bytes()[..have.div_ceil(8) as usize]);
     }
 
-    /// The values of as many numbers as there is room for, at the begin of
-    /// `bytes`, which go on beyond them. `None` if one is beyond `largest`.
+    /// Decodes as many values as `values` has, from the start of `bytes`, which extend
+    /// beyond them. `None` if one is greater than `largest`.
     fn get(&self, bytes: &[u8], values: &mut [u64], largest: u64) -> Option<()> {
         if self.bits == 0 {
             values.fill(self.base);
@@ -178,7 +178,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// To be filled: large, and so never moved.
+    /// Empty columns, to be filled: large, and so never moved.
     pub(super) fn empty() -> Columns {
         Columns {
             count: 0,
@@ -187,7 +187,7 @@ impl Columns {
         }
     }
 
-    /// Takes those of a node; false if one has a tag.
+    /// Takes the pointers of a node; false if one has a tag.
     ///
     /// # Panics
     /// With more pointers than a node has.
@@ -209,7 +209,7 @@ impl Columns {
         tags == 0
     }
 
-    /// How they pack.
+    /// The header with which they are packed.
     pub(super) fn header(&self) -> PackedHeader {
         let column = |nth: usize| Column::of(&self.values[nth][..self.count], nth == 0);
         let [address, sectors, flags, birth, incarnation] = std::array::from_fn(column);
@@ -237,11 +237,10 @@ impl Columns {
         bytes.extend_from_slice(self.crcs[..self.count].as_bytes());
     }
 
-    /// Takes the columns of `count` pointers that `bytes` begin with, the header
-    /// first.
+    /// Parses the columns of `count` pointers at the start of `bytes`, the header first.
     ///
     /// # Errors
-    /// Says which part is impossible.
+    /// Names the part that is impossible.
     ///
     /// # Panics
     /// With more pointers than a node has.

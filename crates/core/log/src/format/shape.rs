@@ -1,6 +1,6 @@
-//! Where the parts of a partial segment stand. Writer and reader share it.
+//! Places of the parts of a partial segment. Writer and reader share it.
 
-/// Sectors that the parts take.
+/// Sectors of each part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
     /// Header and entries.
@@ -13,8 +13,7 @@ pub struct Parts {
     pub short: u64,
 }
 
-/// Sectors of the partial segment at which the parts begin, and its end before
-/// padding.
+/// Sectors of the partial segment at which the parts begin, and its end before padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Inodes.
@@ -23,13 +22,13 @@ pub struct Shape {
     pub full: u64,
     /// Shorter blocks; where full ones are not aligned, not used.
     pub short: u64,
-    /// Behind the last part.
+    /// End of the last part.
     pub end: u64,
 }
 
 impl Parts {
-    /// Their places; `unit` is the sectors of a write unit if full blocks are
-    /// aligned to it.
+    /// Places the parts; `unit` is the sectors of a write unit if full blocks are aligned
+    /// to it.
     pub fn placed(&self, unit: Option<u64>) -> Shape {
         match unit {
             None => {

@@ -11,14 +11,14 @@
 //! | zeros to the write unit | full blocks … |
 //! ```
 //!
-//! That takes no more room than the other order.
+//! That takes no more space than the other order.
 //!
-//! The header names its place in the chain (protocol rules 8 to 11); the
-//! entries list, in arrival order, every block and inode of the payload and
-//! the records that blocks cannot express. Blocks, or full and shorter ones, and
-//! inodes lie in entry order each, so that no entry needs an address, but for
-//! those of *plugs* and *maps*, which stand in other segments (`docs/design/holes.md`). The header's checksum covers header and entries, and the
-//! entries hold the checksums of blocks and inodes: data is checksummed once.
+//! The header names its place in the chain (protocol rules 8 to 11); the entries list, in
+//! arrival order, every block and inode of the payload and the records that blocks cannot
+//! express. Blocks, or full and shorter ones, and inodes are stored in entry order each,
+//! so no entry needs an address, except those of *plugs* and *maps*, which are in other
+//! segments (`docs/design/holes.md`). The header's checksum covers header and entries,
+//! and the entries contain the checksums of blocks and inodes: data is checksummed once.
 
 use super::checkpoint::FURTHER_HEADS;
 use super::inode::MAX_HEIGHT;
@@ -30,28 +30,28 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First bytes of every summary.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VSUM");
 
-/// Most bytes of a partial segment with entries: buffers stay small, and a
-/// crafted one cannot ask for large ones. A filler, which has none, may extend
-/// to the end of its segment.
+/// Most bytes of a partial segment with entries, so that buffers stay small, and a
+/// crafted one cannot demand large ones. A filler, which has none, may extend to the end
+/// of its segment.
 pub const MAX_PARTIAL_BYTES: u32 = 1 << 20;
 
 /// Bits of [`SummaryHeader::flags`].
 pub mod summary_flags {
     /// The group begins here; an unfinished one before it is discarded.
     pub const FIRST: u16 = 1 << 0;
-    /// The group ends here and counts if this partial is valid.
+    /// The group ends here, and is applied if this partial is valid.
     pub const LAST: u16 = 1 << 1;
     /// Written by a checkpoint: roll-forward verifies and skips it.
     pub const CHECKPOINT: u16 = 1 << 2;
     /// Written by the cleaner.
     pub const CLEANER: u16 = 1 << 3;
-    /// Full blocks stand on write units.
+    /// Full blocks are aligned to write units.
     pub const ALIGNED: u16 = 1 << 4;
-    /// Blocks of a transaction that may never be part of a file: roll-forward
-    /// verifies and skips it. What becomes of them, [`PLACED`](super::entry_kind::PLACED)
-    /// entries say.
+    /// Blocks of a transaction that may never be part of a file: roll-forward verifies
+    /// and skips it. [`PLACED`](super::entry_kind::PLACED) entries make them part of a
+    /// file.
     pub const SPILLED: u16 = 1 << 5;
-    /// None of these is set on what a user changed.
+    /// Flags of which none is set on changes by users.
     pub const NOT_ORDINARY: u16 = CHECKPOINT | CLEANER | SPILLED;
     /// Every flag this version understands.
     pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER | ALIGNED | SPILLED;
@@ -65,13 +65,13 @@ pub mod summary_flags {
 pub struct SummaryHeader {
     /// CRC-32C of every later byte of the header and of all entries.
     pub crc: U32,
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: U32,
     /// First eight bytes of the volume's UUID.
     pub volume_tag: U64,
     /// One more than the previous partial segment's; a gap ends roll-forward.
     pub serial: U64,
-    /// Sector address of this summary: a misplaced one is recognised.
+    /// Sector address of this summary, by which a misplaced one is recognised.
     pub sector: U64,
     /// Last serial known to be flushed when this one was written (rule 11).
     pub durable_through: U64,
@@ -79,13 +79,13 @@ pub struct SummaryHeader {
     pub mount_id: U64,
     /// CRC-32C of the previous summary, `crc` field included (rule 9).
     pub predecessor: U32,
-    /// Number of the mount that wrote it; never falls along the chain.
+    /// Number of the mount that wrote it; never decreases along the chain.
     pub incarnation: U32,
-    /// Where the log goes when this segment is full (rule 8).
+    /// The segment in which the log continues when this one is full (rule 8).
     pub next_segment: U32,
-    /// Incarnation of this segment: how many segments had been opened.
+    /// Incarnation of this segment: number of segments opened until it was.
     pub segment_incarnation: U32,
-    /// Bytes of entries behind the header.
+    /// Bytes of entries after the header.
     pub entry_bytes: U32,
     /// Sectors of the whole partial segment; a multiple of the write unit.
     pub sectors: U32,
@@ -93,23 +93,23 @@ pub struct SummaryHeader {
     pub flags: U16,
     /// Members of a virtual segment; 1 unless reordering buffers are in use.
     pub members: U16,
-    /// Entries behind the header.
+    /// Entries after the header.
     pub entry_count: U32,
-    /// Nanoseconds since 1970 when the partial was written.
+    /// Time of the write, in nanoseconds since 1970.
     pub written_ns: I64,
-    /// Inodes in use once the group counts.
+    /// Inodes in use after the group.
     pub inodes_used: U64,
-    /// Blocks in use once the group counts.
+    /// Blocks in use after the group.
     pub blocks_used: U64,
-    /// Sectors in use once the group counts.
+    /// Sectors in use after the group.
     pub sectors_used: U64,
     /// The head of the log it belongs to, from 0.
     pub head: u8,
     /// 1 if a group of another volume's log was replayed with this one.
     pub replays: u8,
-    /// Of that group: the mark at its end.
+    /// Checksum of the mark at the end of that group.
     pub replayed_check: U32,
-    /// Likewise.
+    /// Serial of that mark.
     pub replayed_serial: U64,
     /// Zero.
     pub spare: [u8; 2],
@@ -125,12 +125,12 @@ impl SummaryHeader {
         crc32c_of(&[&self.as_bytes()[4..], entries])
     }
 
-    /// What the successor's `predecessor` field must be.
+    /// The `predecessor` field of the successor.
     pub fn chain_crc(&self) -> u32 {
         crc32c(self.as_bytes())
     }
 
-    /// Sectors taken by header and entries.
+    /// Sectors of header and entries.
     pub fn summary_sectors(&self) -> u64 {
         (HEADER_BYTES as u64 + u64::from(self.entry_bytes.get())).div_ceil(super::SECTOR)
     }
@@ -139,7 +139,7 @@ impl SummaryHeader {
     /// [`SummaryHeader::verify_entries`] once they have been read.
     ///
     /// # Errors
-    /// When it is not a summary of this volume for this place.
+    /// If it is not a summary of this volume for this place.
     pub fn parse(bytes: &[u8], volume_tag: u64, sector: u64) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("summary", problem);
         let (header, _) =
@@ -187,7 +187,7 @@ impl SummaryHeader {
         }
     }
 
-    /// Where a copy stands with this group; none if it is the volume's own.
+    /// The mark of a copy after this group; `None` if the group is the volume's own.
     pub fn replayed(&self) -> Option<Mark> {
         let mark = Mark {
             serial: self.replayed_serial.get(),
@@ -221,9 +221,9 @@ pub mod entry_kind {
     pub const PLACED: u8 = 7;
     /// The inode is free: [`super::RecordEntry`], `from` the next version.
     pub const FREED: u8 = 16;
-    /// Blocks from `from` on are gone: [`super::RecordEntry`].
+    /// Blocks from `from` on were removed: [`super::RecordEntry`].
     pub const TRUNCATED: u8 = 17;
-    /// Blocks `from..to` are gone: [`super::RecordEntry`].
+    /// Blocks `from..to` were removed: [`super::RecordEntry`].
     pub const PUNCHED: u8 = 18;
     /// Blocks `from..to` are reserved: [`super::RecordEntry`].
     pub const RESERVED: u8 = 19;
@@ -231,26 +231,26 @@ pub mod entry_kind {
 
 /// Bits of the `flags` of block and inode entries.
 pub mod entry_flags {
-    /// Moved by the cleaner: `source` holds the former sector address.
+    /// Moved by the cleaner: `source` is the former sector address.
     pub const MOVED: u8 = 1 << 0;
-    /// Stands in a hole of another segment: `source` is its sector address,
-    /// `birth` the incarnation of that segment.
+    /// Stored in a hole of another segment: `source` is its sector address, `birth` the
+    /// incarnation of that segment.
     pub const PLUG: u8 = 1 << 1;
 }
 
-/// Names the file of the entries behind it.
+/// Names the file of the entries that follow.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct FileEntry {
-    /// [`entry_kind::FILE`].
+    /// Always [`entry_kind::FILE`].
     pub kind: u8,
     /// Zero.
     pub spare: [u8; 3],
     /// The inode's version.
     pub version: U32,
-    /// The inode.
+    /// Inode number.
     pub ino: U64,
 }
 const _: () = assert!(size_of::<FileEntry>() == 16);
@@ -275,10 +275,10 @@ pub struct BlockEntry {
     pub block: U64,
     /// Serial that first wrote this version; 0 means this partial's.
     pub birth: U64,
-    /// Nanoseconds since 1970 of the last user write.
+    /// Last user write, in nanoseconds since 1970.
     pub written_ns: I64,
-    /// With [`entry_flags::MOVED`], the former sector address; with
-    /// [`entry_flags::PLUG`] its own; else zero.
+    /// With [`entry_flags::MOVED`], the former sector address; with [`entry_flags::PLUG`]
+    /// the block's own; else zero.
     pub source: U64,
 }
 const _: () = assert!(size_of::<BlockEntry>() == 40);
@@ -289,7 +289,7 @@ const _: () = assert!(size_of::<BlockEntry>() == 40);
 )]
 #[repr(C)]
 pub struct InodeEntry {
-    /// [`entry_kind::INODE`].
+    /// Always [`entry_kind::INODE`].
     pub kind: u8,
     /// Bits of [`entry_flags`].
     pub flags: u8,
@@ -318,32 +318,32 @@ pub struct RecordEntry {
     pub spare: [u8; 7],
     /// First block, or the next version.
     pub from: U64,
-    /// First block after the range; zero where there is none.
+    /// First block after the range; zero if there is none.
     pub to: U64,
 }
 const _: () = assert!(size_of::<RecordEntry>() == 24);
 
-/// Blocks that were spilled side by side; a checksum of 4 bytes for each follows.
+/// Adjacent blocks that were spilled; a checksum of 4 bytes for each follows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct PlacedEntry {
-    /// [`entry_kind::PLACED`].
+    /// Always [`entry_kind::PLACED`].
     pub kind: u8,
-    /// Stored sectors of each.
+    /// Stored sectors of each block.
     pub sectors: u8,
-    /// How many, 1 to [`PLACED_AT_ONCE`].
+    /// Number of blocks, 1 to [`PLACED_AT_ONCE`].
     pub count: U16,
     /// Incarnation of their segment.
     pub incarnation: U32,
     /// First logical block.
     pub block: U64,
-    /// Serial of the partial in which they stand.
+    /// Serial of the partial that contains them.
     pub birth: U64,
     /// Sector address of the first.
     pub sector: U64,
-    /// Nanoseconds since 1970 of the last user write of the first.
+    /// Last user write of the first, in nanoseconds since 1970.
     pub written_ns: I64,
 }
 const _: () = assert!(size_of::<PlacedEntry>() == 40);
@@ -351,18 +351,18 @@ const _: () = assert!(size_of::<PlacedEntry>() == 40);
 /// Most blocks of a [`PlacedEntry`].
 pub const PLACED_AT_ONCE: u16 = 128;
 
-/// A [`PlacedEntry`] with what follows it.
+/// A [`PlacedEntry`] with its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed<'a> {
     /// The fixed part.
     pub entry: PlacedEntry,
     /// CRC-32C of the stored sectors of each block.
     pub crcs: &'a [U32],
-    /// All of it.
+    /// All bytes of the entry.
     pub bytes: &'a [u8],
 }
 
-/// A parsed entry; the file it belongs to is the last `File` before it.
+/// A parsed entry. It belongs to the file of the last `File` before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// Sets the current file.
@@ -385,7 +385,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Over exactly the entry bytes of a summary.
+    /// Walks over exactly the entry bytes of a summary.
     pub fn new(bytes: &'a [u8]) -> Self {
         Entries {
             rest: bytes,

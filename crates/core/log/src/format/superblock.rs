@@ -1,9 +1,9 @@
-//! The superblock: what never changes while a volume is in use.
+//! The superblock: properties that never change while a volume is in use.
 //!
-//! Replicated: at byte 0, in the last write unit of the device, and at the
-//! start of every segment whose number is a multiple of `copy_stride`. All
-//! copies are identical but for `sector`; only the offline commands that
-//! relabel or resize a volume rewrite them, with a higher `generation`.
+//! Replicated: at byte 0, in the last write unit of the device, and at the start of every
+//! segment whose number is a multiple of `copy_stride`. All copies are identical except
+//! for `sector`; only the offline commands that relabel or resize a volume rewrite them,
+//! with a higher `generation`.
 
 use super::{Malformed, crc32c};
 use varve_device::size::Bytes;
@@ -27,13 +27,13 @@ pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
 )]
 #[repr(C)]
 pub struct Superblock {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
     /// CRC-32C of every later byte of the structure.
     pub crc: U32,
-    /// [`VERSION`].
+    /// Always [`VERSION`].
     pub version: U16,
-    /// Checksum kind.
+    /// Kind of the checksums in all structures.
     pub checksum_kind: u8,
     /// Bit 0: directory names compare without regard to case.
     pub options: u8,
@@ -45,13 +45,13 @@ pub struct Superblock {
     pub incompat: U64,
     /// Random identity of the volume.
     pub uuid: [u8; 16],
-    /// Name for people: UTF-8, padded with zeros.
+    /// Label: UTF-8, padded with zeros.
     pub label: [u8; 64],
     /// Seed of directory hashes.
     pub hash_seed: U64,
     /// Bytes in a logical block.
     pub block_bytes: U32,
-    /// Partial segments begin and end on multiples of this many bytes.
+    /// Partial segments begin and end at multiples of this many bytes.
     pub write_unit: U32,
     /// Bytes in a segment.
     pub segment_bytes: U32,
@@ -71,15 +71,15 @@ pub struct Superblock {
     pub owner_offset: U64,
     /// Byte address of slot 0 of the checkpoint ring.
     pub ring_offset: U64,
-    /// Bytes of the device the volume covers.
+    /// Bytes of the device that the volume covers.
     pub device_bytes: U64,
-    /// Nanoseconds since 1970 when the volume was made.
+    /// Time at which the volume was made, in nanoseconds since 1970.
     pub created_ns: I64,
-    /// Counts offline changes; the highest valid copy wins.
+    /// Number of offline changes; the highest valid copy is used.
     pub generation: U64,
     /// Sector address of this copy.
     pub sector: U64,
-    /// Segments held back from users: see `docs/spec/log.md`, "Reserve".
+    /// Segments reserved against users: see `docs/spec/log.md`, "Reserve".
     pub reserve_segments: U32,
     /// Zero.
     pub spare: [u8; 4],
@@ -93,8 +93,8 @@ const _: () = assert!(std::mem::offset_of!(Superblock, crc) == 8);
 
 /// Bits of [`Superblock::incompat`].
 pub mod incompat_flags {
-    /// Full blocks stand on multiples of the write unit, so that what is dead
-    /// can be written over block by block (`docs/design/holes.md`).
+    /// Full blocks are aligned to the write unit, so that dead ones can be overwritten
+    /// block by block (`docs/design/holes.md`).
     pub const ALIGNED: u64 = 1 << 0;
     /// Index nodes may be packed ([`crate::format::packed`]).
     pub const PACKED: u64 = 1 << 1;
@@ -105,15 +105,15 @@ pub mod incompat_flags {
     /// changed.
     pub const OWN_TAG: u64 = 1 << 3;
 
-    /// The volume has had more segments: summaries may name one beyond its end as
-    /// the next, or tell of blocks that stood there, if the log has gone on since.
+    /// The volume has had more segments: summaries may name one beyond its end as the
+    /// next, or describe blocks there, if the log has continued since.
     pub const SHRUNK: u64 = 1 << 4;
 
-    /// Groups may hold blocks of transactions that have not been committed
+    /// Groups may contain blocks of transactions that have not been committed
     /// (`docs/design/transactions.md`, "Spilling").
     pub const SPILLS: u64 = 1 << 5;
 
-    /// Those of a new volume.
+    /// The features of a new volume.
     pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS | SPILLS;
 }
 
@@ -122,8 +122,8 @@ pub const KNOWN_INCOMPAT: u64 =
     incompat_flags::ALL | incompat_flags::OWN_TAG | incompat_flags::SHRUNK;
 /// Bits of [`Superblock::read_only_compat`].
 pub mod read_only_compat_flags {
-    /// Groups of another volume's log may have been replayed: whoever writes one of
-    /// his own must see to it that checkpoints do not go on saying so
+    /// Groups of another volume's log may have been replayed: an implementation that
+    /// writes one of its own must ensure that later checkpoints no longer state the mark
     /// (`docs/spec/stream.md`).
     pub const REPLAYED: u64 = 1 << 0;
 }
@@ -132,7 +132,7 @@ pub mod read_only_compat_flags {
 pub const KNOWN_READ_ONLY_COMPAT: u64 = read_only_compat_flags::REPLAYED;
 
 impl Superblock {
-    /// Fills in `sector` and the checksum.
+    /// The copy for `sector`, with its checksum.
     pub fn sealed_for(mut self, sector: u64) -> Self {
         self.sector = U64::new(sector);
         self.crc = U32::new(self.computed_crc());
@@ -146,7 +146,7 @@ impl Superblock {
     /// Parses and validates a copy found at `sector`.
     ///
     /// # Errors
-    /// Says which field is wrong.
+    /// Names the field that is wrong.
     pub fn parse(bytes: &[u8], sector: u64) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("superblock", problem);
         let (sb, _) = Superblock::read_from_prefix(bytes)
@@ -271,14 +271,14 @@ impl Superblock {
         padded_text(&self.label)
     }
 
-    /// The tag in every other structure: the first eight bytes of the UUID that
-    /// the volume was made with.
+    /// The tag in every other structure: the first eight bytes of the UUID with which the
+    /// volume was made.
     pub fn volume_tag(&self) -> u64 {
         let own = self.incompat.get() & incompat_flags::OWN_TAG != 0;
         tag_of(&self.uuid, own.then_some(self.tag.get()))
     }
 
-    /// With another UUID; the tag stays.
+    /// The superblock with another UUID; the tag stays the same.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
         let (incompat, kept) =

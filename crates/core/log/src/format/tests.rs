@@ -1,5 +1,5 @@
-//! What each structure refuses: every check on the way in fails once, by
-//! itself, with all checksums right.
+//! Refusals of each structure: every check of a parser fails once, by itself, with all
+//! checksums right.
 
 use super::checkpoint::CheckpointRecord;
 use super::ifile::{ImapState, InodePlace, MAX_INO};
@@ -149,7 +149,7 @@ fn owner_records_of_others_are_refused() {
     refused(OwnerRecord::parse(torn.as_bytes(), 5), "checksum differs");
 }
 
-/// Fills in a slot's checksum.
+/// Computes a slot's checksum.
 fn sealed(mut slot: Vec<u8>) -> Vec<u8> {
     let crc = crc32c(&slot[12..]);
     slot[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -240,7 +240,7 @@ fn summaries_that_no_writer_makes_are_refused() {
     let most = MAX_PARTIAL_BYTES / SECTOR as u32;
     summary(|h| h.sectors = most.into()).unwrap();
     refused(summary(|h| h.sectors = (most + 1).into()), "too many");
-    // A filler may reach to the end of the largest segment.
+    // A filler may extend to the end of the largest segment.
     let most = MAX_SEGMENT_BYTES / SECTOR as u32;
     let filler = |sectors: u32| {
         summary(|h| {
@@ -325,7 +325,7 @@ fn index_nodes_name_their_place() {
         Node::decode(&bytes, id, true)
     };
     refused(edited(|h| h.magic = 0.into()), "no node");
-    // A pointer for which the bitmap has a slot and the node has zeros.
+    // A pointer whose slot the bitmap has and whose bytes are zeros.
     refused(edited(|h| h.bitmap[1] = 1), "slot 125 is malformed");
     let mut unwritten = Node::default();
     unwritten.set(5, Pointer::unwritten_block(8, 9));
@@ -362,7 +362,7 @@ fn blocks_that_are_unwritten_store_nothing_and_follow_nothing() {
         Pointer::unwritten_block(8, 2),
     );
     assert_eq!((stored.stored_bytes(), unwritten.stored_bytes()), (4096, 0));
-    // One after the other, with room for a summary between them.
+    // One after the other, with space for a summary between them.
     let next = |sector| Pointer::new(sector, 8, 1, 2, 3);
     assert!(next(108).follows(&stored) && next(140).follows(&stored));
     assert!(!next(107).follows(&stored) && !next(141).follows(&stored));

@@ -1,4 +1,4 @@
-//! Positions and places.
+//! Tests of positions and places.
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! Filling the buffers of planned partial segments.
 //!
-//! Two passes. The first places blocks and computes their checksums, without
-//! any lock that readers need. The second, under the lock of the committed
-//! state, writes entries and inodes while applying them, in arrival order.
+//! There are two passes. The first places blocks and computes their checksums, without
+//! any lock that readers need. The second, under the lock of the committed state, writes
+//! entries and inodes while applying them, in arrival order.
 
 use super::item::LogItem;
 use super::plan::PartialPlan;
@@ -24,27 +24,27 @@ use zerocopy::IntoBytes;
 pub struct PartialBuffer {
     /// Sector address of its summary.
     pub sector: u64,
-    /// Serial it will have.
+    /// Serial that it will have.
     pub serial: u64,
     /// Incarnation of its segment.
     pub incarnation: u32,
-    /// All of it.
+    /// All bytes of it.
     pub bytes: PartialBytes,
-    /// Where the next entry goes, and where the last one must end: readers
-    /// find the payload behind it.
+    /// Offset of the next entry, and the end of the entries: readers find the payload
+    /// after it.
     entry_at: usize,
     entry_end: usize,
     entries: u32,
-    /// Where the next block goes, if it is full or not aligned, and if not.
+    /// Offset of the next block: full ones where these are aligned, and the rest.
     full_at: usize,
     short_at: usize,
-    /// Where each of these must end.
+    /// Ends of these two.
     full_end: usize,
     short_end: usize,
-    /// Full blocks stand apart, and are written from where they lie.
+    /// Full blocks are separate, and are written from their own buffers.
     aligned: bool,
     block_bytes: usize,
-    /// Where the inodes begin, and how many there are so far.
+    /// Offset of the inodes, and their number so far.
     inode_start: usize,
     inodes: u32,
     file: Option<(InodeNo, Version)>,
@@ -67,14 +67,14 @@ impl PartialBuffer {
             true => (at(shape.end), at(shape.short + short)),
             false => (at(shape.full + blocks), short_at),
         };
-        // A filler stores its summary only; the rest is left as it is.
+        // A filler stores its summary only; the rest of the segment is not written.
         let stored = if plan.items.is_empty() {
             geometry.write_unit
         } else {
             plan.bytes
         };
         let stored = stored as usize;
-        // Where full blocks stand that lie elsewhere.
+        // Range of full blocks that have buffers of their own.
         let full = match geometry.aligned && !plan.items.is_empty() && full_at < full_end {
             true => full_at..full_end,
             false => stored..stored,
@@ -102,13 +102,13 @@ impl PartialBuffer {
         }
     }
 
-    /// The next plugs stand in another segment.
+    /// Ends the present run, because the next plugs are in another segment.
     pub fn end_run(&mut self) {
         self.run_ends = true;
     }
 
-    /// First pass: copies what goes into the hole at `sector`, of a segment
-    /// opened under this number, and returns the pointer to it.
+    /// First pass: copies a block for the hole at `sector`, of a segment with this
+    /// incarnation, and returns the pointer to it.
     pub fn place_plug(&mut self, content: &[u8], sector: u64, incarnation: u32) -> Pointer {
         let follows = |(first, run): &(u64, AlignedBuffer)| {
             !run.is_empty() && first + run.len() as u64 / SECTOR == sector
@@ -125,8 +125,8 @@ impl PartialBuffer {
         Pointer::new(sector, sectors as u8, crc, self.serial, incarnation)
     }
 
-    /// First pass: places a block's content, which has the checksum `crc` if that
-    /// is known, and returns the pointer to it.
+    /// First pass: places a block's content, which has the checksum `crc` if that is
+    /// known, and returns the pointer to it.
     pub fn place_block(
         &mut self,
         content: &Content,
@@ -177,7 +177,7 @@ impl PartialBuffer {
         self.put(entry.as_bytes());
     }
 
-    /// Second pass: the entry of a block placed before.
+    /// Second pass: writes the entry of a block placed before.
     pub fn put_block(&mut self, item: &LogItem, pointer: &Pointer) {
         self.set_file(item.file());
         let (kind, height, block, written_ns, source) = match item {
@@ -224,7 +224,7 @@ impl PartialBuffer {
         self.put(entry.as_bytes());
     }
 
-    /// Second pass: the entry of a page of the map of `segment`.
+    /// Second pass: writes the entry of a page of the map of `segment`.
     pub fn put_map(&mut self, segment: u32, pointer: &Pointer) {
         let (flags, source, birth) = plug_fields(pointer);
         let entry = BlockEntry {
@@ -241,7 +241,7 @@ impl PartialBuffer {
         self.put(entry.as_bytes());
     }
 
-    /// Second pass: an inode, encoded by `encode` into its place.
+    /// Second pass: writes an inode, encoded by `encode` into its place.
     pub fn put_inode(
         &mut self,
         geometry: &Geometry,
@@ -283,7 +283,7 @@ impl PartialBuffer {
         place
     }
 
-    /// Second pass: a record.
+    /// Second pass: writes a record.
     pub fn put_record(&mut self, file: (InodeNo, Version), record: Record) {
         let (kind, from, to) = match record {
             Record::Freed(next) => (entry_kind::FREED, u64::from(next), 0),
@@ -301,7 +301,7 @@ impl PartialBuffer {
         self.put(entry.as_bytes());
     }
 
-    /// Second pass: blocks that were spilled.
+    /// Second pass: writes the entry of blocks that were spilled.
     pub fn put_placed(
         &mut self,
         file: (InodeNo, Version),
@@ -325,7 +325,7 @@ impl PartialBuffer {
         self.put(&bytes);
     }
 
-    /// Writes the header; returns what the successor's `predecessor` must be.
+    /// Writes the header; returns the `predecessor` field of the successor.
     pub fn finish(&mut self, mut header: SummaryHeader) -> u32 {
         assert!(
             self.entry_at == self.entry_end,
@@ -345,7 +345,7 @@ impl PartialBuffer {
     }
 }
 
-/// Flags, `source` and `birth` of an entry of what stands in a hole.
+/// Flags, `source` and `birth` of an entry of a block in a hole.
 fn plug_fields(pointer: &Pointer) -> (u8, u64, u64) {
     let opened = pointer.incarnation();
     (entry_flags::PLUG, pointer.sector(), opened.into())

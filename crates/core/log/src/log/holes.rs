@@ -1,25 +1,24 @@
-//! Holes that a group's blocks go into, and the maps that tell of them
-//! (`docs/design/holes.md`).
+//! Holes for a group's blocks, and the maps that describe them (`docs/design/holes.md`).
 
 use super::item::LogItem;
 use crate::geometry::Geometry;
 use crate::segments::Holes;
 use std::ops::Range;
 
-/// Items that go into the holes of one segment, and its map.
+/// Items for the holes of one segment, and its map.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Which items of the group.
+    /// Indices of the items in the group.
     pub items: Range<usize>,
-    /// Where they go: each into the next of `free`.
+    /// The holes: each item is written into the next of `free`.
     pub holes: Holes,
-    /// Where the pages of the map go.
+    /// First sectors of the pages of the map.
     pub pages: Vec<u64>,
 }
 
 impl Chunk {
-    /// What goes into holes of the items from `start` on, if so many blocks
-    /// follow each other there that a segment's are used up, or nearly.
+    /// The items from `start` on that are written into holes, if enough adjacent items
+    /// qualify to use up a segment's holes, or nearly.
     pub(crate) fn next(
         geometry: &Geometry,
         holes: &mut Vec<Holes>,
@@ -58,16 +57,15 @@ impl Chunk {
     }
 }
 
-/// True for a whole block of a user's. Survivors keep their birth, and would
-/// pass for a copy that was at the same address before.
+/// True for a whole block written by a user. Survivors keep their birth, and could be
+/// mistaken for an earlier copy at the same address.
 pub fn goes_into_holes(geometry: &Geometry, item: &LogItem) -> bool {
     matches!(item, LogItem::Block { source: None, .. })
         && geometry.is_full(item.stored_sectors(geometry))
 }
 
-/// Puts the blocks that could go into holes behind each other, in an order that
-/// several heads would leave the items of a group in: records and attributes
-/// first, then blocks, then inodes.
+/// Moves the blocks that could be written into holes together, in an order that several
+/// heads would produce as well: records and attributes first, then blocks, then inodes.
 pub(crate) fn gather_blocks(geometry: &Geometry, items: &mut [LogItem]) {
     items.sort_by_key(|item| match item {
         LogItem::Record { .. }

@@ -1,9 +1,8 @@
-//! The inode image of a group: with a root where that is known for nothing.
+//! The inode image of a group, with a root if that is known without a read.
 //!
-//! An image that carries a root which finds every block spares the next
-//! checkpoint from writing the inode again. The root is known without a
-//! device read for new files, and for files whose checkpointed image is at
-//! hand; for others the image goes without.
+//! An image with a root that finds every block saves the next checkpoint from writing the
+//! inode again. The root is known without a device read for new files, and for files
+//! whose checkpointed image is in memory; the image of any other file has none.
 
 use crate::committed::Committed;
 use crate::delta::{InodeDelta, RangeState};
@@ -13,18 +12,17 @@ use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::Inode;
 
-/// What is known, without asking the device, of the image below the deltas.
+/// The image below the deltas, as far as it is known without the device.
 pub enum Below {
     /// The checkpoint has no such inode.
     Nothing,
-    /// Its image.
+    /// The inode's image.
     Image(Arc<InodeImage>),
     /// It would have to be read.
     Unknown,
 }
 
-/// The image to log for `inode`, all its blocks so far applied to the live
-/// delta.
+/// The image to log for `inode`, whose blocks so far are applied to the live delta.
 pub fn compose(
     geometry: &Geometry,
     committed: &Committed,
@@ -60,7 +58,7 @@ pub fn compose(
     }
 }
 
-/// `root` with the live delta's blocks, if it can hold them directly.
+/// `root` with the live delta's blocks, if it can point to them directly.
 fn amended(geometry: &Geometry, root: Root, live: &InodeDelta) -> Option<Root> {
     if !live.has_pending_blocks() {
         return Some(root);

@@ -1,4 +1,4 @@
-//! What a group is made of, and what became of each item.
+//! The items of a group, and the place of each after the write.
 
 use crate::apply::Record;
 use crate::bytes::content::Content;
@@ -10,101 +10,101 @@ use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::{Inode, InodeNo, SpillNo, Timestamp, Usage, Version};
 
-/// What a group is made of, in arrival order.
+/// An item of a group, in arrival order.
 #[derive(Debug)]
 pub enum LogItem {
-    /// A record of `ino`, whose version it names (for a freed one the former).
+    /// A record of `ino` with its version (for a freed inode the former one).
     Record {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
-        /// What.
+        /// The record.
         record: Record,
     },
     /// A block; with `source`, a move of the copy at that pointer.
     Block {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// Logical block number.
         block: u64,
         /// 1 to `block_bytes` bytes.
         data: Content,
-        /// Last user write.
+        /// Time of the last user write.
         written: Timestamp,
-        /// The copy the cleaner read.
+        /// The copy that the cleaner read.
         source: Option<Pointer>,
     },
-    /// The extended attributes; empty for none.
+    /// The extended attributes; empty if there are none.
     Xattrs {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// The blob.
         data: Content,
-        /// The copy the cleaner read.
+        /// The copy that the cleaner read.
         source: Option<Pointer>,
     },
-    /// Blocks that have been spilled, as the file system tells of them.
+    /// Blocks that have been spilled, as the file system describes them.
     Spilled {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First logical block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// Which was spilled, and the first of its blocks that is meant.
+        /// The spill, and the index of the first of these blocks in it.
         spill: (SpillNo, u32),
-        /// Last user write.
+        /// Time of the last user write.
         written: Timestamp,
     },
-    /// Spilled blocks that stand side by side: those that become part of the file.
+    /// Adjacent spilled blocks that become part of the file.
     Placed {
-        /// Whose.
+        /// Inode number.
         ino: InodeNo,
-        /// Its version.
+        /// Version of the inode.
         version: Version,
         /// First logical block.
         block: u64,
-        /// Where the first is.
+        /// Pointer to the first.
         first: Pointer,
-        /// The checksum of each.
+        /// Checksum of each.
         crcs: Vec<u32>,
-        /// Last user write.
+        /// Time of the last user write.
         written: Timestamp,
     },
     /// An inode's new image, as a group has it.
     Image {
-        /// Its attributes.
+        /// The inode's attributes.
         inode: Box<Inode>,
     },
     /// An inode whose image is complete: of a checkpoint, or moved.
     MovedInode {
-        /// All of it.
+        /// The complete image.
         image: Arc<InodeImage>,
-        /// The copy the cleaner read; none when a checkpoint writes it.
+        /// The copy that the cleaner read; `None` when a checkpoint writes it.
         source: Option<InodePlace>,
     },
     /// An index node, written by a checkpoint.
     Node {
-        /// Which.
+        /// Place in the index.
         id: NodeId,
-        /// The file's version.
+        /// Version of the file.
         version: Version,
-        /// Its content.
+        /// Content of the node.
         node: Arc<Node>,
-        /// Its content, encoded.
+        /// Content of the node, encoded.
         bytes: Content,
     },
 }
 
 impl LogItem {
-    /// The file the item belongs to.
+    /// The file to which the item belongs.
     pub fn file(&self) -> (InodeNo, Version) {
         match self {
             LogItem::Record { ino, version, .. }
@@ -118,7 +118,7 @@ impl LogItem {
         }
     }
 
-    /// What is stored behind the summary.
+    /// The content that is stored in the payload.
     pub(super) fn content(&self) -> Option<&[u8]> {
         match self {
             LogItem::Block { data, .. } | LogItem::Xattrs { data, .. } => Some(data),
@@ -127,12 +127,12 @@ impl LogItem {
         }
     }
 
-    /// Nothing is stored for it, not even an entry: the image says it all.
+    /// True if nothing is stored for it, not even an entry: the image is enough.
     pub fn is_empty(&self) -> bool {
         matches!(self, LogItem::Xattrs { data, .. } if data.is_empty())
     }
 
-    /// Sectors the content takes.
+    /// Sectors of the content.
     ///
     /// # Panics
     /// If a block is empty or exceeds the block size.
@@ -148,16 +148,16 @@ impl LogItem {
     }
 }
 
-/// What the summaries of a group say beside its items.
+/// Fields of a group's summaries that do not depend on its items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamp {
-    /// Everything on the volume once the group counts, if that changes.
+    /// Usage of the volume after the group, if that changes.
     pub usage: Option<Usage>,
     /// The group of the original that is replayed with it.
     pub replays: Option<Mark>,
 }
 
-/// Who writes a group.
+/// The writer of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
     /// The file system: every partial is applied.
@@ -167,26 +167,26 @@ pub enum GroupKind {
     /// Blocks of a transaction, as the spill with this number: nothing is applied,
     /// roll-forward skips it.
     Spill(SpillNo),
-    /// The cleaner: moves, each applied if its source still stands. The number
-    /// is the checkpoint against whose image the sources were verified.
+    /// The cleaner: moves, each applied if its source is still current. The number is
+    /// that of the checkpoint against whose image the sources were verified.
     Cleaner(u64),
-    /// Coalescing: moves as the cleaner's, counted apart.
+    /// Coalescing: moves as the cleaner's, counted separately.
     Coalescing(u64),
 }
 
-/// Where an item went.
+/// The place of an item after the write.
 #[derive(Clone, Copy, Debug)]
 pub enum Placed {
     /// A block, attributes or a node.
     Block(Pointer),
     /// An inode.
     Inode(InodePlace),
-    /// A record, or something of no length.
+    /// A record, or an item of no length.
     Nothing,
 }
 
 impl Placed {
-    /// Where a block went.
+    /// The pointer to a block.
     pub fn pointer(&self) -> Option<Pointer> {
         match self {
             Placed::Block(pointer) => Some(*pointer),

@@ -1,16 +1,16 @@
-//! When blocks were last written, as far as a bounded table remembers.
+//! Times at which blocks were last written, in a bounded table.
 //!
-//! Appending reads nothing, so what a block displaces is not at hand when a
-//! policy asks how long that has lived. The table has an entry for each block
-//! as long as it has room: sets of eight, in which the oldest gives way. What
-//! it has forgotten was written long ago.
+//! Appending reads nothing, so the displaced block is not available when a policy asks
+//! for its life. The table has an entry for each block as long as it has space: sets of
+//! eight, in which the oldest entry is replaced. A block without an entry was written
+//! long ago.
 
-/// Entries that share a set: a line of the processor's cache.
+/// Entries that share a set: a cache line of the processor.
 const WAYS: usize = 8;
-/// Bits of a time; the others tell blocks of one set apart.
+/// Bits of a time; the remaining bits distinguish blocks of one set.
 const TIME_BITS: u32 = 40;
 
-/// See the module's head.
+/// The table.
 #[derive(Clone, Debug)]
 pub struct Lives {
     sets: Vec<[u64; WAYS]>,
@@ -19,7 +19,7 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// For so many blocks, in at most so many bytes.
+    /// A table for `blocks` blocks, of at most `bytes`.
     pub fn new(blocks: u64, bytes: u64) -> Self {
         // Twice as many as blocks: sets fill unevenly.
         let entries = (2 * blocks).min(bytes / 8).max(WAYS as u64);
@@ -35,7 +35,7 @@ impl Lives {
         }
     }
 
-    /// A name of a block that stays when it moves.
+    /// A number that identifies a block, even after a move.
     pub fn name(ino: u64, block: u64) -> u64 {
         // The finaliser of SplitMix64 over both.
         let mut x = ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ block.rotate_left(32);
@@ -44,7 +44,7 @@ impl Lives {
         x ^ x >> 31
     }
 
-    /// Blocks that users have written so far.
+    /// Number of blocks that users have written so far.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -54,7 +54,7 @@ impl Lives {
         (set, name >> TIME_BITS)
     }
 
-    /// User blocks written since this one was, if that is known.
+    /// User blocks written since this one was written, if that is known.
     pub fn age(&self, name: u64) -> Option<u64> {
         let (set, tag) = self.place(name);
         let mut entries = self.sets[set].iter();
@@ -62,7 +62,7 @@ impl Lives {
         Some(self.now.saturating_sub(*entry & ((1 << TIME_BITS) - 1)))
     }
 
-    /// The block is written by a user now. Returns its age until now.
+    /// Records that a user writes the block now. Returns its age until now.
     pub fn written(&mut self, name: u64) -> Option<u64> {
         let age = self.age(name);
         let (set, tag) = self.place(name);
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(lives.age(Lives::name(7, 3)), None);
         assert_eq!(lives.written(Lives::name(3, 7)), Some(11));
         assert_eq!(lives.written(Lives::name(3, 7)), Some(1));
-        // Room for eight.
+        // Space for eight entries.
         let mut few = Lives::new(1000, 64);
         for block in 0..9 {
             few.written(Lives::name(1, block));

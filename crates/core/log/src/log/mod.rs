@@ -1,5 +1,5 @@
-//! The log: what goes into it, how a group is cut into partial segments, which head
-//! takes what, and the threads that write. `writer` appends with these.
+//! The parts of the log: items, cutting a group into partial segments, distribution among
+//! heads, and the threads that write. `writer` appends with these.
 
 pub(crate) mod build;
 pub(crate) mod holes;

@@ -1,12 +1,12 @@
-//! Handing partial segments to the device.
+//! Writing partial segments to the device.
 //!
-//! Small groups are written by their caller, who most likely waits for them.
-//! Large ones go through threads, if there are any, so that the next group is
-//! copied and summed while the device takes this one. Order does not matter:
-//! a flush covers a partial only once all before it have landed.
+//! Small groups are written by their caller, who most likely waits for them. Large ones
+//! are written by threads, if there are any, so that the next group is copied and summed
+//! while the device takes this one. Order does not matter: a flush covers a partial only
+//! once all before it have been written.
 //!
-//! Invariant: what waits for a thread is bounded, and whoever would exceed
-//! that waits.
+//! Invariant: the requests that wait for a thread are bounded, and a caller that would
+//! exceed the bound waits.
 
 use crate::durability::{Durability, InFlight};
 use crate::failures::{FailureKind, FailureOutcome};
@@ -20,14 +20,14 @@ use varve_device::{Device, DeviceError, Workers};
 
 /// Attempts at a failing write before it is given up.
 const ATTEMPTS: u32 = 3;
-/// Most bytes handed to the device in one request.
+/// Most bytes passed to the device in one request.
 const REQUEST_BYTES: usize = 4 << 20;
 /// Groups of fewer bytes are written by their caller.
 const LARGE_BYTES: usize = 1 << 20;
-/// Requests that may wait for a thread.
+/// Most requests that wait for a thread.
 const WAITING: usize = 2;
 
-/// Partials that follow each other on the device.
+/// Adjacent partials on the device.
 type Request = Vec<Arc<InFlight>>;
 
 struct Writer {
@@ -36,15 +36,15 @@ struct Writer {
     counters: Arc<Counters>,
 }
 
-/// The way to the device.
+/// The writer to the device, and its threads.
 pub struct Output {
     writer: Arc<Writer>,
     workers: Workers<Request>,
 }
 
 impl Output {
-    /// Writes to `device` by up to `threads` threads, as many as the host
-    /// grants; without any, callers write.
+    /// Writes to `device` by up to `threads` threads, as many as the host grants; without
+    /// any, callers write.
     pub fn new(
         device: Arc<dyn Device>,
         durability: Arc<Durability>,
@@ -64,8 +64,8 @@ impl Output {
         }
     }
 
-    /// Writes announced partials, or has them written. Whether they reached
-    /// the device, [`Durability::commit`] tells.
+    /// Writes announced partials, or gives them to a thread. [`Durability::commit`]
+    /// reports whether they reached the device.
     pub fn write(&self, partials: Vec<Arc<InFlight>>) {
         assert_may_wait();
         let bytes: usize = partials.iter().map(|p| p.total_bytes()).sum();
@@ -82,8 +82,7 @@ impl Output {
     }
 }
 
-/// Cuts `partials` where they do not follow each other, or become too many
-/// for one request.
+/// Cuts `partials` where they are not adjacent, or become too many for one request.
 fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
     let mut requests: Vec<Request> = Vec::new();
     let mut bytes = 0;
@@ -118,7 +117,7 @@ impl Writer {
                 tracing::error!(%error, "a write to the log failed for good");
                 self.durability.failed(partials[0].serial, &error);
             }
-            // A bad spot under one is no reason to lose the others.
+            // A bad sector under one must not lose the others.
             Err(_) => partials
                 .iter()
                 .for_each(|partial| self.write(std::slice::from_ref(partial))),
@@ -158,11 +157,11 @@ impl Writer {
     }
 }
 
-/// Writes, trying again at the same place if the device refuses: a write that
-/// is repeated stores the same bytes.
+/// Writes, again at the same place if the device fails: a repeated write stores the same
+/// bytes.
 ///
 /// # Errors
-/// What the device said the last time.
+/// The device's last error.
 pub fn write_patiently(
     device: &dyn Device,
     counters: &Counters,

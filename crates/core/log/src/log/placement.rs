@@ -1,17 +1,16 @@
-//! Which head of the log takes what of a group.
+//! Distribution of a group among the heads of the log.
 //!
-//! A policy sorts blocks into classes by the life that is left to them; a head
-//! takes one class, or several neighbouring ones if there are fewer heads. The
-//! first head takes what has no class: records, attributes, inodes, and all
-//! that checkpoints write or transactions spill.
+//! A policy sorts blocks into classes by their remaining life; a head takes one class, or
+//! several neighbouring ones if there are fewer heads. The first head takes all items
+//! without a class: records, attributes, inodes, and everything that checkpoints write or
+//! transactions spill.
 //!
 //! Invariants (`docs/design/heads.md`):
-//! - Within a group records and attributes come first, then blocks, then
-//!   inodes, whatever the heads. The order among records and among the blocks
-//!   of a head is that of arrival. Replay goes by serial and entry and needs
-//!   no other rule.
-//! - A head is given a partial of a group only if it has enough for it:
-//!   summaries and padding are paid for each.
+//! - Within a group records and attributes are first, then blocks, then inodes,
+//!   regardless of the heads. The order among records and among the blocks of a head is
+//!   that of arrival. Replay proceeds by serial and entry and needs no other rule.
+//! - A head is given a partial of a group only if it has enough for it, because each
+//!   partial costs a summary and padding.
 
 use super::item::{GroupKind, LogItem};
 use super::lives::Lives;
@@ -26,13 +25,13 @@ use varve_fs::InodeNo;
 /// A part of a group that one head takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which head.
+    /// Index of the head.
     pub head: usize,
-    /// Which items.
+    /// Indices of the items.
     pub items: Range<usize>,
 }
 
-/// See the module's head. By default everything goes to the first head.
+/// The distribution. By default the first head takes everything.
 #[derive(Debug, Default)]
 pub struct Placement {
     places: Option<Places>,
@@ -42,22 +41,22 @@ pub struct Placement {
 struct Places {
     policy: Box<dyn Policy>,
     heads: usize,
-    /// Bytes that are worth a partial of their own.
+    /// Least bytes for a partial of its own.
     run_bytes: u64,
-    /// Classes of the policy.
+    /// Number of the policy's classes.
     classes: usize,
     lives: Lives,
-    /// The class that a segment was opened for, and when, in user blocks.
+    /// The class for which a segment was opened, and when, in user blocks.
     opened: HashMap<u32, (usize, u64)>,
 }
 
 impl Placement {
-    /// Heads that a policy has a use for: one for each class, and the first.
+    /// Most heads that are useful to a policy: one for each class, and the first.
     pub fn most(kind: PolicyKind, measures: &Measures) -> usize {
         1 + kind.policy().heads(measures)
     }
 
-    /// Heads that a policy wants: one if all blocks are alike to it.
+    /// Heads that a policy wants: one if it does not distinguish blocks.
     pub fn wanted(kind: PolicyKind, measures: &Measures) -> usize {
         match kind.policy().heads(measures) {
             1 => 1,
@@ -65,8 +64,8 @@ impl Placement {
         }
     }
 
-    /// Parts what `kind` can tell apart between `heads` heads, for partials of
-    /// `run_bytes` at least; `lives` is empty.
+    /// Distributes the classes of `kind` among `heads` heads, in partials of at least
+    /// `run_bytes`; `lives` is empty.
     pub fn between(
         heads: usize,
         run_bytes: u64,
@@ -86,14 +85,14 @@ impl Placement {
         Placement { places }
     }
 
-    /// The volume has changed.
+    /// Notes that the volume has changed.
     pub fn measure(&mut self, measures: &Measures) {
         if let Some(places) = &mut self.places {
             places.classes = places.policy.heads(measures);
         }
     }
 
-    /// A head has entered a segment.
+    /// Notes that a head has opened a segment.
     pub fn entered(&mut self, segment: u32, head: usize) {
         if let Some(places) = &mut self.places {
             let class = places.class_of(head);
@@ -101,7 +100,7 @@ impl Placement {
         }
     }
 
-    /// The cleaner has emptied a segment.
+    /// Notes that the cleaner has emptied a segment.
     pub fn cleaned(&mut self, segment: u32) {
         if let Some(places) = &mut self.places
             && let Some((head, then)) = places.opened.remove(&segment)
@@ -111,9 +110,8 @@ impl Placement {
         }
     }
 
-    /// Says which head takes which items, and puts them into an order in which
-    /// each takes one run. `crowded` volumes have no segments to spare: the
-    /// first head takes all.
+    /// Assigns items to heads, and orders them so that each head takes one run. `crowded`
+    /// volumes have no segments to spare: the first head takes all.
     pub fn arrange(
         &mut self,
         geometry: &Geometry,
@@ -160,7 +158,7 @@ impl Placement {
             [head] if !apart => return whole(head, items),
             _ => {}
         }
-        // 0 what comes first, then the heads, then inodes.
+        // 0 records and attributes, then the heads, then inodes.
         let stage = |item: &LogItem, head: &Option<usize>| match head {
             Some(head) => {
                 let taken_by = takes[*head].expect("it has bytes");
@@ -201,8 +199,8 @@ fn is_inode(item: &LogItem) -> bool {
     matches!(item, LogItem::Image { .. } | LogItem::MovedInode { .. })
 }
 
-/// Which head takes what was meant for each; `None` where that is nothing.
-/// What is too little for a partial goes to the nearest that has anything.
+/// The head that takes the items meant for each head; `None` if there are none. Too few
+/// for a partial are taken by the nearest head that has any.
 fn merged(bytes: Vec<u64>, run_bytes: u64) -> Vec<Option<usize>> {
     let mut bytes = bytes;
     let some = |(head, bytes): (usize, &u64)| (*bytes > 0).then_some(head);
@@ -232,14 +230,14 @@ impl Places {
         1 + class.min(self.classes - 1) * (self.heads - 1) / self.classes
     }
 
-    /// The first class that a head takes; none of them for the first head.
+    /// The first class of a head; an invalid class for the first head.
     fn class_of(&self, head: usize) -> usize {
         let mut classes = 0..self.classes;
         let found = classes.find(|class| self.head_of_class(*class) == head);
         found.unwrap_or(usize::MAX)
     }
 
-    /// The head for a block; `None` for anything else.
+    /// The head for a block; `None` for any other item.
     fn head_of(&mut self, geometry: &Geometry, item: &LogItem) -> Option<usize> {
         let LogItem::Block {
             ino, block, source, ..
@@ -279,7 +277,7 @@ impl Places {
         self.policy.place_survivor(&Survivor {
             block: name,
             now: self.lives.now(),
-            // What the table has forgotten is as old as anything can be.
+            // A block without an entry in the table counts as old as possible.
             age: self.lives.age(name).unwrap_or(u64::MAX >> 8),
             head: opened.map_or(usize::MAX, |(class, _)| *class),
         })

@@ -1,8 +1,7 @@
 //! Cutting a group into partial segments.
 //!
-//! Pure arithmetic: which items share a partial segment, where each begins
-//! and how large it is. Nothing is copied and nothing is assigned for good
-//! until the whole group has a place.
+//! Pure arithmetic: which items share a partial segment, its place and its size. Nothing
+//! is copied and no place is final until the whole group has one.
 
 use super::holes::Chunk;
 use super::item::LogItem;
@@ -18,27 +17,27 @@ use crate::segments::Holes;
 use std::ops::Range;
 use varve_fs::{InodeNo, Version};
 
-/// One partial segment to be.
+/// A planned partial segment.
 #[derive(Debug)]
 pub struct PartialPlan {
-    /// Which items of the group.
+    /// Indices of the items in the group.
     pub items: Range<usize>,
-    /// The head.
+    /// Index of the head.
     pub head: usize,
-    /// The segment.
+    /// Number of the segment.
     pub segment: u32,
-    /// Byte offset within it.
+    /// Byte offset within the segment.
     pub offset: u32,
-    /// The segment is entered with this partial.
+    /// The segment is opened with this partial.
     pub enters: bool,
-    /// The segment the log goes to after this one.
+    /// The segment in which the log continues after this one.
     pub next_segment: u32,
-    /// What it must hold.
+    /// Sizes of its parts.
     pub size: PartialSize,
-    /// What of it goes into holes, in the order of the items.
+    /// Items that are written into holes, in their order.
     pub plugs: Vec<Chunk>,
-    /// Bytes of the whole partial: the sizes rounded to the write unit, or up
-    /// to the segment's end for a filler.
+    /// Bytes of the whole partial: the sizes rounded to the write unit, or up to the
+    /// segment's end for a filler.
     pub bytes: u32,
 }
 
@@ -53,13 +52,13 @@ pub struct PartialSize {
     pub full_sectors: u32,
     /// Sectors of other blocks.
     pub short_sectors: u32,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u32,
     file: Option<(InodeNo, Version)>,
 }
 
 impl PartialSize {
-    /// With one more item.
+    /// The size with one more item.
     pub fn with(self, geometry: &Geometry, item: &LogItem) -> Self {
         let mut size = self.with_entry(item);
         if let LogItem::Image { .. } | LogItem::MovedInode { .. } = item {
@@ -73,7 +72,7 @@ impl PartialSize {
         size
     }
 
-    /// With blocks that stand in holes, and the pages of a map.
+    /// The size with blocks in holes, and the pages of a map.
     fn with_plugs(self, items: &[LogItem], pages: usize) -> Self {
         let mut size = items.iter().fold(self, |size, item| size.with_entry(item));
         size.entries += pages as u32;
@@ -118,7 +117,7 @@ impl PartialSize {
         (self.inodes * geometry.inode_bytes).div_ceil(SECTOR as u32)
     }
 
-    /// Where the parts stand.
+    /// Places of the parts.
     pub fn shape(&self, geometry: &Geometry) -> Shape {
         let parts = Parts {
             summary: self.summary_sectors().into(),
@@ -134,13 +133,13 @@ impl PartialSize {
         self.full_sectors + self.short_sectors
     }
 
-    /// Bytes before padding to the write unit; what aligns blocks is in it.
+    /// Bytes before padding to the write unit; padding that aligns blocks is included.
     pub fn bytes(&self, geometry: &Geometry) -> u32 {
         (self.shape(geometry).end * SECTOR) as u32
     }
 }
 
-/// What is left of a segment, as [`plan`] would fill it.
+/// The rest of a segment, as [`plan`] would fill it.
 #[derive(Debug)]
 pub struct Room {
     left: u32,
@@ -148,7 +147,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Behind `position`, the place of a head.
+    /// The rest after `position`, the place of a head.
     pub fn at(geometry: &Geometry, position: &LogPosition) -> Self {
         let (_, offset, _) = geometry.successor(position);
         Room {
@@ -157,7 +156,7 @@ impl Room {
         }
     }
 
-    /// Whether one more item stands in the segment.
+    /// Adds an item; false if it does not fit into the segment.
     pub fn take(&mut self, geometry: &Geometry, item: &LogItem) -> bool {
         let with = self.partial.with(geometry, item);
         if with.bytes(geometry) <= self.left.min(geometry.max_partial()) {
@@ -172,12 +171,12 @@ impl Room {
     }
 }
 
-/// Cuts a run of `items` into partial segments behind `position`, the place of
-/// its head, taking clean segments from `take` (which is given the segment to
-/// go on after). Blocks go into `holes` where enough of them follow each other.
+/// Cuts a run of `items` into partial segments after `position`, the place of its head,
+/// taking clean segments from `take` (which receives the segment after which to
+/// continue). Blocks are written into `holes` where enough of them are adjacent.
 ///
 /// # Errors
-/// What `take` says; segments taken so far stay taken.
+/// Errors of `take`; segments taken so far stay taken.
 pub fn plan(
     geometry: &Geometry,
     position: LogPosition,
@@ -221,7 +220,7 @@ pub fn plan(
             size = with;
             end += 1;
         }
-        // An item too large for what is left of the segment: fill it up.
+        // An item is too large for the rest of the segment: fill it up.
         let filler = end == start;
         assert!(
             !filler || room < geometry.max_partial(),

@@ -1,4 +1,4 @@
-//! Where the log stands.
+//! The state of the log's end.
 
 use super::placement::Placement;
 use crate::format::Mark;
@@ -8,11 +8,11 @@ use crate::segments::Holes;
 /// The end of the log, where it is written.
 #[derive(Debug)]
 pub struct LogState {
-    /// Behind the last partial, and where each head stands.
+    /// The chain after the last partial, and the place of each head.
     pub end: LogEnd,
     /// The end of the last whole group.
     pub mark: Mark,
-    /// Which head takes what.
+    /// Distribution among heads.
     pub placement: Placement,
     /// Random identity of this mount.
     pub mount_id: u64,

@@ -1,4 +1,4 @@
-//! The four calls, in the process.
+//! The four calls of the cleaner's mechanism, in the server's process.
 
 use super::liveness::Life;
 use super::reading::Extents;
@@ -25,36 +25,36 @@ use varve_fs::{InodeNo, Timestamp};
 
 /// Most bytes of moves appended in one group: an fsync never waits for more.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;
-/// On a slow device it waits for less, but for so many blocks or write units
-/// at least, so that summaries and padding stay within what room is kept for.
+/// Least number of blocks or write units in a group. On a slow device an fsync waits for
+/// less, but summaries and padding must stay within the space reserved for them.
 const LEAST_GROUP: usize = 16;
 
-/// The live part of a segment, and the checkpoint it was judged against.
+/// The live part of a segment, and the checkpoint against which it was judged.
 #[derive(Debug, Default)]
 pub struct Found {
     moves: Vec<(LogItem, usize)>,
     /// Live index nodes, and the height of the index of each.
     touched_nodes: Vec<(NodeId, u8)>,
     touched_ifile: Vec<u64>,
-    /// Bytes of all that lives.
+    /// Bytes of all live data.
     pub(crate) live_bytes: u64,
     base_serial: Option<u64>,
     /// The image changed between two look-ups: judge again.
     inconsistent: bool,
-    /// Somebody else came first: not everything was judged.
+    /// A request with priority interrupted it: not everything was judged.
     pub(crate) interrupted: bool,
-    /// A summary may be missing: more may live there.
+    /// A summary may be missing: there may be more live data.
     incomplete: bool,
-    /// Live blocks whose checksum is wrong.
+    /// Number of live blocks whose checksum is wrong.
     pub damaged: u32,
 }
 
-/// Nanoseconds since 1970 of the last user write of what is moved.
+/// Last user write of a moved item, in nanoseconds since 1970.
 fn written_ns(item: &LogItem) -> i64 {
     match item {
         LogItem::Block { written, .. } => written.as_ns(),
         LogItem::MovedInode { image, .. } => image.inode.ctime.as_ns(),
-        _ => i64::MIN, // attributes are hardly ever written again
+        _ => i64::MIN, // attributes are rarely written again
     }
 }
 
@@ -63,7 +63,7 @@ fn is_inode(item: &LogItem) -> bool {
 }
 
 impl Found {
-    /// Takes in what lives in another segment.
+    /// Adds the live part of another segment.
     pub(crate) fn append(&mut self, other: Found) {
         if let Some(serial) = other.base_serial {
             self.judged_against(serial);
@@ -78,12 +78,12 @@ impl Found {
         self.live_bytes += other.live_bytes;
     }
 
-    /// Blocks to be moved or touched.
+    /// Number of blocks to be moved or touched.
     pub(crate) fn len(&self) -> usize {
         self.moves.len() + self.touched_nodes.len() + self.touched_ifile.len()
     }
 
-    /// True if all was found that lives, and nothing but data.
+    /// True if all live data was found, and none of it is metadata.
     pub fn is_all_data(&self) -> bool {
         if planted::is(Planted::ReuseMetadata) {
             return true;
@@ -94,7 +94,7 @@ impl Found {
             && !self.moves.iter().any(|(item, _)| is_inode(item))
     }
 
-    /// Files of which something is moved or touched.
+    /// Files of which blocks are moved or touched.
     fn files(&self) -> impl Iterator<Item = InodeNo> {
         let moved = self.moves.iter().map(|(item, _)| item.file().0);
         moved.chain(self.touched_nodes.iter().map(|(id, _)| id.ino))
@@ -119,8 +119,8 @@ impl Found {
 }
 
 impl Lfs {
-    /// Which of these blocks are live, judged against committed pointers only,
-    /// and what moving them takes.
+    /// Determines which of these blocks are live, judged against committed pointers only,
+    /// and the data needed for moving them.
     ///
     /// # Errors
     /// Device errors.
@@ -129,8 +129,8 @@ impl Lfs {
         self.bmapv_some(contents, &all, &|| true)
     }
 
-    /// As [`Lfs::bmapv`], of the blocks with these numbers and for as long as
-    /// `go_on` says so: it is asked before each block.
+    /// [`Lfs::bmapv`] of the blocks with these numbers, as long as `go_on` returns true:
+    /// it is called before each block.
     ///
     /// # Errors
     /// Device errors.
@@ -236,7 +236,7 @@ impl Lfs {
         whole.is_some()
     }
 
-    /// The bytes of a block that must have checksum `want`, read again before
+    /// The bytes of a block that must have checksum `want`. They are read again before
     /// they are given up.
     fn whole(&self, info: &BlockInfo, extents: &Extents, want: u32) -> Option<Content> {
         let bytes = extents.of(info);
@@ -261,7 +261,7 @@ impl Lfs {
         (found == want).then(|| bytes.into())
     }
 
-    /// The bytes of a block that lives are not what they must be.
+    /// Records that the bytes of a live block are damaged.
     fn lost(&self, found: &mut Found, info: &BlockInfo) {
         if self.is_gone(info) {
             found.inconsistent = true;
@@ -281,7 +281,7 @@ impl Lfs {
         found.damaged += 1;
     }
 
-    /// True if something else stands there: the block has been moved, or died.
+    /// True if the place has other contents: the block has been moved, or died.
     fn is_gone(&self, info: &BlockInfo) -> bool {
         let pointer = info.item.pointer();
         pointer.is_some_and(|pointer| self.reader.is_stale(pointer))
@@ -318,9 +318,9 @@ impl Lfs {
         portion.clamp((LEAST_GROUP * unit).min(GROUP_BYTES), GROUP_BYTES)
     }
 
-    /// Moves to append at once: a portion, and where that is not small beside a
-    /// segment no more than goes to one place. Whoever appends behind a group
-    /// that goes on in another segment waits for both.
+    /// Moves to append at once: a portion, and where that is not small relative to a
+    /// segment, no more than fits one place. A writer that appends after a group which
+    /// continues in another segment waits for both.
     fn next_group(&self, moves: &mut Peekable<IntoIter<(LogItem, usize)>>) -> Vec<LogItem> {
         let (end, most) = (self.log.lock().end, self.group_bytes());
         let is_small = most < self.geometry.segment_bytes as usize / 2;
@@ -341,7 +341,7 @@ impl Lfs {
         group
     }
 
-    /// What a fold may have to write for what was found.
+    /// Upper bound of the writes of a fold for these moves.
     pub(crate) fn fold_of(&self, found: &[&Found]) -> Counts {
         let geometry = &self.geometry;
         let tallest = self.tallest();
@@ -378,7 +378,7 @@ impl Lfs {
             let dirty = files.entry(id.ino).or_default();
             dirty.touch(geometry, (id.height, id.index), *height);
         }
-        // A move tells how tall an index is that was guessed to be lower.
+        // A move reveals the height of an index that was guessed to be lower.
         if live.guessed {
             let known = files.keys().filter_map(|ino| live.dirty.get(&ino.0));
             let rising = known.map(|dirty| dirty.rising_to(tallest)).sum();
@@ -394,9 +394,9 @@ impl Lfs {
         counts
     }
 
-    /// Appends copies of what was found live, and touches what a checkpoint
-    /// must rewrite. Returns the number of the checkpoint that will have
-    /// folded all of it, or `None` if the image changed since it was judged.
+    /// Appends copies of the live data, and touches the blocks that a checkpoint must
+    /// rewrite. Returns the number of the checkpoint that will have folded all of it, or
+    /// `None` if the image changed since it was judged.
     ///
     /// # Errors
     /// As appending.
@@ -427,14 +427,13 @@ impl Lfs {
             live.touch(&self.geometry, id, height.max(folded));
         }
         live.touched_ifile.extend(found.touched_ifile);
-        // A checkpoint that runs already leaves the live delta to the next.
+        // A checkpoint that already runs leaves the live delta to the next.
         Ok(Some(serial + 1 + u64::from(frozen.is_some())))
     }
 
-    /// Declares a segment done, if nothing has been written into it since this
-    /// edition (rule P8): it becomes clean once two checkpoints have found it empty,
-    /// the first of them `checkpoint`; or sooner, if all that lived in it was
-    /// `data`.
+    /// Declares a segment done, if nothing has been written into it since this edition
+    /// (rule P8): it becomes clean once two checkpoints have found it empty, the first of
+    /// them `checkpoint`; or sooner, if all live contents were `data`.
     pub fn segclean(&self, segment: u32, edition: Edition, checkpoint: u64, data: bool) {
         let end = self.log.lock().end.serial();
         let mut segments = self.segments.lock();

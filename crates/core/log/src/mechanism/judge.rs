@@ -1,4 +1,4 @@
-//! Judging a segment as a whole: what it is, and what lives in it.
+//! Judging a segment as a whole: its edition and its live data.
 
 use super::calls::Found;
 use crate::committed::Committed;
@@ -7,21 +7,20 @@ use crate::lfs::Lfs;
 use crate::segments::{Edition, SegmentState};
 
 impl Lfs {
-    /// Finds what lives in a segment, and its incarnation. `None` if it is to
-    /// be left alone: something in it is damaged, or the log has come back to
-    /// it.
+    /// Finds the live data of a segment, and its incarnation. `None` if it must not be
+    /// touched: it has damage, or the log has returned to it.
     pub(crate) fn judge(
         &self,
         segment: u32,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<(Edition, Found)>> {
-        // Both of one moment: what a list of candidates said of an opening that
-        // is over says nothing of this one.
+        // Both of one moment: a candidate list may describe an earlier opening of the
+        // segment.
         let Some((edition, live_bytes)) = self.settled(segment) else {
             return Ok(None);
         };
         if live_bytes == 0 {
-            // Nothing to move: checkpoints will find it empty, or complain.
+            // There is nothing to move: checkpoints will find it empty, or log an error.
             return Ok(Some((edition, Found::default())));
         }
         let judged = self
@@ -45,8 +44,8 @@ impl Lfs {
         }
     }
 
-    /// What a used segment is, all of which has reached the device and can be
-    /// judged, and the most bytes that live in it.
+    /// Edition and upper bound of the live bytes of a used segment that has been written
+    /// completely and can be judged.
     pub(crate) fn settled(&self, segment: u32) -> Option<(Edition, u64)> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
@@ -62,20 +61,20 @@ impl Lfs {
         settled.then_some((entry.edition(), live_bytes.max(0) as u64))
     }
 
-    /// Something in a segment was damaged when it was read as this edition: it
-    /// is kept.
+    /// Marks a segment suspect in which damage was found when it was this edition: it is
+    /// kept.
     pub(crate) fn distrust(&self, segment: u32, edition: Edition) {
         let mut segments = self.segments.lock();
         let entry = segments.get_mut(segment);
-        // If it has been written anew meanwhile, what was read is no damage.
+        // If it has been rewritten meanwhile, the bytes read are no damage.
         if entry.state == SegmentState::Used && entry.edition() == edition {
             entry.suspect = true;
         }
     }
 }
 
-/// Serial of the last partial of which the newest image tells: what a running
-/// checkpoint writes looks dead until it is complete.
+/// Serial of the last partial included in the newest image: blocks written by a running
+/// checkpoint look dead until it is complete.
 pub(crate) fn judged_through(committed: &Committed) -> u64 {
     committed
         .frozen

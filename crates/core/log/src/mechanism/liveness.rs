@@ -1,4 +1,4 @@
-//! Whether a block lives: judged by committed pointers, under no lock.
+//! Liveness of a block: judged by committed pointers, without a lock.
 
 use super::calls::Found;
 use crate::chain::ChainItem;
@@ -11,23 +11,23 @@ use crate::lfs::Lfs;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
 
-/// Blocks of a file that are looked up under one hold of the committed state:
-/// some ten microseconds.
+/// Blocks of a file that are looked up under one lock of the committed state: some ten
+/// microseconds.
 const LOOKED_UP_AT_ONCE: usize = 64;
 
-/// How a block lives.
+/// What cleaning must do with a live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     /// A data block, attributes or an inode: its copy is appended.
     Moves,
-    /// A node of an index of this height: the next checkpoint writes it anew,
-    /// and the nodes above it.
+    /// A node of an index of this height: the next checkpoint rewrites it, and the nodes
+    /// above it.
     Node(u8),
-    /// A block of the ifile, likewise.
+    /// A block of the ifile: the next checkpoint rewrites it.
     Ifile,
 }
 
-/// A file that is gone has no blocks.
+/// A removed file has no blocks.
 fn gone<T>(error: crate::Error) -> Result<Option<T>> {
     match error {
         crate::Error::NoInode(_) => Ok(None),
@@ -36,8 +36,8 @@ fn gone<T>(error: crate::Error) -> Result<Option<T>> {
 }
 
 impl Lfs {
-    /// Whether a block lives, and how, judged against committed pointers only.
-    /// `found` is told which checkpoint that was judged against.
+    /// Whether a block is live, and what to do with it, judged against committed pointers
+    /// only. The checkpoint against which it was judged is recorded in `found`.
     ///
     /// # Errors
     /// Device errors while reading the index.
@@ -92,9 +92,9 @@ impl Lfs {
         })
     }
 
-    /// As [`Lfs::life_of`], of several blocks: the data blocks of a file are looked
-    /// up together. `go_on` is asked before each; at its first no `found` is told
-    /// that it was interrupted, and not all are judged.
+    /// [`Lfs::life_of`] several blocks: the data blocks of a file are looked up together.
+    /// `go_on` is called before each; once it returns false, `found` is marked
+    /// interrupted, and not all are judged.
     ///
     /// # Errors
     /// As [`Lfs::life_of`].
@@ -138,7 +138,7 @@ impl Lfs {
         Ok(lives)
     }
 
-    /// Tells `lives` which of these copies of data blocks of a file live; they
+    /// Records in `lives` which of these copies of data blocks of a file are live; they
     /// ascend by block.
     fn judge_blocks(
         &self,
@@ -166,12 +166,12 @@ impl Lfs {
         Ok(())
     }
 
-    /// Whether this is the present life of an inode number.
+    /// True if this is the present version of an inode number.
     fn is_life_of(&self, ino: InodeNo, version: Version) -> Result<bool> {
         let (current, _) = self.lookup().inode_place(ino)?;
         let is_it = current.is_some_and(|(current, _)| current == version);
         if is_it {
-            // Known images keep the price of folding the move low.
+            // Loaded images keep the cost of folding the move low.
             let _known = self.image(ino);
         }
         Ok(is_it)
@@ -197,7 +197,7 @@ impl Lfs {
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
-    /// If the node is live, the height of its index.
+    /// The height of the node's index, if the node is live.
     fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u8>> {
         let base = Arc::clone(&self.committed.read().base);
         let image;

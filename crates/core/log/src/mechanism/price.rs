@@ -1,12 +1,11 @@
-//! What reading a segment costs, whole or in parts.
+//! The cost of reading a segment, whole or in parts.
 //!
-//! The summaries alone say what was written where. If little of a segment
-//! lives, they are read by themselves and then what has proved to live, each
-//! run of neighbours in one request; otherwise the segment is read whole.
-//! *Cheaper* means: every request counts as much as reading
-//! [`REQUEST_BYTES`], whole segments as one (though who is slow reads them in
-//! portions). In how many runs what lives stands is known only behind the
-//! summaries, so it is reckoned from the segments before.
+//! The summaries alone describe the contents of a segment. If little of a segment is
+//! live, they are read by themselves and then the live data, each run of neighbours in
+//! one request; otherwise the segment is read whole. *Cheaper* means: every request
+//! counts as much as reading [`REQUEST_BYTES`], whole segments as one (although slow
+//! devices are read in portions). The number of runs of live data is known only after the
+//! summaries are read, so it is estimated from earlier segments.
 
 use crate::control::contents::BlockInfo;
 use crate::control::spread::REQUEST_BYTES;
@@ -19,9 +18,8 @@ const GAP_BYTES: u64 = REQUEST_BYTES;
 /// Most bytes of one such request.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// The bytes that are read for some blocks, as `(from, to)` on the device, in
-/// whole sectors: none holds more than `most`, unless a block does, and
-/// [`RUN_BYTES`].
+/// The bytes that are read for some blocks, as `(from, to)` on the device, in whole
+/// sectors. No run is longer than `most`, unless a block is, nor than [`RUN_BYTES`].
 pub(super) fn runs_of<'c>(
     blocks: impl Iterator<Item = &'c BlockInfo>,
     most: u64,
@@ -45,8 +43,8 @@ pub(super) fn runs_of<'c>(
 }
 
 impl Lfs {
-    /// True if so many bytes that live in a segment, and so many summaries, are no
-    /// cheaper to read than all of it.
+    /// True if the live bytes and summaries of a segment are no cheaper to read by
+    /// themselves than all of it.
     pub(super) fn is_read_whole(&self, live_bytes: u64, summaries: u64) -> bool {
         let geometry = &self.geometry;
         let summary_price = REQUEST_BYTES + u64::from(geometry.write_unit);
@@ -54,8 +52,8 @@ impl Lfs {
         price >= u64::from(geometry.segment_bytes) + REQUEST_BYTES
     }
 
-    /// How many partial segments a segment has had on average since the mount:
-    /// each costs a request to read its summary alone.
+    /// Average number of partial segments in a segment since the mount: reading the
+    /// summary of each costs a request.
     pub(super) fn usual_partials(&self) -> u64 {
         let partials = self.counters.partials.load(Relaxed);
         partials / self.counters.segments_opened.load(Relaxed).max(1)

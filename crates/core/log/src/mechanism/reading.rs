@@ -1,4 +1,4 @@
-//! Reading what a segment holds, as a whole or in parts.
+//! Reading the contents of a segment, as a whole or in parts.
 
 use super::price::runs_of;
 use crate::chain::{Summary, maps_in, summaries_while};
@@ -17,15 +17,15 @@ use varve_device::{ALIGNMENT, PooledBuffer};
 /// Stored bytes of some blocks of a segment.
 pub(crate) struct Extents {
     bytes: Arc<PooledBuffer>,
-    /// Where each run begins, in bytes of the device, and where it is here.
+    /// First byte of each run on the device, and its range in `bytes`.
     runs: Vec<(u64, Range<usize>)>,
-    /// What keeps one block keeps all of it: half of it is wanted, at least, and
-    /// the next segment finds a buffer all the same.
+    /// A reference to one block keeps the whole buffer: at least half of it is wanted,
+    /// and the next segment finds a buffer all the same.
     may_be_kept: bool,
 }
 
 impl Extents {
-    /// Where the stored bytes of a block are; empty if they were not fetched.
+    /// Range of the stored bytes of a block; empty if they were not fetched.
     fn range_of(&self, info: &BlockInfo) -> Range<usize> {
         let after = self.runs.partition_point(|(byte, _)| *byte <= info.byte);
         let Some((start, run)) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
@@ -44,7 +44,7 @@ impl Extents {
         &self.bytes[self.range_of(info)]
     }
 
-    /// The same, of a block that has proved to be whole, to be kept.
+    /// The stored bytes of a verified block, to be kept.
     pub fn verified(&self, info: &BlockInfo) -> Content {
         match self.may_be_kept {
             true => Content::Verified(Arc::clone(&self.bytes), self.range_of(info)),
@@ -54,7 +54,7 @@ impl Extents {
 }
 
 impl Lfs {
-    /// Reads a segment and lists what its summaries describe.
+    /// Reads a segment and lists the blocks that its summaries describe.
     ///
     /// # Errors
     /// Device errors.
@@ -63,9 +63,9 @@ impl Lfs {
         self.read_whole(segment, edition)
     }
 
-    /// As [`Lfs::read_segment`], of a segment that was this edition before and has
-    /// not been plugged: only its summaries are read if they, and at most
-    /// `live_bytes` in it, are cheaper to read than all of it.
+    /// [`Lfs::read_segment`] of a segment that was this edition before and has not been
+    /// plugged. Only its summaries are read if they, and at most `live_bytes` in it, are
+    /// cheaper to read than all of it.
     ///
     /// # Errors
     /// Device errors.
@@ -89,7 +89,8 @@ impl Lfs {
             let tag = self.volume_tag;
             let cause = ReadCause::Cleaner;
             let read = || Summary::read_for(cause, &self.reader, geometry, tag, segment, offset);
-            // What is refused is read again before that is believed.
+            // A summary that is refused is read a second time before the refusal is
+            // accepted.
             let summary = match read()? {
                 Err(_) => read()?,
                 whole => whole,
@@ -102,11 +103,11 @@ impl Lfs {
         self.list(segment, edition, walked)
     }
 
-    /// As [`Lfs::survey`]. A segment that has been plugged is read once more if
-    /// not all that lives in it is known from its summaries and maps.
+    /// As [`Lfs::survey`]. A plugged segment is read a second time if its summaries and
+    /// maps do not describe all live data.
     ///
     /// # Errors
-    /// Device errors; `Damaged` if it stays so.
+    /// Device errors; `Damaged` if they still do not.
     pub(crate) fn understood(
         &self,
         segment: u32,
@@ -149,7 +150,7 @@ impl Lfs {
         Ok(contents)
     }
 
-    /// The plugs of a partial on its way, which is at its head in `segment`.
+    /// The plugs of a partial in flight, which is at its head in `segment`.
     ///
     /// # Errors
     /// If its own summary is not sound.
@@ -240,7 +241,7 @@ impl Lfs {
         }
         let mut at = 0;
         while at < reads.len() {
-            // Side by side, but no more than a portion.
+            // In parallel, but no more than a portion.
             let mut asked = 0;
             let fits = |(_, into): &&(u64, &mut [u8])| {
                 asked += into.len() as u64;
@@ -258,10 +259,11 @@ impl Lfs {
         })
     }
 
-    /// Reads from the device; what that has refused to write is in memory
-    /// only.
+    /// Reads from the device; bytes that the device has refused to write are taken from
+    /// memory.
     ///
-    /// Portion by portion, so that who asks meanwhile waits for one of them.
+    /// It reads one portion after the other, so that a user's request waits for one
+    /// portion at most.
     fn read_for_cleaning(&self, byte: u64, into: &mut [u8]) -> Result<()> {
         let mut rest = &mut into[..];
         let mut at = byte;
@@ -277,8 +279,8 @@ impl Lfs {
         Ok(())
     }
 
-    /// The same, of several places at once, each with its first sector. The
-    /// error is the first one's; the others have been read.
+    /// Reads several places at once, each given with its first sector. The error is the
+    /// first one's; the others have been read.
     pub(crate) fn read_several(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         let read = self.reader.read_many_for(ReadCause::Cleaner, reads);
         for (sector, bytes) in reads {

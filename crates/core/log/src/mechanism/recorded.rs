@@ -1,4 +1,4 @@
-//! What the newest image leads to in a segment.
+//! The blocks of a segment to which the newest image refers.
 
 use crate::base::Base;
 use crate::chain::ChainItem;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use varve_fs::InodeNo;
 
 impl Lfs {
-    /// The newest image, and the bytes of the segment that it leads to.
+    /// The newest image, and the bytes of the segment to which it refers.
     pub(crate) fn recorded(&self, segment: u32) -> (Arc<Base>, u64) {
         let committed = self.committed.read();
         let live_bytes = self.segments.lock().get(segment).live_bytes;
         (Arc::clone(&committed.base), u64::from(live_bytes))
     }
 
-    /// What an image leads to in a segment, if that has as many bytes as the
-    /// usage table says, and is data: then nothing is missing (rule P5).
+    /// The blocks of a segment to which an image refers, if they are as many bytes as in
+    /// the usage table, and are data: then nothing is missing (rule P5).
     pub(crate) fn led_to<'c>(
         &self,
         contents: &'c SegmentContents,
@@ -47,7 +47,7 @@ impl Lfs {
     }
 }
 
-/// The newest image, and inodes of it that were asked for.
+/// The newest image, and those of its inodes that were asked for.
 struct Image<'l> {
     lfs: &'l Lfs,
     base: Arc<Base>,
@@ -63,8 +63,8 @@ impl<'l> Image<'l> {
         }
     }
 
-    /// True if the image leads to this copy. `None` if it leads to metadata
-    /// there: such a segment is not plugged.
+    /// True if the image refers to this copy. `None` if it refers to metadata there: such
+    /// a segment is not plugged.
     fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
         match info.item {

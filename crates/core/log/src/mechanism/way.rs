@@ -1,25 +1,25 @@
-//! The cleaner gives way: whoever has met one of its portions at the device is
-//! through before the next one comes, though nobody is waited for for ever.
+//! Priority of users over the cleaner: a request that was delayed by one of the cleaner's
+//! portions is finished before the next portion begins, within a time limit.
 //!
-//! Requests of users are counted by turns. Before a portion the turn changes,
-//! and what began in the former one is waited for. New requests do not make the
-//! cleaner wait, so users without a pause do not stop it: a portion goes behind
-//! one request of each.
+//! User requests are counted by generation. Before a portion a new generation starts, and
+//! the cleaner waits for the requests of the former one. New requests do not delay the
+//! cleaner, so users without a pause do not stop it: a portion follows one request of
+//! each.
 
 use crate::control::pace::{Gauge, Pacer};
 use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed as Counted;
 
-/// Portions that take less are in nobody's way.
+/// Nanoseconds of a portion below which it delays no user noticeably.
 const LEAST_NS: u64 = 1_000_000;
-/// Longest wait, however long a portion takes.
+/// Longest wait, regardless of the portion, in nanoseconds.
 const PATIENCE_NS: u64 = 100_000_000;
-/// How often it is looked whether everybody is through.
+/// Interval of the checks whether all requests are finished, in nanoseconds.
 const LOOK_NS: u64 = 500_000;
 
-/// How long a portion that takes so long waits for users: as long as it takes.
-/// That may double what the cleaner needs, so it must have so much time to
-/// spare, and half of what lies before a standstill must be left.
+/// Longest time that a portion waits for users: as long as the portion takes. That may
+/// double the cleaner's time, so it must have as much to spare, and half of the distance
+/// to a standstill must be left.
 fn patience_ns(portion_ns: u64, gauge: &Gauge, pacer: &Pacer) -> u64 {
     match portion_ns {
         0..LEAST_NS => 0,
@@ -29,10 +29,11 @@ fn patience_ns(portion_ns: u64, gauge: &Gauge, pacer: &Pacer) -> u64 {
 }
 
 impl Lfs {
-    /// Before a portion of work that nobody waits for.
+    /// Waits for running user requests before a portion of work for which no caller
+    /// waits.
     pub(crate) fn give_way(&self) {
         let control = &self.control;
-        // On somebody else's thread it is he who waits for the portion.
+        // On another thread, its caller waits for the portion.
         if !control.is_cleaner() {
             return;
         }

@@ -1,26 +1,26 @@
-//! Coalescing: which files are rewritten in the order of their blocks, in
-//! what order, and when it pays (Seltzer 1992, §5.4 and ch. 8).
+//! Coalescing: which files are rewritten in the order of their blocks, in what order, and
+//! when it pays (Seltzer 1992, §5.4 and ch. 8).
 //!
-//! A file that is updated at random lies in as many pieces as there were
-//! updates; reading it in order costs an access for each. A rewrite reads the
-//! pieces once and writes them once, in order. Whether that pays depends on
-//! how often the file will be read, which nobody knows; [`READS`] times is
-//! assumed. Cold files come first: what is still being updated falls apart
-//! again. Among those, large ones: they are read in order for longest.
+//! A file that is updated at random is in as many pieces as there were updates; reading
+//! it in order costs an access for each. A rewrite reads the pieces once and writes them
+//! once, in order. Whether that pays depends on how often the file will be read, which is
+//! unknown; [`READS`] times is assumed. Cold files are first, because files that are
+//! still being updated are fragmented again. Among those, large ones are first, because
+//! reading them in order takes longest.
 
 use super::{Space, TransferModel};
 
 /// Bytes judged and rewritten together.
 pub const EXTENT_BYTES: u64 = 1 << 20;
-/// Reads in order of a file after which its rewrite must have paid.
+/// Number of reads in order after which a rewrite must have paid.
 const READS: f64 = 2.0;
-/// A file is cold once it has not been written for so long.
+/// Nanoseconds without a write after which a file is cold.
 const COLD_NS: i64 = 60_000_000_000;
 
 /// Part of a file: [`EXTENT_BYTES`] of its blocks, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Pieces that reading it takes a request each for.
+    /// Pieces, each of which takes a request to read.
     pub runs: u64,
     /// Bytes stored.
     pub bytes: u64,
@@ -29,15 +29,15 @@ pub struct Extent {
 /// A file that may be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// A name of it.
+    /// Number that identifies the file.
     pub number: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Last write, nanoseconds since 1970.
+    /// Time of the last write, in nanoseconds since 1970.
     pub written_ns: i64,
 }
 
-/// See the module's head.
+/// The policy of coalescing.
 #[derive(Clone, Copy, Debug)]
 pub struct Coalescing {
     model: TransferModel,
@@ -56,7 +56,7 @@ impl Default for Coalescing {
 }
 
 impl Coalescing {
-    /// One that rewrites whatever has more than one piece, hot or cold.
+    /// A policy that rewrites every extent of more than one piece, hot or cold.
     pub fn thorough() -> Self {
         Coalescing {
             reads: f64::INFINITY,
@@ -65,8 +65,8 @@ impl Coalescing {
         }
     }
 
-    /// Whether rewriting an extent pays: what the reads to come save must
-    /// exceed reading it in pieces once and writing it in one.
+    /// True if rewriting an extent pays: the savings of later reads must exceed reading
+    /// it in pieces once and writing it in one.
     pub fn pays(&self, extent: Extent) -> bool {
         if extent.runs <= 1 {
             return false;
@@ -77,8 +77,7 @@ impl Coalescing {
         saved > spent + self.model.request_s(bytes)
     }
 
-    /// The files to look at, best first: the cold ones, larger ones before
-    /// smaller ones.
+    /// The files to examine, best first: the cold ones, larger ones before smaller ones.
     pub fn choose(&self, files: &[File], now_ns: i64) -> Vec<File> {
         let cold = |file: &&File| now_ns.saturating_sub(file.written_ns) >= self.cold_ns;
         let mut chosen: Vec<File> = files.iter().filter(cold).copied().collect();
@@ -86,8 +85,8 @@ impl Coalescing {
         chosen
     }
 
-    /// Whether `segments` clean segments may be used up: never those that the
-    /// cleaner would begin to work for.
+    /// True if `segments` clean segments may be used up: never those for which the
+    /// cleaner would begin to work.
     pub fn may_use(&self, space: &Space, segments: u64) -> bool {
         u64::from(space.clean) >= u64::from(space.low) + segments
     }

@@ -1,20 +1,20 @@
 //! Cost-benefit with age sort (Rosenblum & Ousterhout 1992, §3.6).
 //!
-//! The benefit of cleaning a segment is the space it frees, times how long
-//! that is likely to stay free; its cost is reading it and writing what lives.
-//! With utilisation u and the age of the youngest block for stability:
+//! The benefit of cleaning a segment is the space it frees, times how long that is likely
+//! to stay free; its cost is reading it and writing its live data. With utilisation u and
+//! the age of the youngest block for stability:
 //!
 //! ```text
 //! benefit / cost = (1 - u) · age / (1 + u)
 //! ```
 //!
-//! So cold segments are cleaned while they are still rather full, and hot ones
-//! are left to empty themselves. Survivors are written oldest first, which
-//! keeps cold data with cold data.
+//! So cold segments are cleaned while they are still rather full, and hot ones are left
+//! to empty themselves. Survivors are written oldest first, which keeps cold data with
+//! cold data.
 
 use super::{Candidate, Policy, best};
 
-/// See the module's head.
+/// The cost-benefit policy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CostBenefit;
 

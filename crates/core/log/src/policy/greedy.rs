@@ -2,7 +2,7 @@
 
 use super::{Candidate, Policy, emptiest};
 
-/// See the module's head.
+/// The greedy policy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Greedy;
 

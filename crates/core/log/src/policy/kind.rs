@@ -3,8 +3,8 @@
 use super::{CostBenefit, Greedy, LifeClasses, Policy};
 use std::str::FromStr;
 
-/// A policy by its name, and how to make one: a mount has several, each with
-/// what it has learnt.
+/// A policy's name and constructor: a mount has several instances, each with what it has
+/// learnt.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyKind {
     name: &'static str,
@@ -19,7 +19,7 @@ impl PolicyKind {
     /// [`LifeClasses`].
     pub const LIFE_CLASSES: PolicyKind =
         PolicyKind::new("life-classes", || Box::<LifeClasses>::default());
-    /// Those that have a name on the command line.
+    /// All policies with a name on the command line.
     pub const ALL: [PolicyKind; 3] = [
         PolicyKind::GREEDY,
         PolicyKind::COST_BENEFIT,
@@ -31,12 +31,12 @@ impl PolicyKind {
         PolicyKind { name, make }
     }
 
-    /// Its name.
+    /// Name of the policy.
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// The policy itself.
+    /// A new instance of the policy.
     pub fn policy(self) -> Box<dyn Policy> {
         (self.make)()
     }

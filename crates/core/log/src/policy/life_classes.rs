@@ -1,38 +1,37 @@
-//! Placement by the life that is left (our own).
+//! Placement by remaining life (our own).
 //!
-//! What dies together belongs together. The life that a block has before it is
-//! inferred as in SepBIT: a user write will live as long as its predecessor
-//! did, a survivor as long again as it has lived. Three differences:
+//! Blocks that die together should be stored together. The life that a block has before
+//! it is inferred as in SepBIT: a user write will live as long as its predecessor did, a
+//! survivor as long again as it has lived. There are three differences:
 //!
-//! - The unit of life is the room: the user blocks that fit into what is not
-//!   live. What dies within one unit dies before its segment need be cleaned;
-//!   but lives scatter, and of what dies within a unit on average, a part lives
-//!   for several. So the first class is what lives for less than four, and the
-//!   second is all else. The unit is known from the beginning, nothing has to
+//! - The unit of life is the spare space: the number of user blocks that fit into the
+//!   space that is not live. Blocks that die within one unit die before their segment
+//!   need be cleaned. But lives scatter, and of blocks that die within a unit on average,
+//!   some live for several. So the first class is that of lives of less than four units,
+//!   and the second is the rest. The unit is known from the beginning, so nothing has to
 //!   be learned.
-//! - User writes and survivors have two classes each. A survivor was judged
-//!   wrongly once, and would spoil the segments of those judged rightly. Where
-//!   there are fewer heads, those of one length of life share: their classes
-//!   are neighbours.
-//! - Victims by (1 - u) / u · √age. Cleaning costs what is moved, u, and not
-//!   the reading; so all but empty segments go first at any age. Age counts
-//!   with its root: segments of one class grow empty together and soon, so
-//!   there is less to wait for than in a log where everything is mixed.
+//! - User writes and survivors have two classes each. A survivor was misjudged once, and
+//!   would spoil the segments of those judged rightly. If there are fewer heads, those of
+//!   one length of life share one: their classes are neighbours.
+//! - Victims by (1 - u) / u · √age. Cleaning costs the moved data, u, and not the
+//!   reading; so almost empty segments are first at any age. Age counts with its root:
+//!   segments of one class become empty together and soon, so waiting gains less than in
+//!   a log where everything is mixed.
 //!
 //! `study/cleaning.md` has the variants that were tried.
 
 use super::{Candidate, Measures, Policy, Survivor, Write, best};
 
-/// Classes: short-lived user writes and survivors, long-lived ones.
+/// Number of classes: short-lived user writes and survivors, long-lived ones.
 const CLASSES: usize = 4;
-/// Rooms that what is long-lived outlives. Up to eight it makes little
-/// difference; with one, the longer ones of short lives spoil cold segments.
+/// Least life of long-lived blocks, in units of the spare space. Up to eight it makes
+/// little difference; with one, the longer of the short lives spoil cold segments.
 const LONG: u64 = 4;
 
-/// See the module's head.
+/// The policy of life classes.
 #[derive(Debug, Clone)]
 pub struct LifeClasses {
-    /// User blocks that fit into what is not live.
+    /// User blocks that fit into the space that is not live.
     room: u64,
 }
 
@@ -43,8 +42,8 @@ impl Default for LifeClasses {
 }
 
 impl LifeClasses {
-    /// The class of a user write that lives that much longer; that of a survivor
-    /// is the next.
+    /// The class of a user write with this remaining life; that of a survivor is the
+    /// next.
     fn class(&self, life: u64) -> usize {
         2 * usize::from(life / self.room >= LONG)
     }

@@ -1,8 +1,8 @@
-//! What to clean, when, how much, and where blocks go: pure functions of
-//! numbers, without clock or device.
+//! Decisions of cleaning: what to clean, when, how much, and where blocks are stored.
+//! Pure functions of numbers, without clock or device.
 //!
-//! A policy runs unchanged in the mounted cleaner and in the simulator of
-//! `varve-lab`, which has some more to compare with.
+//! A policy runs unchanged in the mounted cleaner and in the simulator of `varve-lab`,
+//! which has some more to compare with.
 
 mod coalescing;
 mod cost_benefit;
@@ -27,19 +27,19 @@ use std::fmt::Debug;
 /// A segment that may be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
-    /// Live bytes, never less than there are.
+    /// Upper bound of its live bytes.
     pub live_bytes: u64,
-    /// Bytes that live in it when it is packed as densely as can be counted
-    /// on: summaries and padding left out.
+    /// Live bytes of a segment packed as densely as is certain: summaries and padding
+    /// excluded.
     pub segment_bytes: u64,
-    /// Youngest user write, nanoseconds since 1970.
+    /// Youngest user write, in nanoseconds since 1970.
     pub newest_ns: i64,
 }
 
 impl Candidate {
-    /// A segment that is all but full costs more than it gives.
+    /// True if cleaning gains: a segment that is almost full costs more than it gives.
     pub fn is_worth_it(&self) -> bool {
         self.live_bytes * 64 < self.segment_bytes * 63
     }
@@ -49,23 +49,22 @@ impl Candidate {
         self.segment_bytes.saturating_sub(self.live_bytes)
     }
 
-    /// Live bytes per byte, in `[0, 1]` unless summaries are counted too low.
+    /// Live bytes over bytes, in `[0, 1]` unless summaries are counted too low.
     pub fn utilisation(&self) -> f64 {
         self.live_bytes as f64 / self.segment_bytes as f64
     }
 
-    /// Nanoseconds since the youngest write; at least one, so that of equally
-    /// young segments the emptiest is best.
+    /// Nanoseconds since the youngest write; at least one, so that of equally young
+    /// segments the emptiest is best.
     pub fn age_ns(&self, now_ns: i64) -> f64 {
         now_ns.saturating_sub(self.newest_ns).max(1) as f64
     }
 }
 
-/// The measures of a volume that placement depends on.
+/// Properties of a volume on which placement depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measures {
-    /// Segments that are neither live nor held in reserve, if everything live
-    /// were packed.
+    /// Segments that would be neither live nor reserved if all live data were packed.
     pub spare_segments: u32,
     /// Blocks of a segment.
     pub segment_blocks: u32,
@@ -74,27 +73,26 @@ pub struct Measures {
 /// A block that a user writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// A name of the block that stays when it moves.
+    /// Number that identifies the block, even after a move.
     pub block: u64,
     /// User blocks written to the volume before this one.
     pub arrival: u64,
-    /// User blocks written since the block was last written; `None` if it is
-    /// new.
+    /// User blocks written since the block was last written; `None` if it is new.
     pub life: Option<u64>,
-    /// The reordering buffer it comes from.
+    /// The reordering buffer that contained it.
     pub buffer: usize,
 }
 
 /// A live block that the cleaner moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survivor {
-    /// A name of the block that stays when it moves.
+    /// Number that identifies the block, even after a move.
     pub block: u64,
     /// User blocks written to the volume until now.
     pub now: u64,
-    /// User blocks written since this one was.
+    /// User blocks written since this one was written.
     pub age: u64,
-    /// The head that wrote the segment it is taken from.
+    /// The head that wrote the segment in which it was found.
     pub head: usize,
 }
 
@@ -107,9 +105,9 @@ pub struct Cleaned {
     pub life: u64,
 }
 
-/// Decides everything about cleaning that is a matter of opinion.
+/// The decisions of cleaning that are a matter of policy.
 pub trait Policy: Send + Sync + Debug {
-    /// A name for people and reports.
+    /// Name for users and reports.
     fn name(&self) -> &'static str;
 
     /// *What*: at most `limit` segments worth cleaning, best first.
@@ -120,25 +118,26 @@ pub trait Policy: Send + Sync + Debug {
         space.wanted()
     }
 
-    /// *Where survivors go*: segments' worth of them that are collected and
-    /// written oldest first; 0 leaves each segment's in the order of the log.
+    /// *Where survivors are written*: number of segments' worth of them that are
+    /// collected and written oldest first; 0 leaves each segment's in the order of the
+    /// log.
     fn sorted_segments(&self) -> u64 {
         0
     }
 
-    /// Heads of the log it wants on such a volume, at least one: a class for
-    /// each. Asked before anything is placed, and by a mount again whenever the
-    /// volume has changed; the number stays.
+    /// Number of heads of the log that it uses on such a volume, at least one: a class
+    /// for each. Called before any block is placed, and by a mount again whenever the
+    /// volume has changed; the number stays the same.
     fn heads(&mut self, _measures: &Measures) -> usize {
         1
     }
 
-    /// The head that takes what a user writes.
+    /// The head for a user write.
     fn place(&mut self, _write: &Write) -> usize {
         0
     }
 
-    /// The head that takes what the cleaner moves.
+    /// The head for a block that the cleaner moves.
     fn place_survivor(&mut self, _survivor: &Survivor) -> usize {
         0
     }

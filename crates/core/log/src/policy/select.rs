@@ -1,9 +1,9 @@
-//! The one selection that all policies share: rate, keep the best, sort.
+//! The selection that all policies share: rate, keep the best, sort.
 
 use super::Candidate;
 
-/// At most `limit` candidates by falling worth; those without a worth are left
-/// alone. Equally good ones go by number, so that a choice can be repeated.
+/// At most `limit` candidates by falling worth; those without a worth are not chosen.
+/// Equally good ones are ordered by number, so that a choice is repeatable.
 pub fn best(
     candidates: &[Candidate],
     limit: usize,
@@ -15,8 +15,8 @@ pub fn best(
     if limit == 0 {
         return Vec::new();
     }
-    // Few of many are wanted: whenever twice as many have gathered the better half
-    // stays, and its worst is what those that follow must reach.
+    // Few of many are wanted: whenever twice as many have been collected the better half
+    // is kept, and its worst is the bar for the following ones.
     let most = limit.saturating_mul(2).min(candidates.len().max(1));
     let mut rated: Vec<(f64, Candidate)> = Vec::with_capacity(most);
     let mut bar = f64::NEG_INFINITY;
@@ -39,7 +39,7 @@ pub fn best(
     rated.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// The least utilised that are worth it.
+/// The least utilised candidates that are worth cleaning.
 pub fn emptiest(candidates: &[Candidate], limit: usize) -> Vec<Candidate> {
     best(candidates, limit, |c| {
         c.is_worth_it().then(|| -c.utilisation())

@@ -1,11 +1,11 @@
-//! What a transfer to or from a disk costs.
+//! The cost of a transfer to or from a disk.
 
-/// What a transfer costs.
+/// Parameters of a transfer's cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TransferModel {
-    /// Seek, rotation and overhead of a request, seconds.
+    /// Seek, rotation and overhead of a request, in seconds.
     pub access_s: f64,
-    /// Bytes per second once it runs.
+    /// Bytes per second once the transfer runs.
     pub bandwidth: f64,
     /// Bytes of a block.
     pub block_bytes: f64,
@@ -19,7 +19,7 @@ impl TransferModel {
         block_bytes: 4096.0,
     };
 
-    /// Time of one request of `bytes`, seconds.
+    /// Time of one request of `bytes`, in seconds.
     pub fn request_s(&self, bytes: f64) -> f64 {
         self.access_s + bytes / self.bandwidth
     }

@@ -1,18 +1,18 @@
 //! When to clean and how much: watermarks of clean segments.
 
-/// Clean segments there are, and between which marks they are kept.
+/// The number of clean segments, and its watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Clean segments.
+    /// Number of clean segments.
     pub clean: u32,
     /// Below this many, cleaning begins.
     pub low: u32,
-    /// It goes on until there are this many.
+    /// Cleaning continues until there are this many.
     pub high: u32,
 }
 
 impl Space {
-    /// Clean segments wanted now.
+    /// Number of clean segments wanted now.
     pub fn wanted(&self) -> u32 {
         match self.clean < self.low {
             true => self.high.saturating_sub(self.clean),

@@ -1,7 +1,7 @@
-//! Windows that threads fetch before anybody asks for them.
+//! Windows that threads fetch before they are asked for.
 //!
-//! A fetch that fails, or for which no thread has time, is dropped: whoever
-//! needs what it would have brought reads that.
+//! A fetch that fails, or for which no thread is free, is dropped: a reader that needs
+//! the data reads it itself.
 
 use super::source::{ReadCause, Source};
 use super::windows::Windows;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{PooledBuffer, Workers};
 
-/// Fetches that may wait for a thread.
+/// Most fetches that wait for a thread.
 const WAITING: usize = 4;
 
-/// A window on its way, wherever it waits. Whatever becomes of it, nobody waits
-/// for it any longer once it is dropped.
+/// A window being fetched, or waiting for a thread. When it is dropped, waiting readers
+/// are woken.
 pub(super) struct Fetch {
     windows: Arc<Windows>,
     sectors: Range<u64>,
@@ -37,12 +37,12 @@ impl Drop for Fetch {
     }
 }
 
-/// Up to `threads` threads that fetch what is offered to them.
+/// Up to `threads` threads that fetch the windows given to them.
 pub(super) fn workers(source: &Arc<Source>, threads: usize) -> Workers<Fetch> {
     let source = Arc::clone(source);
     Workers::new("varve-read", threads, WAITING, move |mut fetch: Fetch| {
         let Range { start, end } = fetch.sectors;
-        // Streams are of data far more often than of anything else.
+        // Streams are of data far more often than of metadata.
         fetch.bytes = source.read_unasked(ReadCause::Data, start, end - start);
         if fetch.bytes.is_some() {
             source.counters.windows_read.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! Data blocks: one, or a run of neighbours in one request.
+//! Reading data blocks: one, or a run of neighbours in one request.
 
 use super::Reader;
 use super::source::{RUN_BYTES, ReadCause};
@@ -20,12 +20,12 @@ impl Reader {
     /// The stored sectors of one data block.
     ///
     /// # Errors
-    /// `BadBlock` if they are not what the pointer says; device errors.
+    /// `BadBlock` if they do not match the pointer; device errors.
     pub fn block(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Block> {
         self.block_for(ReadCause::of(ino), pointer, ino, block)
     }
 
-    /// The same, counted under its cause.
+    /// [`Reader::block`], counted under `cause`.
     ///
     /// # Errors
     /// As [`Reader::block`].
@@ -83,7 +83,7 @@ impl Reader {
         self.run_for(ReadCause::of(ino), ino, blocks)
     }
 
-    /// The same, counted under its cause.
+    /// [`Reader::run`], counted under `cause`.
     ///
     /// # Errors
     /// As [`Reader::block`].
@@ -113,7 +113,7 @@ impl Reader {
         Ok(contents)
     }
 
-    /// Cuts blocks where they do not follow each other on the device.
+    /// Cuts blocks where they are not adjacent on the device.
     fn runs_of<'b>(&self, blocks: &'b [(u64, Pointer)]) -> Vec<&'b [(u64, Pointer)]> {
         let mut runs = Vec::new();
         let mut rest = blocks;
@@ -176,8 +176,7 @@ impl Reader {
         self.take_run(cause, ino, run, bytes, fresh, contents)
     }
 
-    /// Takes the blocks of a run out of its bytes, which are `fresh` if they were just
-    /// read.
+    /// Extracts the blocks of a run from its bytes; `fresh` if they were just read.
     fn take_run(
         &self,
         cause: ReadCause,
@@ -196,7 +195,7 @@ impl Reader {
         Ok(())
     }
 
-    /// True if each block of a run can be read to where it is kept.
+    /// True if each block of a run is aligned so that it can be read to its final buffer.
     fn lies_aligned(&self, run: &[(u64, Pointer)]) -> bool {
         let step = self.source.align / SECTOR;
         run.iter().all(|(_, pointer)| {
@@ -205,7 +204,7 @@ impl Reader {
         })
     }
 
-    /// Reads a run, each block to where it is kept.
+    /// Reads a run, each block to its final buffer.
     fn read_into_place(
         &self,
         cause: ReadCause,
@@ -216,7 +215,7 @@ impl Reader {
         let (first, last) = (run[0].1.sector(), run[run.len() - 1].1.end_sector());
         let bytes = |(_, pointer): &(u64, Pointer)| pointer.stored_bytes() as usize;
         let mut blocks: Vec<Block> = run.iter().map(|one| Block::unfilled(bytes(one))).collect();
-        // Summaries and the like, which are read along.
+        // Summaries and similar sectors between the blocks, which are read along.
         let wanted: usize = run.iter().map(bytes).sum();
         let mut between = AlignedBuffer::zeroed(((last - first) * SECTOR) as usize - wanted);
         let mut rest = &mut between[..];
@@ -241,8 +240,8 @@ impl Reader {
         Ok(())
     }
 
-    /// A block as it was read with others. One that is not as its pointer says is read
-    /// again by itself, and that is noted if `content` is fresh.
+    /// Checks a block that was read with others. If it does not match its pointer, it is
+    /// read again by itself, and that is counted if `content` is fresh.
     fn checked(
         &self,
         cause: ReadCause,

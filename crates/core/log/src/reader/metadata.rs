@@ -1,4 +1,4 @@
-//! Index nodes, blocks of the ifile and inodes: decoded once, and kept.
+//! Index nodes, blocks of the ifile and inodes: decoded once, and cached.
 
 use super::{ReadCause, Reader};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use varve_device::Block;
 use varve_device::sync::RwLock;
 use varve_fs::InodeNo;
 
-/// A place in the log, told apart from what stood there before.
+/// A place in the log, distinguished from earlier contents of the same place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct MetaKey {
     sector: u64,
@@ -24,7 +24,7 @@ pub(super) struct MetaKey {
 }
 
 impl MetaKey {
-    /// Of an index node or a block of the ifile.
+    /// The key of an index node or a block of the ifile.
     fn block(pointer: &Pointer) -> Self {
         MetaKey {
             sector: pointer.sector(),
@@ -42,26 +42,26 @@ fn inode_key(place: &InodePlace) -> MetaKey {
     }
 }
 
-/// Places of metadata that no image leads to any more. Left in memory it would
-/// crowd out what is used: every checkpoint writes much of the index anew, and
-/// what was asked for often is what a cache keeps longest.
+/// Places of metadata to which no image refers any more. If they are not removed, they
+/// displace useful entries: every checkpoint writes much of the index anew, and a cache
+/// keeps longest what was used often.
 #[derive(Debug, Default)]
 pub struct Obsolete(Vec<MetaKey>);
 
 impl Obsolete {
-    /// An index node, or a block of the ifile.
+    /// Adds an index node, or a block of the ifile.
     pub fn block(&mut self, pointer: &Pointer) {
         self.0.push(MetaKey::block(pointer));
     }
 
-    /// An inode.
+    /// Adds an inode.
     pub fn inode(&mut self, place: &InodePlace) {
         self.0.push(inode_key(place));
     }
 }
 
-/// The block of an ifile that was asked for last, and the slot of the root that
-/// leads to it. What a slot leads to never changes.
+/// The block of an ifile that was asked for last, and the slot of the root that leads to
+/// it. The block below a slot never changes.
 #[derive(Default)]
 pub(super) struct LastPage(RwLock<Option<Page>>);
 
@@ -93,7 +93,7 @@ impl Weighter<MetaKey, Meta> for ByBytes {
 }
 
 impl Reader {
-    /// Drops what nothing leads to.
+    /// Drops places to which nothing refers.
     pub fn forget(&self, obsolete: &Obsolete) {
         for key in &obsolete.0 {
             self.meta.remove(key);
@@ -109,8 +109,8 @@ impl Reader {
         if let Some(node) = self.patched_node(pointer, id) {
             return Ok(node);
         }
-        // A second pointer to a node is not answered from memory: decoding
-        // refuses it, so that no crafted index is larger than its volume.
+        // A second pointer to a node is not answered from memory. Decoding refuses it, so
+        // that no crafted index is larger than its volume.
         if let Some(Meta::Node(place, node)) = self.meta.get(&key)
             && place == id
         {
@@ -129,7 +129,7 @@ impl Reader {
         Ok(node)
     }
 
-    /// A node, from its stored form.
+    /// Decodes a node.
     ///
     /// # Errors
     /// If the bytes are not that node.
@@ -137,7 +137,7 @@ impl Reader {
         Node::decode(bytes, id, self.geometry.packed)
     }
 
-    /// Keeps a node that has just been written.
+    /// Caches a node that has just been written.
     pub fn keep_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
         let key = MetaKey::block(pointer);
         self.meta.insert(key, Meta::Node(id, node));
@@ -162,9 +162,9 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Where block `block` of an ifile with this root is, and its content, filled
-    /// up to the block size. Of inodes read one after the other most are in the
-    /// same block as the one before.
+    /// Pointer and content of block `block` of an ifile with this root, filled up to the
+    /// block size. Of inodes read one after the other most are in the same block as the
+    /// one before.
     ///
     /// # Errors
     /// As [`Reader::block`].
@@ -200,12 +200,12 @@ impl Reader {
         Ok(Some(content))
     }
 
-    /// Forgets what [`Reader::ifile_page`] found last.
+    /// Drops the block that [`Reader::ifile_page`] found last.
     pub(super) fn forget_page(&self) {
         *self.last_page.0.write() = None;
     }
 
-    /// Keeps an ifile block that has just been written.
+    /// Caches an ifile block that has just been written.
     pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Block>) {
         let key = MetaKey::block(pointer);
         self.meta.insert(key, Meta::Block(bytes));
@@ -233,7 +233,7 @@ impl Reader {
         Ok(image)
     }
 
-    /// An inode image, if no device need be asked.
+    /// An inode image, if it can be found without the device.
     pub fn cached_inode(&self, place: &InodePlace) -> Option<Arc<InodeImage>> {
         match self.meta.get(&inode_key(place)) {
             Some(Meta::Inode(image)) => Some(image),
@@ -241,12 +241,12 @@ impl Reader {
         }
     }
 
-    /// Keeps an inode image whose place is known.
+    /// Caches an inode image whose place is known.
     pub fn keep_inode(&self, place: &InodePlace, image: Arc<InodeImage>) {
         self.meta.insert(inode_key(place), Meta::Inode(image));
     }
 
-    /// Hands the stored bytes of an inode, verified, to `take`.
+    /// Passes the stored bytes of an inode, verified, to `take`.
     ///
     /// # Errors
     /// As [`Reader::inode`].
@@ -271,7 +271,7 @@ impl Reader {
                 "the inode map leads outside of every segment".into(),
             ));
         }
-        // The checksum covers the inode alone, so each source is tried in turn.
+        // The checksum covers the inode alone, so each source is tried after the other.
         let verified = |bytes: &[u8]| {
             let inode = &bytes[offset..offset + inode_bytes];
             match crc32c(inode) {

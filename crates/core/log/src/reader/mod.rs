@@ -1,9 +1,8 @@
 //! Reading stored blocks: retries and checksums.
 //!
-//! Every byte that leaves here has matched the checksum of the pointer that
-//! led to it, but for [`Reader::read_uncached`], whose callers check. Bytes that are
-//! still on their way to the device are served from the segment writer's buffers, so a
-//! reader never waits for a write.
+//! Every byte that is returned has matched the checksum of its pointer, except for
+//! [`Reader::read_uncached`], whose callers check. Bytes that are still being written are
+//! served from the segment writer's buffers, so a reader never waits for a write.
 
 mod ahead;
 mod blocks;
@@ -49,14 +48,13 @@ pub struct Reader {
     durability: Arc<Durability>,
     counters: Arc<Counters>,
     patches: Patches,
-    /// Under which number each segment was opened since the mount; 0 if it was
-    /// not.
+    /// Incarnation under which each segment was opened since the mount; 0 if it was not.
     opened: PerSegment,
     plugged: Plugged,
 }
 
 impl Reader {
-    /// A reader that keeps at most `cache_bytes` of decoded metadata.
+    /// A reader that caches at most `cache_bytes` of decoded metadata.
     pub fn new(
         device: Arc<dyn Device>,
         geometry: Geometry,
@@ -85,20 +83,20 @@ impl Reader {
         }
     }
 
-    /// Has up to `threads` threads fetch what is going to be read.
+    /// Starts up to `threads` threads that read ahead.
     pub fn reading_ahead(mut self, threads: usize) -> Self {
         self.ahead = ahead::workers(&self.source, threads);
         self
     }
 
-    /// A reader of a volume that nobody writes meanwhile.
+    /// A reader of a volume that is not written meanwhile.
     pub fn offline(device: Arc<dyn Device>, geometry: Geometry, cache_bytes: u64) -> Self {
         let durability = Arc::new(Durability::default());
         let counters = Arc::new(Counters::default());
         Reader::new(device, geometry, cache_bytes, durability, counters)
     }
 
-    /// Bytes straight from the device, for recovery and fsck.
+    /// Reads bytes from the device, for recovery and fsck.
     ///
     /// # Errors
     /// If the range is outside the segments or the device fails.
@@ -106,7 +104,7 @@ impl Reader {
         self.read_for(ReadCause::Recovery, sector, bytes)
     }
 
-    /// Bytes straight from the device, counted under their cause.
+    /// Reads bytes from the device, counted under `cause`.
     ///
     /// # Errors
     /// If the range is outside the segments or the device fails.
@@ -125,8 +123,8 @@ impl Reader {
         Ok(())
     }
 
-    /// As [`Reader::read_for`], from several places, given by their first sector:
-    /// side by side where the device gains from it.
+    /// As [`Reader::read_for`], from several places, given by their first sector; in
+    /// parallel where the device gains from it.
     ///
     /// # Errors
     /// The first one's; the others have been read.
@@ -145,21 +143,21 @@ impl Reader {
             }
         }
         if self.source.read_many(cause, &mut together).is_err() {
-            // Read by itself, it turns out what is wrong with which.
+            // Reading each one separately shows which of them fails.
             alone.append(&mut together);
         }
         let read = |(sector, bytes): (u64, &mut [u8])| self.read_for(cause, sector, bytes);
         alone.into_iter().map(read).fold(Ok(()), Result::and)
     }
 
-    /// Segments are opened anew while this reads.
+    /// Makes the reader track segments that are opened while it reads.
     pub fn follow_openings(self) -> Self {
         self.opened.add(self.geometry.segment_count);
         self
     }
 
-    /// The volume grows, and has these measures from now on. Nobody has met a
-    /// pointer to what is new.
+    /// Applies the geometry of a volume that has grown. No pointer to the new part exists
+    /// yet.
     pub(crate) fn grow(&self, geometry: Geometry) {
         if self.opened.is_kept() {
             let before = self.geometry.segment_count;
@@ -168,8 +166,8 @@ impl Reader {
         self.geometry.put(geometry);
     }
 
-    /// What was stored in a segment is gone: it has been opened under this
-    /// number.
+    /// Notes that a segment was opened under this incarnation, which invalidates its
+    /// earlier contents.
     pub fn opened(&self, segment: u32, incarnation: u32) {
         if let Some(opened) = self.opened.get(segment) {
             opened.store(incarnation, Release);
@@ -177,8 +175,8 @@ impl Reader {
         self.forget_segment(segment);
     }
 
-    /// True if the block was found out about before its segment was opened
-    /// anew, or its place written over: another copy lives, and nothing is damaged.
+    /// True if the pointer was read before its segment was opened again, or its place
+    /// overwritten: a newer copy exists, and nothing is damaged.
     pub(crate) fn is_stale(&self, pointer: &Pointer) -> bool {
         let segment = self.geometry.segment_of(pointer.sector());
         let opened = segment.and_then(|segment| self.opened.get(segment));
@@ -186,8 +184,7 @@ impl Reader {
         opened != 0 && opened != pointer.incarnation() || self.plugged.covers(pointer)
     }
 
-    /// These holes of a segment are about to be written into by partial
-    /// `serial`.
+    /// Notes that partial `serial` is about to write into these holes of a segment.
     pub fn plugs(&self, (segment, incarnation): (u32, u32), sectors: &[u64], serial: u64) {
         let length = u64::from(self.geometry.block_bytes) / SECTOR;
         self.plugged.note(sectors, length, serial, incarnation);
@@ -225,7 +222,7 @@ impl Reader {
         Ok(if found == crc { Ok(()) } else { Err(found) })
     }
 
-    /// Counts and notes a checksum that was `first` and, read again, `found`.
+    /// Counts and logs a checksum that was `first` and, read again, `found`.
     pub(crate) fn tell_mismatch(
         &self,
         sector: u64,

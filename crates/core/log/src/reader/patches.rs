@@ -1,5 +1,5 @@
-//! What repair knows better than the medium: metadata that cannot be read, as
-//! it was found out from elsewhere. There are none in every other use.
+//! Patches of repair: unreadable metadata, replaced by what was reconstructed from other
+//! sources. In every other use there are none.
 
 use super::Reader;
 use crate::format::Pointer;
@@ -13,34 +13,34 @@ use varve_device::Block;
 use varve_device::sync::RwLock;
 use varve_fs::InodeNo;
 
-/// See the module's head.
+/// The patches, by place.
 #[derive(Default)]
 pub(super) struct Patches {
     any: AtomicBool,
-    /// By sector and what should be there.
+    /// Index nodes, by sector and expected identity.
     nodes: RwLock<ByPlace<NodeId, Node>>,
-    /// Of the ifile.
+    /// Blocks of the ifile.
     blocks: RwLock<ByPlace<u64, Block>>,
-    /// Slot and number.
+    /// Inodes, by slot and number.
     inodes: RwLock<ByPlace<(u8, InodeNo), InodeImage>>,
 }
 
 type ByPlace<K, V> = HashMap<(u64, K), Arc<V>>;
 
 impl Reader {
-    /// True if something is read otherwise than it is stored.
+    /// True if there is any patch.
     pub fn is_patched(&self) -> bool {
         self.patches.any.load(Relaxed)
     }
 
-    /// From now on `pointer` leads to `node`, whatever is stored there.
+    /// Makes `pointer` refer to `node`, regardless of the stored bytes.
     pub fn patch_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
         self.patches.any.store(true, Relaxed);
         let key = (pointer.sector(), id);
         self.patches.nodes.write().insert(key, node);
     }
 
-    /// What [`Reader::patch_node`] put there.
+    /// The node set by [`Reader::patch_node`].
     pub fn patched_node(&self, pointer: &Pointer, id: NodeId) -> Option<Arc<Node>> {
         if !self.is_patched() {
             return None;
@@ -49,14 +49,14 @@ impl Reader {
         nodes.get(&(pointer.sector(), id)).map(Arc::clone)
     }
 
-    /// From now on `pointer` leads to this block of the ifile.
+    /// Makes `pointer` refer to this block of the ifile.
     pub fn patch_ifile_block(&self, pointer: &Pointer, block: u64, bytes: Arc<Block>) {
         self.patches.any.store(true, Relaxed);
         let key = (pointer.sector(), block);
         self.patches.blocks.write().insert(key, bytes);
     }
 
-    /// From now on this inode stands at `place`.
+    /// Makes `place` contain this inode.
     pub fn patch_inode(&self, place: &InodePlace, image: Arc<InodeImage>) {
         self.patches.any.store(true, Relaxed);
         let key = (place.sector, (place.slot, image.inode.ino));

@@ -1,34 +1,34 @@
-//! Which places have been written over lately.
+//! Record of places that have been overwritten recently.
 //!
-//! Who looked a block up before its place was plugged (`docs/design/holes.md`) reads
-//! other bytes there, and looks it up again. That is told from damage by what is
-//! remembered here: the last [`PLACES`] of them, far more than are written
-//! between a look-up and its read.
+//! If a block was looked up before its place was plugged (`docs/design/holes.md`), its
+//! reader finds other bytes there, and looks it up again. That is distinguished from
+//! damage by this record of the last [`PLACES`] places, far more than are written between
+//! a look-up and its read.
 
 use crate::format::Pointer;
 use std::collections::{BTreeMap, VecDeque};
 use varve_device::sync::Mutex;
 
-/// Places remembered.
+/// Most places recorded.
 const PLACES: usize = 65_536;
 
 #[derive(Default)]
 struct State {
-    /// Sectors of each.
+    /// Sectors of each place.
     sectors: u64,
-    /// The serial that wrote each, by first sector, and the number under which
-    /// its segment was opened.
+    /// Serial of the partial that wrote each place, by first sector, and the incarnation
+    /// of its segment.
     serials: BTreeMap<u64, (u64, u32)>,
-    /// Oldest first, with the serial it was noted under.
+    /// First sectors, oldest first, with the serial of their partial.
     order: VecDeque<(u64, u64)>,
 }
 
-/// See the module's head.
+/// The recently plugged places of one volume.
 #[derive(Default)]
 pub(super) struct Plugged(Mutex<State>);
 
 impl Plugged {
-    /// Partial `serial` is about to write to these places, of `length` sectors
+    /// Notes that partial `serial` is about to write to these places, of `length` sectors
     /// each.
     pub fn note(&self, places: &[u64], length: u64, serial: u64, incarnation: u32) {
         let state = &mut *self.0.lock();
@@ -50,7 +50,7 @@ impl Plugged {
         }
     }
 
-    /// True if something younger than the block has been written there.
+    /// True if younger data than the block has been written to its place.
     pub fn covers(&self, pointer: &Pointer) -> bool {
         let (first, end) = (pointer.sector(), pointer.end_sector());
         let state = self.0.lock();

@@ -1,5 +1,5 @@
-//! Runs of blocks that do not follow each other, as of a file that was
-//! overwritten at random: read side by side where the device gains from it.
+//! Runs of blocks that are not adjacent, as of a file that was overwritten at random:
+//! read in parallel where the device gains from it.
 
 use super::Reader;
 use super::source::{RUN_BYTES, ReadCause};
@@ -7,19 +7,19 @@ use crate::format::{Pointer, SECTOR};
 use std::ops::Range;
 use varve_device::Block;
 
-/// Fewer runs are read one by one.
+/// Number of runs below which they are read one by one.
 const LEAST: usize = 4;
-/// What lies between two runs is read along if it is not more than this: what a
-/// device could read in the time that one more request beside others costs.
+/// Largest gap between two runs that is read along: as much as a device could read in the
+/// time that one more parallel request costs.
 const GAP_BYTES: u64 = 32 << 10;
 
-/// Most bytes that are read at once, gaps included, but for a single request.
+/// Most bytes that are read at once, gaps included, except for a single request.
 const BATCH_BYTES: u64 = 4 << 20;
 
 impl Reader {
-    /// The bytes of runs that are neither on their way to the device nor in
-    /// memory as part of a window; none of the others, nor where reading failed:
-    /// whoever reads those one by one learns what is wrong with which.
+    /// The bytes of those runs that are neither being written nor in a window. It has
+    /// none of the other runs, nor of those where reading failed: the caller reads these
+    /// one by one, and so finds the failing one.
     pub(super) fn fetch_scattered(
         &self,
         cause: ReadCause,
@@ -67,7 +67,7 @@ impl Reader {
         fetched
     }
 
-    /// The sectors of a run, unless they are to be had otherwise.
+    /// The sectors of a run, unless they are available elsewhere.
     fn to_fetch(&self, run: &[(u64, Pointer)]) -> Option<Range<u64>> {
         let ((_, first), (_, last)) = (run.first()?, run.last()?);
         let sectors = first.sector()..last.end_sector();
@@ -103,7 +103,7 @@ fn spans<'s>(wanted: impl Iterator<Item = &'s Range<u64>>) -> Vec<Range<u64>> {
     spans
 }
 
-/// Cuts requests into parts that are read at once.
+/// Cuts requests into batches that are read at once.
 fn batches(spans: &[Range<u64>]) -> Vec<&[Range<u64>]> {
     let mut batches = Vec::new();
     let mut rest = spans;

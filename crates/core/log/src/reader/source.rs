@@ -1,4 +1,4 @@
-//! Sectors from the device: aligned as it needs them, tried again if it fails.
+//! Sectors from the device: aligned as it requires, and read again if it fails.
 
 use crate::error::Result;
 use crate::failures::{FailureKind, FailureOutcome};
@@ -15,30 +15,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{BufferPool, Device, DeviceError, PooledBuffer};
 use varve_fs::InodeNo;
 
-/// Most bytes one request reads.
+/// Most bytes that one request reads.
 pub(super) const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
-/// Buffers for requests that are kept for the next one.
+/// Request buffers that are kept for reuse.
 const POOLED: usize = 8;
-/// Attempts at a failing read before giving up.
+/// Attempts at a failing read before it is given up.
 const ATTEMPTS: u32 = 3;
 
-/// What somebody reads the device for.
+/// The reason for which the device is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadCause {
     /// Blocks of files and directories.
     Data,
     /// Index nodes, inodes, attributes, the ifile.
     Metadata,
-    /// The cleaner.
+    /// Segments for the cleaner.
     Cleaner,
-    /// Coalescing.
+    /// Segments for coalescing.
     Coalescing,
-    /// The log as a log.
+    /// The log itself, for recovery and checks.
     Recovery,
 }
 
 impl ReadCause {
-    /// What a block is read for that belongs to `ino`.
+    /// The cause for a block that belongs to `ino`.
     pub(super) fn of(ino: InodeNo) -> Self {
         match ino {
             InodeNo::IFILE => ReadCause::Metadata,
@@ -57,13 +57,13 @@ impl ReadCause {
     }
 }
 
-/// See the module's head.
+/// The device, with buffers and counters for reading it.
 pub(super) struct Source {
     device: Arc<dyn Device>,
     geometry: Arc<Newest<Geometry>>,
-    /// Bytes that a request begins and ends on.
+    /// Alignment of requests, in bytes.
     pub align: u64,
-    /// For runs, and for windows.
+    /// Buffers for runs, and for windows.
     pools: [Arc<BufferPool>; 2],
     pub counters: Arc<Counters>,
 }
@@ -87,15 +87,15 @@ impl Source {
         }
     }
 
-    /// Reads whole sectors from the device, trying again if it fails.
+    /// Reads whole sectors from the device, again if it fails.
     pub fn read(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         self.patiently(cause, sector, bytes.len() as u64, |offset| {
             self.device.read(offset, bytes)
         })
     }
 
-    /// Reads whole sectors that follow each other into several buffers, trying again if
-    /// it fails. All are aligned as the device needs.
+    /// Reads adjacent whole sectors into several buffers, again if it fails. All are
+    /// aligned as the device requires.
     pub fn read_vectored(
         &self,
         cause: ReadCause,
@@ -108,7 +108,7 @@ impl Source {
         })
     }
 
-    /// Has `read` read `length` bytes from an offset, a few times if it fails.
+    /// Calls `read` for `length` bytes at an offset, a few times if it fails.
     fn patiently(
         &self,
         cause: ReadCause,
@@ -152,9 +152,9 @@ impl Source {
         }
     }
 
-    /// Reads whole sectors from several places, given by their first sector, side
-    /// by side where the device gains from it. It is tried once: if it fails,
-    /// the caller reads each by itself.
+    /// Reads whole sectors from several places, given by their first sector, in parallel
+    /// where the device gains from it. It makes one attempt: if it fails, the caller
+    /// reads each by itself.
     pub fn read_many(&self, cause: ReadCause, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         assert_may_wait();
         let mut bytes = 0;
@@ -176,8 +176,8 @@ impl Source {
         Ok(())
     }
 
-    /// Reads what nobody has asked for: once, and if it fails that is nobody's
-    /// loss. None, too, if the device would read more than this.
+    /// Reads sectors that were not asked for: once, and a failure has no consequence.
+    /// Returns `None`, too, if alignment would require more sectors.
     pub fn read_unasked(
         &self,
         cause: ReadCause,
@@ -197,8 +197,8 @@ impl Source {
         Some(buffer)
     }
 
-    /// Reads `sectors` sectors from `sector`, aligned as the device needs.
-    /// The returned range holds them.
+    /// Reads `sectors` sectors from `sector`, aligned as the device requires. The
+    /// returned range of the buffer contains them.
     pub fn read_aligned(
         &self,
         cause: ReadCause,

@@ -1,4 +1,4 @@
-//! The index of one file at a checkpoint, walked.
+//! Walking the index of one file at a checkpoint.
 
 use super::Reader;
 use crate::error::{Error, Result};
@@ -11,11 +11,11 @@ use varve_fs::InodeNo;
 
 /// The index of one file at a checkpoint.
 pub struct Tree<'a> {
-    /// Reads its nodes.
+    /// Reader of its nodes.
     pub reader: &'a Reader,
-    /// The file.
+    /// Number of the file.
     pub ino: InodeNo,
-    /// Where it begins.
+    /// Root of the index.
     pub root: &'a Root,
 }
 
@@ -50,12 +50,12 @@ impl Tree<'_> {
     /// The pointer of `block`.
     ///
     /// # Errors
-    /// If a node on the way cannot be read.
+    /// If a node on the path cannot be read.
     pub fn get(&self, block: u64) -> Result<Option<Pointer>> {
         self.cursor().get(block)
     }
 
-    /// Looks blocks up one after the other.
+    /// A cursor for looking up several blocks one after the other.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor {
             tree: self,
@@ -64,10 +64,10 @@ impl Tree<'_> {
     }
 }
 
-/// Keeps the nodes that led to the block before, as neighbours share most.
+/// Keeps the path to the previous block, as neighbours share most of it.
 pub struct Cursor<'t> {
     tree: &'t Tree<'t>,
-    /// By height, from 1: which node of it, and what that holds.
+    /// By height, from 1: number and content of the node.
     path: [Option<(u64, Arc<Node>)>; MAX_HEIGHT as usize],
 }
 
@@ -75,7 +75,7 @@ impl Cursor<'_> {
     /// The pointer of `block`.
     ///
     /// # Errors
-    /// If a node on the way cannot be read.
+    /// If a node on the path cannot be read.
     pub fn get(&mut self, block: u64) -> Result<Option<Pointer>> {
         let Tree { reader, ino, root } = *self.tree;
         let slot = usize::try_from(INDEX.number(root.height, block)).unwrap_or(usize::MAX);

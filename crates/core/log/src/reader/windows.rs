@@ -1,17 +1,16 @@
-//! Read-ahead that crosses files: when misses are neighbours in the log, as
-//! when files are read in the order they were written, a whole window is
-//! fetched, and later misses are served from it. Where windows follow each
-//! other, threads fetch the next ones ([`super::ahead`]), and who arrives where
-//! one is on its way waits for it.
+//! Read-ahead that crosses files. If misses are neighbours in the log, as when files are
+//! read in the order they were written, a whole window is fetched, and later misses are
+//! served from it. Where windows follow each other, threads fetch the next ones
+//! ([`super::ahead`]), and a reader of a window that is being fetched waits for it.
 //!
-//! A window takes a drive of 1992 eight times as long as a page, and in a database of
-//! a few megabytes that is read at random most misses are neighbours. So it is counted
-//! what windows bring unasked, and how many requests they save ([`Worth`]). While that
-//! does not pay, only a miss close to another brings a window, and a small one: if those
-//! save requests, the large ones come back.
+//! A window takes a drive of 1992 eight times as long as a page, and in a database of a
+//! few megabytes that is read at random most misses are neighbours. So the sectors that
+//! windows bring unasked are counted against the requests they save ([`Worth`]). While
+//! windows do not pay, only a miss close to another one fetches a window, and a small
+//! one. If those save requests, large windows are used again.
 //!
-//! Invariant: a window is kept only if its segment has not been entered anew,
-//! and the caches not been dropped, since its fetch began.
+//! Invariant: a window is kept only if, since its fetch began, its segment has not been
+//! opened again and the caches have not been dropped.
 
 use super::ahead::Fetch;
 use super::{ReadCause, Reader};
@@ -25,29 +24,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_device::PooledBuffer;
 use varve_device::sync::{Condvar, Mutex};
 
-/// Bytes fetched at once when misses are neighbours in the log.
+/// Bytes of a window, fetched when misses are neighbours in the log.
 pub(super) const WINDOW_BYTES: u64 = 256 << 10;
 const WINDOW_SECTORS: u64 = WINDOW_BYTES / SECTOR;
 /// Sectors of a window while large ones do not pay.
 const SMALL_SECTORS: u64 = (16 << 10) / SECTOR;
-/// Sectors brought after which what was before counts half.
+/// Number of fetched sectors after which earlier counts are halved.
 const LEARNT_SECTORS: u64 = (2 << 20) / SECTOR;
-/// Sectors that a drive brings in the time that a request takes besides, on the drives
-/// of the papers; on those of today it is more.
+/// Sectors that a drive reads in the time of a request's overhead, on the drives of the
+/// papers; on those of today it is more.
 const REQUEST_SECTORS: u64 = (32 << 10) / SECTOR;
-/// Windows kept.
+/// Most windows kept.
 const WINDOWS: usize = 16;
 /// Windows fetched ahead of a stream.
 const AHEAD: u64 = 2;
-/// Streams of misses told apart: a file's inode and its data may lie in
+/// Most streams of misses that are distinguished: a file's inode and its data may be in
 /// different places of the log, each read in order.
 const STREAMS: usize = 8;
 
-/// What windows have been worth lately.
+/// Recent cost and benefit of windows.
 struct Worth {
-    /// Sectors that they brought unasked.
+    /// Sectors fetched unasked.
     brought: u64,
-    /// Sectors that could have been brought in the time of the requests they saved.
+    /// Sectors that could have been fetched in the time of the saved requests.
     saved: u64,
 }
 
@@ -73,7 +72,8 @@ impl Worth {
         self.saved += REQUEST_SECTORS;
     }
 
-    /// How near to another miss one must be to bring a window, and how large that is.
+    /// Distance from another miss within which a miss fetches a window, and the size of
+    /// that window, in sectors.
     fn reach(&self) -> u64 {
         match self.saved >= self.brought {
             true => WINDOW_SECTORS,
@@ -85,15 +85,15 @@ impl Worth {
 struct Window {
     sectors: Range<u64>,
     bytes: Arc<PooledBuffer>,
-    /// Nobody has read from it; whoever does is going to want the next ones.
+    /// No reader has used it. The first one to do so will want the next windows.
     untouched: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Stream {
-    /// The sector behind the last miss or window.
+    /// The sector after the last miss or window.
     end: u64,
-    /// That was a window.
+    /// The last one was a window.
     has_window: bool,
 }
 
@@ -106,26 +106,26 @@ struct UnderWay {
 #[derive(Default)]
 struct State {
     worth: Worth,
-    /// Newest last.
+    /// Windows, newest last.
     kept: VecDeque<Window>,
-    /// One for each stream, the newest last.
+    /// Streams, newest last.
     streams: VecDeque<Stream>,
     under_way: Vec<UnderWay>,
-    /// How often something was forgotten.
+    /// Number of times that windows were dropped.
     forgettings: u64,
 }
 
-/// What is kept and what is on its way.
+/// Windows that are kept or being fetched.
 #[derive(Default)]
 pub(super) struct Windows {
     state: Mutex<State>,
-    /// Something is no longer under way.
+    /// Signals that a fetch has ended.
     arrived: Condvar,
 }
 
 impl State {
-    /// Notes a miss of `sectors` sectors; if it is near a stream, whether it goes on
-    /// behind a window of it.
+    /// Notes a miss of `sectors` sectors. If it is near a stream, returns whether it
+    /// continues after a window of that stream.
     fn note(&mut self, sector: u64, sectors: u64) -> Option<bool> {
         let reach = self.worth.reach();
         let near = |stream: &Stream| sector.abs_diff(stream.end) <= reach;
@@ -154,8 +154,8 @@ impl State {
         self.kept.push_back(window);
     }
 
-    /// What to fetch behind `sector`, up to `limit`, so that the next windows
-    /// are there or on their way.
+    /// Ranges to fetch after `sector`, up to `limit`, so that the next windows are kept
+    /// or being fetched.
     fn lacking(&mut self, sector: u64, limit: u64) -> Vec<Range<u64>> {
         let until = limit.min(sector + AHEAD * WINDOW_SECTORS);
         let mut next = sector;
@@ -180,7 +180,7 @@ impl State {
 }
 
 impl Windows {
-    /// Drops what was fetched.
+    /// Drops all windows.
     pub fn clear(&self) {
         self.forget(|_| true);
     }
@@ -194,12 +194,12 @@ impl Windows {
         }
     }
 
-    /// A read that needed no window.
+    /// Notes a read that needed no window.
     pub fn passed(&self, sector: u64, sectors: u64) {
         self.state.lock().note(sector, sectors);
     }
 
-    /// True if a window that is there or on its way has any of these sectors.
+    /// True if a window that is kept or being fetched has any of these sectors.
     pub fn overlap(&self, sectors: &Range<u64>) -> bool {
         let state = self.state.lock();
         let kept = state.kept.iter().map(|window| &window.sectors);
@@ -207,7 +207,7 @@ impl Windows {
         windows.any(|window| window.start < sectors.end && sectors.start < window.end)
     }
 
-    /// A fetch has ended, with the bytes of its sectors if it brought any.
+    /// Notes that a fetch has ended, with the bytes of its sectors if it succeeded.
     pub fn arrived(&self, sectors: &Range<u64>, bytes: Option<PooledBuffer>) {
         let state = &mut *self.state.lock();
         let place = |window: &UnderWay| window.sectors == *sectors;
@@ -228,10 +228,9 @@ impl Windows {
 }
 
 impl Reader {
-    /// Copies sectors from windows that are there or on their way, as many as follow
-    /// each other from the first sector on: so that a run which begins in one window
-    /// and ends in the next has no sector read twice, nor the arm sent back. Returns
-    /// how many bytes.
+    /// Copies as many adjacent sectors as possible, from the first sector on, out of
+    /// windows that are kept or being fetched. So no sector of a run across two windows
+    /// is read twice, nor does the arm seek back. Returns the number of bytes.
     pub(super) fn take_from_windows(&self, sector: u64, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -248,8 +247,8 @@ impl Reader {
         taken
     }
 
-    /// What a window holds of `length` bytes, without a copy: `take` sees them where
-    /// they are.
+    /// Calls `take` with `length` bytes in a window, without a copy, if a window contains
+    /// them.
     pub(super) fn in_window<T>(
         &self,
         sector: u64,
@@ -259,9 +258,9 @@ impl Reader {
         self.of_window(sector, length, length, take)
     }
 
-    /// Shows `take` up to `most` bytes that a window holds which is there or on its way,
-    /// from a sector on, if it has `least`. Whoever is the first to read from it has the
-    /// next ones fetched.
+    /// Calls `take` with up to `most` bytes from a sector on, if a window that is kept or
+    /// being fetched contains at least `least`. The first reader of a window starts the
+    /// fetch of the next ones.
     fn of_window<T>(
         &self,
         sector: u64,
@@ -294,8 +293,8 @@ impl Reader {
         Some(take(&buffer[offset..offset + length]))
     }
 
-    /// The sector behind the last segment. A window may well reach into the
-    /// segment behind its own, which mostly is the next of the log.
+    /// The sector after the last segment. A window may extend into the segment after its
+    /// own, which mostly is the next one of the log.
     fn log_end(&self) -> u64 {
         let geometry = &self.geometry;
         let last = geometry.segment_count - 1;
@@ -308,7 +307,7 @@ impl Reader {
         }
     }
 
-    /// Reads what no buffer holds: just that, or the window around it when
+    /// Reads sectors that no buffer contains: just those, or the window around them if
     /// the last miss was a neighbour.
     pub(super) fn miss(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
@@ -323,7 +322,7 @@ impl Reader {
         };
         let count = reach.min(end - sector).max(sectors);
         let Ok((buffer, range)) = self.source.read_aligned(cause, sector, count) else {
-            // A neighbour may be unreadable; what was asked for may not.
+            // A neighbour may be unreadable, while the wanted sectors are not.
             return self.read_for(cause, sector, bytes);
         };
         self.counters.windows_read.fetch_add(1, Relaxed);
@@ -350,7 +349,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Drops windows over a segment that is about to be written anew.
+    /// Drops windows over a segment that is about to be overwritten.
     pub fn forget_segment(&self, segment: u32) {
         let first = self.geometry.byte(segment, 0) / SECTOR;
         let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
@@ -372,7 +371,7 @@ mod tests {
         }
     }
 
-    /// A reader who finds nothing in a window misses here: sectors that this brings.
+    /// Simulates a miss, and returns the number of sectors fetched.
     fn miss(state: &mut State, sector: u64, sectors: u64) -> u64 {
         let reach = state.worth.reach();
         if state.note(sector, sectors).is_none() || reach <= sectors {
@@ -383,7 +382,8 @@ mod tests {
         reach
     }
 
-    /// Reads, from a window if one has it: sectors that are fetched for it.
+    /// Simulates a read, from a window if one has it, and returns the number of sectors
+    /// fetched.
     fn read(state: &mut State, sector: u64, sectors: u64) -> u64 {
         let mut kept = state.kept.iter().map(|window| &window.sectors);
         if kept.any(|w| w.start <= sector && sector + sectors <= w.end) {
@@ -398,7 +398,7 @@ mod tests {
         (0..10_000u64).map(|n| n * n * 7 % 18_013 * 8)
     }
 
-    /// Sectors that are fetched for each of these pages.
+    /// Mean number of sectors fetched for each of these pages.
     fn of_random_pages(state: &mut State) -> f64 {
         let fetched: u64 = random_pages().map(|page| read(state, page, 8)).sum();
         fetched as f64 / 10_000.0
@@ -426,14 +426,14 @@ mod tests {
             sector += 8;
         }
         assert!(small < 40, "{small} small windows");
-        // Nearly all of the rest comes in large ones.
+        // Nearly all of the rest is fetched in large windows.
         let fetched: u64 = (0..4096).map(|n| read(&mut state, sector + n * 8, 8)).sum();
         let requests = state.kept.back().unwrap().sectors.end - sector;
         assert!(fetched <= requests + WINDOW_SECTORS);
         assert_eq!(state.worth.reach(), WINDOW_SECTORS);
     }
 
-    /// As inodes are, with the data of small files between them.
+    /// The pattern of inodes with the data of small files between them.
     #[test]
     fn one_sector_in_forty_is_enough_where_they_follow_each_other() {
         let mut state = State::default();

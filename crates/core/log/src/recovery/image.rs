@@ -1,8 +1,8 @@
-//! The image a checkpoint record leads to: the usage table and the list of
-//! unfinished inodes are read whole, everything else stays on the device.
+//! The image of a checkpoint record: the usage table and the list of unfinished inodes
+//! are read whole, all other parts stay on the device.
 //!
-//! Counts that no volume of this size can have are refused, so that nothing
-//! behind has to fear for its sums or its memory.
+//! Counts that no volume of this size can have are refused, so that later code need not
+//! guard its sums and its memory.
 
 use crate::base::Base;
 use crate::error::Result;
@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 use varve_fs::{InodeNo, Usage};
 use zerocopy::little_endian::U64;
 
-/// Height that is assumed of indexes where no record has kept it: a file of 50 GB
-/// written in one go has less. Once a taller one is folded, it is known.
+/// Height that is assumed of indexes for which no record states one: that of a file of 50
+/// GB written in one go is less. Once a taller index is folded, its height is recorded.
 const TALLEST_UNKNOWN: u8 = 3;
 
-/// The image that `record` describes.
+/// Loads the image that `record` describes.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -77,7 +77,7 @@ pub fn load_base(
             let live = i64::from(entry.live_bytes.get()).saturating_add(delta.bytes.get());
             entry.live_bytes = (live.clamp(0, i64::from(u32::MAX)) as u32).into();
             if delta.bytes.get() > 0 {
-                // The table itself went there, and what is above it.
+                // The table itself was written there, and the nodes above it.
                 entry.flags = (entry.flags.get() & !usage_flags::DATA_ONLY).into();
             }
             if delta.incarnation.get() != 0 {

@@ -1,13 +1,13 @@
 //! Recovery: the newest valid checkpoint, then roll-forward over whole groups.
 //!
-//! The newest record of the [`ring`] whose [`image`] can be loaded is where
-//! roll-forward begins. It follows the chain of summaries from the record's
-//! position (protocol rules 8 and 9), verifies each partial's payload
-//! ([`replay`]), and applies a group when its last partial has proved valid
-//! (rule 1, [`redo`]). It goes on after the last valid partial even if that
-//! one's group is incomplete (rule 10). Where the chain ends, [`tail`] looks
-//! for proof that it should not. None of this writes. A mount that will flushes before its first write
-//! (rule 12), and clears with that flush what [`leftover`] finds.
+//! Roll-forward begins at the newest record of the [`ring`] whose [`image`] can be
+//! loaded. It follows the chain of summaries from the record's position (protocol rules 8
+//! and 9), verifies each partial's payload ([`replay`]), and applies a group when its
+//! last partial has proved valid (rule 1, [`redo`]). It continues after the last valid
+//! partial even if that one's group is incomplete (rule 10). Where the chain ends,
+//! [`tail`] searches for proof that it should not end. Nothing is written meanwhile. A
+//! mount for writing flushes before its first write (rule 12), and clears with that flush
+//! what [`leftover`] finds.
 
 mod image;
 mod leftover;
@@ -38,16 +38,16 @@ use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::Usage;
 
-/// What a mount found and did.
+/// Findings and actions of a mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveryReport {
-    /// Number of the checkpoint it started from.
+    /// Number of the checkpoint at which it started.
     pub checkpoint: u64,
-    /// Records of the ring that were refused, newest first, and why.
+    /// Refused records of the ring, newest first, with the reason.
     pub refused_records: Vec<String>,
     /// The last unmount was clean.
     pub clean: bool,
-    /// Partial segments read behind the checkpoint.
+    /// Partial segments read after the checkpoint.
     pub partials: u64,
     /// Groups applied.
     pub groups: u64,
@@ -55,31 +55,32 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
     /// Partials of an incomplete group that were dropped.
     pub dropped_partials: u64,
-    /// Why the chain ended where it did.
+    /// The reason for which the chain ended.
     pub end: String,
-    /// Acknowledged data that is lost: the volume is read-only. Empty if none.
+    /// Descriptions of lost acknowledged data, for which the volume is read-only. Empty
+    /// if there is none.
     pub damage: Vec<String>,
 }
 
-/// Everything roll-forward produces.
+/// The result of roll-forward.
 pub struct Recovered {
-    /// The committed state, the replayed groups in its live delta.
+    /// The committed state, with the replayed groups in its live delta.
     pub(crate) committed: RankedRwLock<Committed>,
-    /// The usage table, segments of the replayed log marked.
+    /// The usage table, with segments of the replayed log marked.
     pub segments: SegmentTable,
-    /// Behind the last valid partial.
+    /// The position after the last valid partial.
     pub end: LogEnd,
     /// The end of the last whole group.
     pub mark: Mark,
     /// True if every valid record of the ring names as many heads (rule H4).
     pub heads_confirmed: bool,
-    /// Byte addresses of what torn partials left there, if they could follow.
+    /// Byte addresses of leftovers of torn partials that could follow.
     pub leftovers: Vec<u64>,
-    /// What lives on the volume.
+    /// Usage of the volume.
     pub usage: Usage,
-    /// Inodes without names or half truncated.
+    /// Inodes without names or in the middle of a truncate.
     pub unfinished: BTreeSet<u64>,
-    /// What happened.
+    /// Report for the caller.
     pub report: RecoveryReport,
 }
 
@@ -89,7 +90,7 @@ impl Recovered {
         Arc::clone(&self.committed.read().base)
     }
 
-    /// What was replayed on it, to be changed.
+    /// The delta of the replayed groups, to be changed.
     pub fn live_mut(&mut self) -> &mut Delta {
         &mut self.committed.get_mut().live
     }
@@ -115,7 +116,7 @@ pub fn recover(
     let newest = records.first().map(|record| record.header.serial);
     let older = ring::before_newest(device, superblock, &records);
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
-    // Whoever had to fall back knows of no other.
+    // If recovery had to fall back, there is no older record.
     let older = older.filter(|_| Some(record.header.serial) == newest);
     let image = Image {
         record: &record,
@@ -129,7 +130,7 @@ pub fn recover(
     Ok(recovered)
 }
 
-/// Where roll-forward begins.
+/// The start of roll-forward.
 pub struct Image<'a> {
     /// The checkpoint's record.
     pub record: &'a CheckpointRecord,
@@ -137,13 +138,13 @@ pub struct Image<'a> {
     pub base: Base,
     /// Its usage table.
     pub table: Vec<UsageEntry>,
-    /// The position of the record before it, if recovery could fall back to
-    /// that one. Without it nothing is reused ahead of checkpoints for now.
+    /// The position of the record before it, if recovery could fall back to that one.
+    /// Without it no segment is reused ahead of checkpoints for now.
     pub older: Option<&'a LogEnd>,
 }
 
-/// Replays the log behind an image. Records say that the log was durable up to
-/// serial `recorded`.
+/// Replays the log after an image. Records state that the log was durable up to serial
+/// `recorded`.
 ///
 /// # Errors
 /// If the device fails.
@@ -190,8 +191,8 @@ pub fn roll_forward(
     Replay::new(geometry, reader, tag, recorded, out).run()
 }
 
-/// The newest record whose image can be read: falling back is what the older
-/// one is retained for.
+/// The newest record whose image can be read. The older one is retained for this
+/// fallback.
 fn first_usable(
     reader: &Reader,
     geometry: &Geometry,

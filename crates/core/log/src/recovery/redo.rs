@@ -1,8 +1,7 @@
-//! Applying one partial of a group that counts, item by item, in the order of
-//! its entries.
+//! Applying one partial of a complete group, item by item, in the order of its entries.
 //!
-//! Nothing is judged here but moves: a moved block counts only if what it was
-//! moved from still stands (rule 18).
+//! Only moves are judged here: a moved block is applied only if its source is still
+//! current (rule 18).
 
 use super::replay::{Pending, Replay};
 use crate::apply::{BlockChange, Cause, Record};
@@ -40,7 +39,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// `image` is the inode's, if the item is one.
+    /// Applies one item; `image` is given if it is an inode.
     fn apply_item(&mut self, item: &ChainItem, image: Option<InodeImage>) {
         let geometry = self.geometry;
         let below = self.height_below(item);
@@ -106,11 +105,11 @@ impl Replay<'_> {
                 };
                 live.apply_block(geometry, change);
             }
-            // The next checkpoint redoes what this one had begun; a map says
+            // The next checkpoint repeats the interrupted one's work; a map contains
             // nothing that the pointers do not.
             ChainItem::Node { .. } | ChainItem::Map { .. } => {}
             ChainItem::Inode { place, source, .. } => {
-                // What was moved stands where it was read: it is not stale.
+                // A moved inode is at the place that was read, so it is not stale.
                 let cause = source.map_or(Cause::Change, |_| Cause::Move { stale: false });
                 if let Some(image) = image {
                     live.apply_image(geometry, PlacedImage { image, place }, cause);
@@ -119,9 +118,9 @@ impl Replay<'_> {
         }
     }
 
-    /// The height of the index below the replayed log, if that is known. Of
-    /// moved blocks it is read: the price of folding them must not exceed what
-    /// it was when the move was admitted.
+    /// The height of the index below the replayed log, if known. For moved blocks it is
+    /// read, because folding them must not cost more than was assumed when the move was
+    /// admitted.
     fn height_below(&self, item: &ChainItem) -> Option<u8> {
         let ino = item.ino();
         let base = {
@@ -142,7 +141,8 @@ impl Replay<'_> {
         Some(root.map_or(0, |root| root.height))
     }
 
-    /// Protocol rule 18, at replay: a move counts only if its source stands.
+    /// Protocol rule 18, at replay: a move is applied only if its source is still
+    /// current.
     fn stands(&self, item: &ChainItem) -> Result<bool> {
         let lookup = Lookup {
             committed: &self.out.committed,

@@ -1,12 +1,12 @@
-//! Following the chain of partials, and applying the groups that count.
+//! Following the chain of partials, and applying the complete groups.
 //!
 //! Invariants:
-//! - A partial is taken only if it follows its predecessor and all of its
-//!   payload has the right checksums.
-//! - The position advances with every partial taken, whether its group is
-//!   complete or not (rule 10); the committed state changes only when a
-//!   group's last partial has been taken (rule 1).
-//! - What crafted records can make the live delta hold is bounded before
+//! - A partial is accepted only if it follows its predecessor and all of its payload has
+//!   the right checksums.
+//! - The position advances with every accepted partial, whether its group is complete or
+//!   not (rule 10); the committed state changes only when a group's last partial has been
+//!   accepted (rule 1).
+//! - The memory that crafted records can take in the live delta is bounded before
 //!   anything is applied.
 
 use super::{Recovered, tail};
@@ -33,15 +33,15 @@ pub(super) struct Pending {
     pub(super) reserved_blocks: u64,
 }
 
-/// One roll-forward under way.
+/// A roll-forward in progress.
 pub(super) struct Replay<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) reader: &'a Reader,
     volume_tag: u64,
-    /// Up to which serial checkpoint records say that the log was durable.
+    /// Serial up to which checkpoint records state that the log was durable.
     recorded: u64,
     pub(super) out: Recovered,
-    /// What stands where each head goes on, as far as it has been read.
+    /// Summary at the place where each head continues, as far as it has been read.
     places: Vec<Option<std::result::Result<Summary, Malformed>>>,
     pending: Vec<Pending>,
     /// Blocks that records of applied groups have reserved.
@@ -49,7 +49,7 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// From the position of the record that `out` was made of. Records say that
+    /// Starts at the position of the record from which `out` was made. Records state that
     /// the log was durable up to serial `recorded`.
     pub(super) fn new(
         geometry: &'a Geometry,
@@ -58,7 +58,7 @@ impl<'a> Replay<'a> {
         recorded: u64,
         mut out: Recovered,
     ) -> Self {
-        // The log may have entered them after the table was written.
+        // The log may have opened them after the table was written.
         for position in out.end.positions() {
             if is_entered(&position) {
                 out.segments
@@ -77,15 +77,15 @@ impl<'a> Replay<'a> {
             reserved_blocks: 0,
         }
     }
-    /// Follows the chain to its end, and looks behind it for proof of damage.
+    /// Follows the chain to its end, and searches after it for proof of damage.
     ///
     /// # Errors
     /// If the device fails.
     pub(super) fn run(mut self) -> Result<Recovered> {
         let mut boundary = self.out.end;
         loop {
-            // What ends the log is believed when it was read twice: to take a
-            // misread for the end would drop what was acknowledged.
+            // The end of the log is accepted only when it was read twice: if a misread
+            // were taken for the end, acknowledged data would be dropped.
             let next = match self.next()? {
                 Err(_) => {
                     self.forget_places();
@@ -110,14 +110,14 @@ impl<'a> Replay<'a> {
         if planted::is(Planted::ResumeBeforeGroup) {
             self.out.end = boundary;
         }
-        // Log behind the checkpoint: the mount after it never unmounted.
+        // Log after the checkpoint means that the following mount was not unmounted.
         self.out.report.clean &= self.out.report.partials == 0;
         let (tag, recorded) = (self.volume_tag, self.recorded);
         tail::search(self.geometry, self.reader, tag, recorded, &mut self.out);
         Ok(self.out)
     }
 
-    /// The next partial of the chain, or why there is none.
+    /// The next partial of the chain, or the reason why there is none.
     fn next(&mut self) -> Result<std::result::Result<Pending, Malformed>> {
         let mut refused = None;
         let mut following = Vec::new();
@@ -129,8 +129,8 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        // Of several, that of the latest life: it knew of no other. A leftover
-        // that is not whole must not hide the one that is.
+        // Of several, the one of the latest mount is next, because that mount found no
+        // other. A torn leftover must not hide a whole partial.
         following.sort_by_key(|summary| Reverse(summary.header.incarnation.get()));
         let mut torn = None;
         for summary in following {
@@ -144,12 +144,12 @@ impl<'a> Replay<'a> {
         Ok(Err(torn.or(refused).expect("there is a first head")))
     }
 
-    /// What is read of the device anew.
+    /// Drops the summaries, so that they are read again.
     fn forget_places(&mut self) {
         self.places.iter_mut().for_each(|place| *place = None);
     }
 
-    /// The summary where this head goes on, if it follows.
+    /// The summary at the place where this head continues, if it follows.
     fn at_head(&mut self, head: usize) -> std::result::Result<Summary, Malformed> {
         let position = self.out.end.at(head);
         let (mut segment, mut offset, _) = self.geometry.successor(&position);
@@ -157,10 +157,10 @@ impl<'a> Replay<'a> {
             segment = position.next_segment.get();
             offset = self.geometry.payload_start(segment);
         }
-        // While the others advance, what stands here stays.
+        // While other heads advance, this place does not change.
         let found = self.places[head].get_or_insert_with(|| {
-            // A unit torn by the power may read as an error: like any partial
-            // that is not whole, it ends the chain, and the tail search decides.
+            // A unit torn by a power cut may be unreadable. Like any partial that is not
+            // whole, it ends the chain, and the tail search decides.
             let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
             read.unwrap_or_else(|error| Err(unreadable(&error)))
         });
@@ -169,7 +169,7 @@ impl<'a> Replay<'a> {
         Ok(summary.clone())
     }
 
-    /// A summary that follows, with its payload.
+    /// Verifies the payload of a summary that follows.
     fn verified(&self, summary: Summary) -> Result<std::result::Result<Pending, Malformed>> {
         let items = match summary.items(self.geometry) {
             Ok(items) => items,
@@ -194,9 +194,9 @@ impl<'a> Replay<'a> {
         }))
     }
 
-    /// Refuses what no writer of this volume can have meant, however good the
-    /// checksums: it would cost memory without bound. Returns how many blocks
-    /// the records reserve.
+    /// Refuses records that no writer of this volume can have made, even with valid
+    /// checksums, because they would take unbounded memory. Returns the number of blocks
+    /// that the records reserve.
     fn plausible(&self, items: &[ChainItem]) -> std::result::Result<u64, Malformed> {
         let volume = self.geometry.volume_bytes();
         let most =
@@ -217,7 +217,7 @@ impl<'a> Replay<'a> {
         }
         let pending = self.pending.iter().map(|partial| partial.reserved_blocks);
         let earlier = pending.fold(self.reserved_blocks, u64::saturating_add);
-        // Freed and reserved again, a block may count several times.
+        // A block that is freed and reserved again may count several times.
         if reserved.saturating_add(earlier) > 64 * (volume / u64::from(self.geometry.block_bytes)) {
             return Err(Malformed::new("summary", "reserves more than the volume"));
         }
@@ -247,7 +247,7 @@ impl<'a> Replay<'a> {
             .collect()
     }
 
-    /// A valid partial: advances, and applies its group if it is the last.
+    /// Accepts a valid partial: advances, and applies its group if it is the last.
     fn take(&mut self, partial: Pending) -> Result<()> {
         let header = partial.summary.header;
         let segment = partial.summary.segment;
@@ -266,7 +266,7 @@ impl<'a> Replay<'a> {
         if header.has(summary_flags::CHECKPOINT) {
             self.out.segments.takes_metadata(segment);
         }
-        // Whether its group counts or not (rule P2).
+        // Whether its group is complete or not (rule P2).
         let mut plugged_bytes = 0;
         let items = partial.items.iter();
         let plugs = items.filter(|item| partial.summary.is_elsewhere(item));
@@ -312,8 +312,8 @@ impl<'a> Replay<'a> {
                 self.out.segments.overtaken(header.serial.get());
                 self.out.segments.stale = true;
                 self.out.report.groups += 1;
-                // Totals are no reason to drop a group. What no volume holds
-                // would overflow sums, and is counted anew by a check.
+                // A group is not dropped because of its totals. Impossible ones would
+                // overflow sums; a check recounts them.
                 let most = self.geometry.volume_bytes();
                 self.out.usage = Usage {
                     inodes: header.inodes_used.get().min(most),
@@ -327,7 +327,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Spilled blocks are part of nothing before a later group says so.
+/// Flag of partials that are skipped: spilled blocks are part of no file until a later
+/// group says so.
 fn skipped_spills() -> u16 {
     match planted::is(Planted::SpillApplied) {
         true => 0,

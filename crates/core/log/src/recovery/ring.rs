@@ -1,7 +1,7 @@
-//! The checkpoint ring: which of its records can be believed.
+//! The checkpoint ring: which of its records are valid.
 //!
-//! Slots are read twice before one is refused. Whether the image of a valid
-//! record can be loaded is [`super::image`]'s question.
+//! Slots are read twice before one is refused. [`super::image`] decides whether the image
+//! of a valid record can be loaded.
 
 use super::RecoveryReport;
 use crate::error::{Error, Result};
@@ -10,8 +10,8 @@ use crate::format::{Malformed, Superblock};
 use crate::heads::LogEnd;
 use varve_device::Device;
 
-/// Reads every slot of the checkpoint ring; why a slot was refused, a device
-/// error included, stands in its place.
+/// Reads every slot of the checkpoint ring. A refused slot is represented by the reason,
+/// device errors included.
 pub fn read_ring(
     device: &dyn Device,
     superblock: &Superblock,
@@ -24,16 +24,16 @@ pub fn read_ring(
             .map_err(|error| Malformed::new("checkpoint record", error.to_string()))?;
         CheckpointRecord::decode(&bytes, superblock.volume_tag())
     };
-    // What is refused is read again before that is believed.
+    // A slot that is refused is read a second time before the refusal is accepted.
     (0..u64::from(superblock.record_count.get()))
         .map(|slot| read(slot).or_else(|_| read(slot)))
         .collect()
 }
 
-/// The position of the record that recovery could fall back to from the newest
-/// of `records`, all there are; the newest's own if there is none, as after a
-/// power cut while one was written. `None` if that is not known, or the log
-/// behind it has a hole: the newest vouches for all before its position if not.
+/// The position of the record to which recovery could fall back from the newest of
+/// `records`, the complete list. It is the newest's own if there is no other, as after a
+/// power cut while one was written. `None` if it is unknown, or if the newest record does
+/// not state that all log before its position is durable: there may be a gap then.
 pub fn before_newest(
     device: &dyn Device,
     superblock: &Superblock,
@@ -55,7 +55,7 @@ pub fn before_newest(
             let slot = 1 - newest.serial.get() % 2;
             let mut bytes = vec![0; slot_bytes as usize];
             let place = superblock.ring_offset.get() + slot * u64::from(slot_bytes);
-            // What cannot be read now may be readable later.
+            // A slot that cannot be read now may be readable later.
             device.read(place, &mut bytes).ok()?;
             let void = CheckpointRecord::decode(&bytes, superblock.volume_tag()).is_err();
             void.then(|| LogEnd::from(newest))

@@ -1,14 +1,14 @@
-//! Telling the log's end from damage in its tail (protocol rules 10, 11).
+//! Distinguishing the log's end from damage in its tail (protocol rules 10, 11).
 //!
-//! The partial that should follow the last valid one is missing or invalid.
-//! That is the normal end, unless a later summary says that it was durable:
-//! then acknowledged data has been lost. The search reads the rest of the
-//! current segment and the next one, and follows the `next` fields of every
-//! later summary it finds there, to their end. Checkpoint records testify, too:
-//! what they name was flushed before them, their own blocks included.
+//! The partial that should follow the last valid one is missing or invalid. That is the
+//! normal end, unless a later summary states that it was durable: then acknowledged data
+//! has been lost. The search reads the rest of the current segment and the next one, and
+//! follows the `next` fields of every later summary it finds there, to their end.
+//! Checkpoint records are evidence, too: what they name was flushed before them, their
+//! own blocks included.
 //!
-//! The search begins where each head of the log goes on (rule H6); what a torn
-//! partial left there is noted in passing, for the mount to clear (H7).
+//! The search begins where each head of the log continues (rule H6). The leftovers of
+//! torn partials there are noted, for the mount to clear (H7).
 
 use super::{Recovered, leftover};
 use crate::chain::{ChainItem, Summary};
@@ -18,8 +18,8 @@ use crate::reader::Reader;
 use std::collections::{BTreeSet, VecDeque};
 use varve_fs::planted::{self, Planted};
 
-/// Fills the report's `damage` if there is proof of any, and `leftover`.
-/// Checkpoint records say that the log was durable up to serial `recorded`.
+/// Fills the report's `damage` if there is proof of any, and `leftover`. Checkpoint
+/// records state that the log was durable up to serial `recorded`.
 pub fn search(
     geometry: &Geometry,
     reader: &Reader,
@@ -60,8 +60,8 @@ pub fn search(
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
-            // Its own entries hold no other: what is kept of a segment is never
-            // more than the segment.
+            // The search continues after a summary's own entries, in which no other
+            // summary begins.
             let taken = found.as_ref().map_or(1, Summary::summary_bytes);
             at += taken.next_multiple_of(geometry.write_unit);
             let later_life = |s: &Summary| {
@@ -117,9 +117,9 @@ pub fn search(
     out.report.damage = damage;
 }
 
-/// Reads a segment; what cannot be read counts as zeros, as a torn unit may
-/// read as an error. Of such a unit the first sector is tried by itself: a
-/// header may be whole where its entries are not.
+/// Reads a segment. Unreadable parts count as zeros, because a torn unit may be
+/// unreadable. The first sector of such a unit is tried by itself: a header may be whole
+/// while its entries are not.
 pub fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
     let first = geometry.byte(segment, 0) / SECTOR;
     if reader.read_uncached(first, image).is_ok() {
@@ -139,7 +139,7 @@ pub fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32,
     }
 }
 
-/// One line for each file with something in a partial that cannot be applied.
+/// One line for each file with an item in a partial that cannot be applied.
 fn lost_files(geometry: &Geometry, summary: &Summary) -> Vec<String> {
     let Ok(items) = summary.items(geometry) else {
         return Vec::new();

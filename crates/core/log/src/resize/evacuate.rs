@@ -1,8 +1,8 @@
-//! Emptying the segments behind a new end.
+//! Emptying the segments beyond a new end.
 //!
-//! The cleaner's mechanism moves what lives there, as ordinary groups, and
-//! checkpoints give the segments back. First there must be clean segments before
-//! the end: a volume that was filled and never cleaned has all of them behind it.
+//! The cleaner's mechanism moves the live data there, as ordinary groups, and checkpoints
+//! make the segments clean. Before that, there must be clean segments before the end: on
+//! a volume that was filled and never cleaned all of them are beyond it.
 
 use super::plan::{bytes_for, least_segments};
 use crate::cleaner::Urgency;
@@ -14,17 +14,17 @@ use crate::segments::SegmentState;
 use std::ops::Range;
 use varve_fs::Purpose;
 
-/// Rounds without gain after which what lives cannot be moved.
+/// Rounds without gain after which the live data is considered immovable.
 const IDLE_ROUNDS: u32 = 8;
-/// Steps in which the head is out of any two segments.
+/// Steps in which the head leaves any two segments.
 const STEPS: u32 = 8;
 
 impl Lfs {
-    /// Moves what lives behind the end that `planned` has, and takes as many
-    /// checkpoints, but for one, as there are records: the unmount takes that.
+    /// Moves the live data beyond the end that `planned` has, and takes one checkpoint
+    /// less than there are records: the unmount takes the last.
     ///
     /// # Errors
-    /// `DoesNotFit`, `Unfit` if something there is damaged, device errors.
+    /// `DoesNotFit`, `Unfit` if data there is damaged, device errors.
     pub(super) fn empty_behind(
         &self,
         planned: &Superblock,
@@ -34,7 +34,7 @@ impl Lfs {
             let problem = "the log has several heads, and there is no room to close them";
             return Err(Error::Unfit(problem.into()));
         }
-        // What has been logged since the last one is then counted, not estimated.
+        // Changes logged since the last checkpoint are then counted, not estimated.
         self.take_checkpoint(false)?;
         self.must_fit(planned)?;
         let end = planned.segment_count.get();
@@ -62,7 +62,7 @@ impl Lfs {
         })
     }
 
-    /// Cleans before the end until checkpoint and cleaner have room there.
+    /// Cleans before the end until checkpoint and cleaner have enough space there.
     fn make_room_before(&self, end: u32) -> Result<()> {
         let (mut idle, mut most) = (0, 0);
         while idle < IDLE_ROUNDS {
@@ -78,7 +78,7 @@ impl Lfs {
         Ok(())
     }
 
-    /// The head stands in no segment behind the end and has named none.
+    /// Leads the head out of segments beyond the end; it must not name one, either.
     fn lead_head_before(&self, end: u32) -> Result<()> {
         for _ in 0..STEPS {
             let position = self.log.lock().end.at(0);
@@ -90,7 +90,7 @@ impl Lfs {
         Err(Error::OutOfSegments)
     }
 
-    /// Moves until every segment behind the closed fence is clean.
+    /// Moves until every segment beyond the closed fence is clean.
     fn evacuate(&self, end: u32, progress: &dyn Fn(u64, u64)) -> Result<()> {
         let count = self.geometry.segment_count;
         let all = u64::from(count - end);
@@ -120,7 +120,7 @@ impl Lfs {
         }
     }
 
-    /// Segments that are not clean, and the bytes that live in them, emptiest first.
+    /// Segments that are not clean, and their live bytes, emptiest first.
     fn unclean(&self, which: Range<u32>) -> Vec<(u32, u64)> {
         let committed = self.committed.read();
         let segments = self.segments.lock();
@@ -135,8 +135,8 @@ impl Lfs {
         unclean
     }
 
-    /// Moves what lives in these segments, the emptiest first, for as long as there
-    /// is room. False if that ended it.
+    /// Moves the live data of these segments, the emptiest first, as long as there is
+    /// space. Returns false if a lack of space ended it.
     fn move_out_of(&self, which: Range<u32>) -> Result<bool> {
         for (segment, live_bytes) in self.unclean(which) {
             let cleaned = self.segments.lock().get(segment).cleaned.is_some();
@@ -155,7 +155,7 @@ impl Lfs {
         Ok(true)
     }
 
-    /// Gives back what has been emptied.
+    /// Makes the emptied segments clean.
     fn give_back(&self) -> Result<()> {
         self.settle_vacated()?;
         for _ in 0..self.superblock.record_count.get() {

@@ -1,13 +1,13 @@
-//! Another size for a volume (`docs/design/resize.md`).
+//! Changing the size of a volume (`docs/design/resize.md`).
 //!
 //! Invariants:
-//! - S1: no superblock copy ever says fewer segments than the primary.
-//! - S2: in segments that one says and the primary does not, nothing lives, no
-//!   retained record names them, and the usage table has nothing on them.
+//! - S1: no superblock copy ever states fewer segments than the primary.
+//! - S2: in segments that a copy states and the primary does not, there is no live data,
+//!   no retained record names them, and the usage table has nothing on them.
 //! - The commit point is the write of the primary ([`crate::superblocks`]).
 //!
-//! The device has its new size before a volume grows, and gets it after a volume
-//! has shrunk: that is the caller's.
+//! The caller changes the size of the device: before a volume grows, and after a volume
+//! has shrunk.
 
 mod evacuate;
 mod online;
@@ -32,13 +32,13 @@ use std::sync::Arc;
 use varve_device::size::Bytes;
 use varve_device::{Clock, Device};
 
-/// How a size is changed, and whom to tell how far it is.
+/// Options of a change of size.
 pub struct ResizeOptions<'a> {
-    /// Recorded in the owner record while what lives is moved.
+    /// Recorded in the owner record while live data is moved.
     pub owner: OwnerIdentity,
     /// Fixes the mount's random identity, for reproducible runs.
     pub seed: Option<u64>,
-    /// Called with the segments that have been emptied, and those that must be.
+    /// Called with the number of segments emptied, and of those to be emptied.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
@@ -60,13 +60,12 @@ impl std::fmt::Debug for ResizeOptions<'_> {
     }
 }
 
-/// Gives a volume that nobody has mounted another size. A power cut leaves it with
-/// the old size or the new one, and whole; the same call completes what was cut
-/// short.
+/// Changes the size of a volume that is not mounted. After a power cut it has the old
+/// size or the new one, and is whole; the same call completes an interrupted change.
 ///
 /// # Errors
-/// `Unfit` for a size that cannot be, `DoesNotFit` for one that is too small for
-/// what lives, `NoVolume` and what else a mount may say, device errors.
+/// `Unfit` for an impossible size, `DoesNotFit` for one that is too small for the live
+/// data, `NoVolume` and other errors of a mount, device errors.
 pub fn resize(
     device: &Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -94,8 +93,8 @@ pub fn resize(
     commit(&**device, &present, &planned)
 }
 
-/// Writes the superblocks, if they do not say so already. What else an
-/// interrupted change was going to change is completed.
+/// Writes the superblocks, unless they have these values already. Other changes of an
+/// interrupted call are completed.
 fn commit(device: &dyn Device, present: &Superblock, planned: &Superblock) -> Result<Superblock> {
     let before = to_be_changed(device)?;
     let shrunk = planned.incompat.get() & incompat_flags::SHRUNK;
@@ -112,7 +111,7 @@ fn commit(device: &dyn Device, present: &Superblock, planned: &Superblock) -> Re
     superblocks::replace(device, superblock)
 }
 
-/// Empties what is behind the new end, and sees to it that nothing names it.
+/// Empties the segments beyond the new end, and ensures that nothing names them.
 fn shrink(
     device: &Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -131,7 +130,7 @@ fn shrink(
         return Err(Error::Unfit(reason));
     }
     let emptied = lfs.empty_behind(planned, options.progress);
-    // What was moved is moved, whatever came of it.
+    // Moved data stays moved, even after an error.
     let unmounted = lfs.unmount();
     emptied.and(unmounted)?;
     let geometry = Geometry::from(planned);
@@ -147,7 +146,7 @@ fn shrink(
     Ok(())
 }
 
-/// Bytes of superblock copies that a volume has, which growing writes.
+/// Bytes of a volume's superblock copies, which growing writes.
 fn copy_bytes(superblock: &Superblock) -> u64 {
     superblock_offsets(superblock).count() as u64 * u64::from(superblock.write_unit.get())
 }

@@ -1,9 +1,9 @@
-//! A mounted volume grows (`docs/design/resize.md`, "Growing a mounted volume").
+//! Growing a mounted volume (`docs/design/resize.md`, "Growing a mounted volume").
 //!
-//! Device and superblocks first, as offline; then the tables in memory, while nobody
-//! cleans, moves, verifies or takes a checkpoint. The new segments are released last:
-//! whoever meets a pointer to one got it under a lock that was released after the new
-//! measures had been put.
+//! Device and superblocks are first, as offline; then the tables in memory, while no
+//! thread cleans, moves, verifies or takes a checkpoint. The new segments are released
+//! last: a thread with a pointer to one got it under a lock that was released after the
+//! new geometry had been set.
 
 use super::{commit, plan};
 use crate::error::{Error, Result};
@@ -13,28 +13,27 @@ use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::Operation;
 
-/// What became of a mount's size.
+/// The size of a mount after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
-    /// Bytes that the volume had.
+    /// Bytes of the volume before.
     pub before: u64,
-    /// Bytes that it has.
+    /// Bytes of the volume now.
     pub bytes: u64,
-    /// Segments that it has.
+    /// Segments of the volume now.
     pub segments: u32,
     /// Bytes of the device.
     pub device_bytes: u64,
 }
 
 impl Lfs {
-    /// Has the volume grow to so many bytes, or a few less; by default to all that
-    /// the device has. An image file becomes longer if need be. Reads, writes and
-    /// syncs go on meanwhile.
+    /// Grows the volume to `bytes`, or a few less; by default to the whole device. An
+    /// image file is lengthened if necessary. Reads, writes and syncs continue meanwhile.
     ///
     /// # Errors
-    /// `Unfit` for a size that cannot be, or if the volume is being verified or
-    /// takes no writes; device errors, after which it goes on with its old size,
-    /// but for a flush that failed.
+    /// `Unfit` for an impossible size, or if the volume is being verified or takes no
+    /// writes; device errors, after which it continues with its old size, unless a flush
+    /// failed.
     pub fn grow(&self, bytes: Option<u64>) -> Result<Grown> {
         let Some(_verifying) = self.begin_verification() else {
             let problem = "the volume is being verified: wait for that, or end it with varve scrub \
@@ -70,14 +69,14 @@ impl Lfs {
         if planned.device_bytes.get() > size {
             self.device.set_size(Some(planned.device_bytes.get()))?;
         }
-        // Logged changes were counted by the measures of before.
+        // Logged changes were counted with the old geometry.
         match self.checkpoint_now(&mut schedule) {
             Ok(()) | Err(Error::OutOfSegments) => {}
             Err(error) => return Err(error),
         }
         let superblock = self.write_grown(&before, &planned)?;
         self.take_in(&superblock);
-        // Whoever was refused asks again.
+        // Callers that were refused ask again.
         cleaning.refused = None;
         (cleaning.fruitless_at, cleaning.rested_at) = (None, None);
         tracing::info!(
@@ -96,7 +95,7 @@ impl Lfs {
                 self.counters.bytes_written.fetch_add(bytes, Relaxed);
                 self.counters.flushes.fetch_add(2, Relaxed);
             }
-            // What the log had written before it may be gone, too.
+            // Earlier writes of the log may be lost, too.
             Err(Error::Device(error)) if error.operation == Operation::Flush => {
                 self.durability.stop(format!("a flush failed: {error}"));
             }
@@ -105,14 +104,14 @@ impl Lfs {
         written
     }
 
-    /// The tables in memory follow.
+    /// Applies the new size to the tables in memory.
     fn take_in(&self, superblock: &Superblock) {
         let count = superblock.segment_count.get();
         let new = self.segments.lock().lengthen(count);
         {
             let _log = self.log.lock();
             let mut committed = self.change_committed();
-            // Nodes may take a few bytes more than they were counted as.
+            // Nodes may take a few bytes more than was counted for them.
             committed.live.guessed = true;
             self.superblock.put(*superblock);
             self.reader.grow(Geometry::from(superblock));

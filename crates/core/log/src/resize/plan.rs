@@ -1,4 +1,4 @@
-//! Which sizes can be: pure arithmetic.
+//! The possible sizes of a volume: pure arithmetic.
 
 use crate::error::{Error, Result};
 use crate::format::Superblock;
@@ -10,25 +10,24 @@ use crate::mkfs::{Reserve, enough, not_too_many};
 use varve_device::size::Bytes;
 use zerocopy::IntoBytes;
 
-/// Part of the corrections that a record has room for, which the segments of a
-/// whole usage table may take: it must be possible to write one in a checkpoint.
+/// Divisor of the corrections that fit into a record: the segments of a whole usage table
+/// may take that part, because a checkpoint must be able to write one.
 const TABLE_PART: u64 = 4;
 
-/// What is held back of `count` segments like these.
+/// Reserved segments of `count` segments like these.
 pub(super) fn reserve(superblock: &Superblock, count: u64) -> u64 {
     let sizes = (superblock.segment_bytes.get(), superblock.block_bytes.get());
     Reserve::of(sizes, count).segments()
 }
 
-/// Bytes of a volume of `count` segments like these, at least.
+/// Least bytes of a volume of `count` segments like these.
 pub(super) fn bytes_for(superblock: &Superblock, count: u64) -> u64 {
     let segments = count.saturating_mul(superblock.segment_bytes.get().into());
     let fixed = superblock.first_segment.get() + u64::from(superblock.write_unit.get());
     segments.saturating_add(fixed)
 }
 
-/// Segments that this volume may have at most, so that a checkpoint can write its
-/// usage table.
+/// Most segments of this volume, so that a checkpoint can write its usage table.
 fn most_segments(superblock: &Superblock) -> u64 {
     let slot = superblock.record_bytes.get() as usize;
     let fixed = record_bytes_for(superblock.inode_bytes.get() as usize, 0, 1);
@@ -37,11 +36,11 @@ fn most_segments(superblock: &Superblock) -> u64 {
     segments * u64::from(superblock.segment_bytes.get()) / ENTRY_BYTES as u64
 }
 
-/// The superblock of the same volume with so many bytes, or a few less. Nothing
-/// but its numbers is changed.
+/// The superblock of the same volume with `bytes`, or a few less. Only its numbers
+/// change.
 ///
 /// # Errors
-/// `Unfit` says what is impossible and what would do.
+/// `Unfit` states the problem and the possible sizes.
 pub fn plan(present: &Superblock, bytes: u64) -> Result<Superblock> {
     let unfit = |problem: String| Error::Unfit(format!("a volume of {}: {problem}", Bytes(bytes)));
     let unit = u64::from(present.write_unit.get());
@@ -87,12 +86,12 @@ pub fn plan(present: &Superblock, bytes: u64) -> Result<Superblock> {
         ..*present
     }
     .sealed_for(0);
-    // The reader's own check is the last word on what is possible.
+    // The reader's own check decides whether the result is possible.
     Superblock::parse(planned.as_bytes(), 0).map_err(|malformed| unfit(malformed.to_string()))?;
     Ok(planned)
 }
 
-/// The least number of segments that hold so many bytes outside the reserve.
+/// The least number of segments that contain so many bytes outside the reserve.
 pub(super) fn least_segments(superblock: &Superblock, held_bytes: u64) -> Option<u64> {
     let geometry = Geometry::from(superblock);
     let each = u64::from(geometry.segment_bytes) - 4 * u64::from(geometry.write_unit);

@@ -1,5 +1,5 @@
-//! Which sizes can be, and what devices that fail leave. Power cuts everywhere, and
-//! sizes in any order beside a model, are in `varve-prove`.
+//! Possible sizes, and the result of failing devices. Power cuts at every point, and
+//! sizes in any order against a model, are in `varve-prove`.
 
 use super::*;
 use crate::mkfs::{FormatOptions, default_segment_bytes, plan as plan_volume};
@@ -11,7 +11,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_000_000_000_000, 1000))
 }
 
-/// The superblock that mkfs makes of so many bytes, which need not exist.
+/// The superblock that mkfs makes for so many bytes, which need not exist.
 fn made(bytes: u64, segment_bytes: u32) -> Superblock {
     let options = FormatOptions {
         segment_bytes,
@@ -34,7 +34,7 @@ fn a_volume_that_grew_is_one_that_mkfs_would_have_made() {
         assert_eq!(grown.segment_count, new.segment_count);
         assert_eq!(grown.reserve_segments, new.reserve_segments);
         assert_eq!(grown.device_bytes, new.device_bytes);
-        // But for where the copies are.
+        // All but the places of the copies.
         assert_eq!(grown.copy_stride, made(small, 0).copy_stride);
         let back = plan_resize(&grown, small).unwrap();
         assert_eq!(back.segment_count, made(small, 0).segment_count);
@@ -57,7 +57,7 @@ fn sizes_that_cannot_be_are_refused_and_say_what_would_do() {
         refused(large, "use larger segments");
     }
     plan_resize(&present, 27 << 30).unwrap();
-    // Not a single step of the reserve takes more than is gained.
+    // No step of the reserve takes more than is gained.
     let (mut last, mut kept) = (present, 0);
     for bytes in (16 << 20..80 << 20).step_by(64 << 10) {
         match plan_resize(&last, bytes) {

@@ -1,4 +1,4 @@
-//! Which segments are given back ahead of checkpoints (`docs/design/reuse.md`).
+//! Segments that become clean ahead of checkpoints (`docs/design/reuse.md`).
 
 use super::{Segment, SegmentState, SegmentTable};
 use varve_fs::planted::{self, Planted};
@@ -6,21 +6,21 @@ use varve_fs::planted::{self, Planted};
 /// The positions from which recovery may roll forward, by serial.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Records {
-    /// Of the newest record. `None`: the log behind it has a hole.
+    /// Position of the newest record. `None` if the log after it has a gap.
     pub(super) newest: Option<u64>,
-    /// Of the one before. `None`: it is not known, or likewise.
+    /// Position of the one before. `None` if it is unknown, or has a gap likewise.
     pub(super) older: Option<u64>,
 }
 
 impl Records {
-    /// True if replay from either does not come to the segment.
+    /// True if replay from neither record reaches the segment.
     fn lie_behind(&self, segment: &Segment) -> bool {
         let older = self.older.filter(|_| self.newest.is_some());
         older
             .is_some_and(|older| segment.last_serial <= older || planted::is(Planted::ReuseInChain))
     }
 
-    /// True if neither needs anything in a segment in which nothing lives.
+    /// True if neither record needs anything in a segment without live data.
     pub(super) fn spare(&self, segment: &Segment) -> bool {
         let recorded = segment.data_only_recorded || planted::is(Planted::ReuseInChain);
         let data_only = segment.data_only && recorded;
@@ -29,12 +29,12 @@ impl Records {
 }
 
 impl SegmentTable {
-    /// An image of a checkpoint has, or is going to have, metadata in it.
+    /// Notes that an image of a checkpoint has, or will have, metadata in the segment.
     pub fn takes_metadata(&mut self, segment: u32) {
         self.get_mut(segment).data_only = false;
     }
 
-    /// True if the segment may be vacated once nothing in it lives.
+    /// True if the segment may be vacated once it has no live data.
     pub fn may_vacate(&self, segment: u32) -> bool {
         let spilled = self.has_spilled(segment);
         let segment = self.get(segment);
@@ -44,23 +44,22 @@ impl SegmentTable {
             && self.records.spare(segment)
     }
 
-    /// True if the log of both records has left the segment behind: it may be
-    /// vacated, or would be but for its metadata, which the next checkpoints
-    /// take away.
+    /// True if the log of both records has passed the segment: it may be vacated, or
+    /// could be except for its metadata, which the next checkpoints remove.
     pub fn is_behind(&self, segment: u32) -> bool {
         self.records.lie_behind(self.get(segment))
     }
 
-    /// Nothing in a used segment lives any more by the log up to `serial`; if
-    /// neither record needs what is in it, it is clean once that is durable.
+    /// Notes that by the log up to `serial` a used segment has no live data. If neither
+    /// record needs its contents, it is clean once that is durable.
     pub fn vacate(&mut self, segment: u32, serial: u64) {
         if self.may_vacate(segment) && self.get_mut(segment).vacated.replace(serial).is_none() {
             self.vacated.push(segment);
         }
     }
 
-    /// Gives back what has been vacated, if everything up to `durable` is: the
-    /// segments that became clean, or with `hold` will when they are released.
+    /// Makes vacated segments clean whose log is durable up to `durable`. Returns those
+    /// that became clean, or with `hold` will when they are released.
     pub fn settle(&mut self, durable: u64, hold: bool) -> Vec<u32> {
         if self.held.is_some() {
             return Vec::new();
@@ -84,25 +83,25 @@ impl SegmentTable {
         self.overtaken = overtaken;
         freed.retain(|&number| self.get(number).state == SegmentState::Used);
         for &number in &freed {
-            // The next table that finds it empty says what it has been since.
+            // The next table that finds it empty sets the real value.
             self.get_mut(number).empty_since = 0;
         }
         self.leave_for_good(&freed, hold);
         freed
     }
 
-    /// Segments that have been vacated and are not clean yet.
+    /// Number of segments that have been vacated and are not clean yet.
     pub fn vacated_count(&self) -> u64 {
         self.vacated.len() as u64
     }
 
-    /// Some have been vacated, are not clean yet, and could be.
+    /// True if there are vacated segments that could become clean.
     pub fn has_vacated(&self) -> bool {
         !self.vacated.is_empty() && self.held.is_none()
     }
 
-    /// A partial was given up: recovery cannot pass it, and from the records
-    /// there are it does not reach what is behind.
+    /// Notes that a partial was given up: recovery cannot pass it, and from the present
+    /// records it does not reach the log after it.
     pub fn log_is_cut(&mut self) {
         self.records = Records::default();
         for number in std::mem::take(&mut self.vacated) {
@@ -110,8 +109,8 @@ impl SegmentTable {
         }
     }
 
-    /// Segments in which replay may have left nothing, and which could be
-    /// vacated then: those that moves were made from, or all.
+    /// Segments in which replay may have left no live data, and which could be vacated
+    /// then: those from which moves were made, or all.
     pub fn to_look_at(&self, all: bool) -> Vec<u32> {
         let which: Vec<u32> = match all {
             true => self.iter().map(|(number, _)| number).collect(),

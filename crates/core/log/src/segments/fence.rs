@@ -1,14 +1,14 @@
-//! Fewer segments, or more (`docs/design/resize.md`): where a volume that becomes smaller is
-//! going to end, and what one that grows gets.
+//! Changes of the number of segments (`docs/design/resize.md`): the end of a volume that
+//! becomes smaller, and the new segments of one that grows.
 
 use super::{Segment, SegmentState, SegmentTable};
 use crate::format::UsageEntry;
 
-/// Segments from number `end` on are going to be given up.
+/// Segments from number `end` on are going to be removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fence {
     end: u32,
-    /// They are not opened any more; else only where no other is clean.
+    /// They are not opened any more; otherwise only if no other is clean.
     closed: bool,
 }
 
@@ -19,13 +19,13 @@ impl Fence {
 }
 
 impl SegmentTable {
-    /// Segments from number `end` on are opened only where no other is clean.
+    /// Opens segments from number `end` on only if no other is clean.
     pub fn set_fence(&mut self, end: u32) {
         self.fence = Some(Fence { end, closed: false });
     }
 
-    /// Segments behind the fence are not opened any more, and are left out of the
-    /// usage table once they are clean.
+    /// Stops opening segments beyond the fence, and leaves them out of the usage table
+    /// once they are clean.
     pub fn close_fence(&mut self) {
         if let Some(fence) = &mut self.fence {
             fence.closed = true;
@@ -34,8 +34,8 @@ impl SegmentTable {
         }
     }
 
-    /// The clean segment that comes next after `after`, before the fence if one is
-    /// clean there, in circular order.
+    /// The first clean segment after `after`, in circular order, before the fence if one
+    /// is clean there.
     pub(super) fn next_clean(&self, after: u32) -> Option<u32> {
         let end = self.fence.map_or(u32::MAX, |fence| fence.end);
         let before = self.clean.range(after.min(end)..end).next();
@@ -43,8 +43,8 @@ impl SegmentTable {
         before.or_else(|| self.clean.iter().next()).copied()
     }
 
-    /// The clean segments that come next after `after`, in the order in which the log
-    /// takes them, up to so many.
+    /// The first clean segments after `after`, in the order in which the log takes them,
+    /// at most `count`.
     pub fn upcoming(&self, after: u32, count: usize) -> Vec<u32> {
         let end = self.fence.map_or(u32::MAX, |fence| fence.end);
         let after = after.min(end);
@@ -52,8 +52,7 @@ impl SegmentTable {
         behind.chain(before).take(count).copied().collect()
     }
 
-    /// The volume has so many segments from now on. Those that are new are not
-    /// opened before they are released.
+    /// Sets the number of segments. New ones are not opened before they are released.
     pub fn lengthen(&mut self, count: u32) -> Vec<u32> {
         let before = self.segments.len() as u32;
         let new = UsageEntry::default();
@@ -64,7 +63,7 @@ impl SegmentTable {
         (before..count).collect()
     }
 
-    /// A segment has become clean.
+    /// Adds a segment that has become clean.
     pub(super) fn may_be_opened(&mut self, segment: u32) {
         if self.keep(segment) || self.keep_log(segment) {
             return;
@@ -74,14 +73,14 @@ impl SegmentTable {
         }
     }
 
-    /// True if it is behind the closed fence and nothing refers to it: the table has
-    /// no entry for it.
+    /// True if it is beyond the closed fence and nothing refers to it: the table has no
+    /// entry for it.
     pub fn is_given_up(&self, segment: u32) -> bool {
         let shut_out = self.fence.is_some_and(|fence| fence.shuts_out(segment));
         shut_out && self.get(segment).state == SegmentState::Clean
     }
 
-    /// Segments before the fence that may be opened.
+    /// Number of segments before the fence that may be opened.
     pub fn clean_before_fence(&self) -> u64 {
         let end = self.fence.map_or(u32::MAX, |fence| fence.end);
         self.clean.range(..end).count() as u64

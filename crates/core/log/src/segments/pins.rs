@@ -1,28 +1,29 @@
-//! Snapshots: what they may refer to is not opened anew while they are held.
+//! Pins of snapshots: segments to which a snapshot may refer are not opened while it
+//! exists.
 //!
-//! A snapshot refers to nothing that was opened after it was taken, nor to what was
-//! clean then. So of the segments that become clean while snapshots are held, those
+//! A snapshot refers to no segment that was opened after it was taken, nor to one that
+//! was clean then. So of the segments that become clean while there are snapshots, those
 //! that had been opened before the newest of them are *kept*: they count as used until
-//! the snapshots of that moment are gone. Nothing is written into the holes of any
-//! segment meanwhile, and none of these is discarded.
+//! the snapshots of that moment are released. Nothing is written into the holes of any
+//! segment meanwhile, and no kept segment is discarded.
 //!
-//! A snapshot never takes room from anybody: where clean segments run short and some
-//! are kept, all snapshots are broken.
+//! A snapshot never causes a lack of space: if clean segments run short and some are
+//! kept, all snapshots are broken.
 
 use super::SegmentTable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Release};
 
-/// A snapshot that is held.
+/// A snapshot that is not released.
 #[derive(Debug)]
 struct Pin {
-    /// Segments had been opened when it was taken.
+    /// Number of segments that had been opened when it was taken.
     opened: u32,
     broken: Arc<AtomicBool>,
 }
 
-/// See the module's head.
+/// The snapshots of a volume, and the segments kept for them.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     snapshots: BTreeMap<u64, Pin>,
@@ -35,7 +36,8 @@ impl Pins {
         !self.snapshots.is_empty()
     }
 
-    /// True if a snapshot up to number `newest` may refer to what was opened so.
+    /// True if a snapshot up to number `newest` may refer to a segment of this
+    /// incarnation.
     fn refer_to(&self, incarnation: u32, newest: u64) -> bool {
         let mut older = self.snapshots.range(..=newest);
         older.any(|(_, pin)| incarnation <= pin.opened)
@@ -43,7 +45,7 @@ impl Pins {
 }
 
 impl SegmentTable {
-    /// A snapshot of what lives now. What is set once it is broken.
+    /// Pins the present state as a snapshot. The returned flag is set once it is broken.
     pub fn pin(&mut self, snapshot: u64) -> Arc<AtomicBool> {
         let broken = Arc::new(AtomicBool::new(false));
         let pin = Pin {
@@ -54,24 +56,23 @@ impl SegmentTable {
         broken
     }
 
-    /// Nobody reads that snapshot any more.
+    /// Releases a snapshot.
     pub fn unpin(&mut self, snapshot: u64) {
         self.pins.snapshots.remove(&snapshot);
         self.free_kept();
     }
 
-    /// True if any is held, or somebody ships the log.
+    /// True if there is any snapshot, or the log is being shipped.
     pub fn is_pinned(&self) -> bool {
         self.pins.any() || self.shippers.any()
     }
 
-    /// Segments that would be clean but for these.
+    /// Number of segments that would be clean except for these.
     pub fn kept_count(&self) -> u64 {
         self.pins.kept.len() as u64 + self.shippers.kept_count()
     }
 
-    /// Breaks all snapshots if segments are kept for them; before these, whoever
-    /// ships.
+    /// Breaks all snapshots if segments are kept for them; before that, shippers.
     pub fn break_snapshots(&mut self) {
         if self.break_shippers() && !self.clean.is_empty() {
             return;
@@ -83,11 +84,12 @@ impl SegmentTable {
             pin.broken.store(true, Release);
         }
         self.free_kept();
-        // What both had kept is theirs now.
+        // Segments that both had kept are still kept for shippers.
         self.break_shippers();
     }
 
-    /// A segment has become clean. True if a snapshot may refer to it.
+    /// Called for a segment that has become clean. Returns true if a snapshot may refer
+    /// to it.
     pub(super) fn keep(&mut self, segment: u32) -> bool {
         let Some((&newest, _)) = self.pins.snapshots.last_key_value() else {
             return false;

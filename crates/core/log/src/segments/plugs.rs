@@ -7,20 +7,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 
-/// Where a map is, and what of the segment its own summaries take.
+/// The place of a map, and the bytes of the segment's own summaries.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     /// Serial of the partial that wrote it.
     pub serial: u64,
     /// Byte offset of each page in the segment.
     pub pages: Vec<u32>,
-    /// Bytes of the segment.
+    /// Bytes of the segment that its summaries take.
     pub summaries: Vec<Range<u32>>,
 }
 
 impl SegmentTable {
-    /// True if holes of the segment, found when it was this edition, may be
-    /// written into (rules P1, P2, P6).
+    /// True if holes of the segment, found when it was this edition, may be written into
+    /// (rules P1, P2, P6).
     pub fn may_plug(&self, segment: u32, edition: Edition) -> bool {
         if self.is_pinned() || self.has_spilled(segment) {
             return false;
@@ -33,7 +33,7 @@ impl SegmentTable {
         (self.may_vacate(segment) || chained) && unclaimed && entry.edition() == edition
     }
 
-    /// Partial `serial` writes into holes of the segment.
+    /// Notes that partial `serial` writes into holes of the segment.
     pub fn plugged(&mut self, segment: u32, serial: u64) {
         self.clean.remove(&segment);
         let entry = self.get_mut(segment);
@@ -45,8 +45,8 @@ impl SegmentTable {
         }
     }
 
-    /// As [`SegmentTable::plugged`], by this mount, and with a map. An image that
-    /// is held is let go of if it may lead to what stood there.
+    /// As [`SegmentTable::plugged`], by this mount, and with a map. A pinned image is
+    /// unpinned if it may refer to the overwritten blocks.
     pub fn plug(&mut self, holes: &Holes, pages: Vec<u32>, serial: u64) {
         self.plugged(holes.segment, serial);
         let mapped = Mapped {
@@ -64,13 +64,13 @@ impl SegmentTable {
         }
     }
 
-    /// The map of the segment that this mount has written last is lost.
+    /// Drops the map of the segment that this mount has written last.
     pub fn unmapped(&mut self, segment: u32) {
         self.get_mut(segment).mapped = None;
     }
 
-    /// Segments that may be plugged now, and the bytes that lived in each when
-    /// the newest checkpoint was taken.
+    /// Segments that may be plugged now, and the live bytes of each at the newest
+    /// checkpoint.
     pub fn pluggable(&self) -> Vec<(u32, u32)> {
         self.iter()
             .filter(|(number, entry)| self.may_plug(*number, entry.edition()))

@@ -1,25 +1,25 @@
-//! The log that is being shipped: it is not opened anew meanwhile
+//! Pins of shippers: log that is being shipped is not overwritten meanwhile
 //! (`docs/spec/stream.md`).
 //!
-//! Whoever ships reads the segments that were opened under his number or later. Of
-//! these, what becomes clean is *kept* until he has read it, and what was clean
-//! already as well. He takes no room from anybody: where clean segments run short and
-//! some are kept, all who ship lose their hold.
+//! A shipper reads the segments that were opened under its number or later. Those that
+//! become clean are *kept* until it has read them, and so are those that were clean
+//! already. A shipper never causes a lack of space: if clean segments run short and some
+//! are kept, all shippers lose their pins.
 
 use super::SegmentTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Release};
 
-/// Somebody who ships.
+/// The pin of one shipper.
 #[derive(Debug)]
 struct Shipper {
-    /// Opened before this, segments are nothing to him.
+    /// Number of the first opening of a segment that it needs.
     from: u32,
     broken: Arc<AtomicBool>,
 }
 
-/// See the module's head.
+/// The shippers of a volume, and the segments kept for them.
 #[derive(Debug, Default)]
 pub(super) struct Shippers {
     by_number: BTreeMap<u64, Shipper>,
@@ -43,8 +43,8 @@ impl Shippers {
 }
 
 impl SegmentTable {
-    /// Somebody ships what was opened under number `from` and later. What is set once
-    /// that may be written over.
+    /// Pins the segments opened under number `from` and later. The returned flag is set
+    /// once they may be overwritten.
     pub fn pin_log(&mut self, from: u32) -> (u64, Arc<AtomicBool>) {
         let broken = Arc::new(AtomicBool::new(false));
         let shipper = Shipper {
@@ -63,7 +63,7 @@ impl SegmentTable {
         (number, broken)
     }
 
-    /// He has read what was opened before number `from`.
+    /// Notes that a shipper has read the segments opened before number `from`.
     pub fn advance_log_pin(&mut self, number: u64, from: u32) {
         if let Some(shipper) = self.shippers.by_number.get_mut(&number)
             && shipper.from < from
@@ -73,13 +73,13 @@ impl SegmentTable {
         }
     }
 
-    /// He ships no more.
+    /// Removes a shipper.
     pub fn unpin_log(&mut self, number: u64) {
         self.shippers.by_number.remove(&number);
         self.free_kept_log();
     }
 
-    /// True if segments are kept for some; these are given up.
+    /// Breaks all shippers if segments are kept for them, and returns whether it did.
     pub(super) fn break_shippers(&mut self) -> bool {
         if self.shippers.kept.is_empty() {
             return false;
@@ -91,7 +91,7 @@ impl SegmentTable {
         true
     }
 
-    /// A segment is clean. True if somebody ships what was written there.
+    /// Called for a segment that is clean. Returns true if a shipper needs its contents.
     pub(super) fn keep_log(&mut self, segment: u32) -> bool {
         let keeps = self.shippers.need(self.get(segment).incarnation);
         if keeps {
@@ -115,7 +115,7 @@ mod tests {
     use std::sync::atomic::Ordering::Acquire;
     use zerocopy::FromZeros;
 
-    /// Eight segments, all clean, opened before anybody ships.
+    /// Eight segments, all clean, opened before there is a shipper.
     fn table() -> SegmentTable {
         let entries = [UsageEntry::default(); 8];
         let end = LogEnd::from(LogPosition::new_zeroed());

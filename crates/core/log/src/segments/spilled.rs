@@ -1,12 +1,12 @@
-//! Segments in which blocks of open transactions stand (`docs/design/transactions.md`,
-//! "Spilling": rules S1 to S5).
+//! Segments with blocks of open transactions (`docs/design/transactions.md`, "Spilling":
+//! rules S1 to S5).
 //!
-//! No pointer leads to such a block before its transaction is committed, so by what
-//! pointers say its segment may be empty. It is neither given back nor cleaned nor
-//! plugged, nor does a usage table call it empty, for as long as the spill is held.
+//! No pointer refers to such a block before its transaction is committed, so by pointers
+//! its segment may be empty. As long as the spill exists, the segment is neither reused
+//! nor cleaned nor plugged, and no usage table states that it is empty.
 //!
-//! They never take room from anybody: where nothing else gives any, all spills are
-//! broken but those of which a group is going to tell.
+//! Spills never cause a lack of space: if no other source of space is left, all spills
+//! are broken except those that a group is going to place.
 
 use super::{SegmentState, SegmentTable};
 use crate::format::ifile::NOT_EMPTY;
@@ -16,20 +16,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Release};
 use varve_fs::SpillNo;
 use varve_fs::planted::{self, Planted};
 
-/// One that is held.
+/// A spill that is not released.
 #[derive(Debug, Default)]
 struct Spill {
     segments: BTreeSet<u32>,
-    /// A group is going to tell of it.
+    /// A group is going to place it.
     kept: bool,
     broken: Arc<AtomicBool>,
 }
 
-/// See the module's head.
+/// The spills of a volume, and their segments.
 #[derive(Debug, Default)]
 pub(super) struct Spilled {
     spills: BTreeMap<u64, Spill>,
-    /// How many of these stand in a segment.
+    /// Number of spills in each segment.
     segments: BTreeMap<u32, u32>,
 }
 
@@ -57,13 +57,13 @@ impl Spilled {
 }
 
 impl SegmentTable {
-    /// A spill begins. What is set once it is broken.
+    /// Adds a spill. The returned flag is set once it is broken.
     pub fn begin_spill(&mut self, spill: u64) -> Arc<AtomicBool> {
         let spill = self.spilled.spills.entry(spill).or_default();
         Arc::clone(&spill.broken)
     }
 
-    /// Blocks of it are written into this segment.
+    /// Notes that blocks of the spill are written into this segment.
     pub fn spilled_into(&mut self, spill: u64, segment: u32) {
         let Spilled { spills, segments } = &mut self.spilled;
         if let Some(spill) = spills.get_mut(&spill)
@@ -73,7 +73,7 @@ impl SegmentTable {
         }
     }
 
-    /// All of its blocks that stood in this segment stand elsewhere now.
+    /// Notes that all blocks of the spill in this segment have been moved elsewhere.
     pub fn spilled_out_of(&mut self, spill: u64, segment: u32) {
         let of = self.spilled.spills.get_mut(&spill);
         if of.is_some_and(|spill| spill.segments.remove(&segment)) {
@@ -81,17 +81,18 @@ impl SegmentTable {
         }
     }
 
-    /// Nobody refers to it any more.
+    /// Removes a spill to which nothing refers any more.
     pub fn end_spill(&mut self, spill: u64) {
         self.spilled.remove(spill);
     }
 
-    /// Blocks of an open transaction stand there.
+    /// True if the segment has blocks of an open transaction.
     pub fn has_spilled(&self, segment: u32) -> bool {
         self.spilled.is_in(segment)
     }
 
-    /// From now on these are not broken. False, and nothing has changed, if one was.
+    /// Ensures that these spills are not broken. Returns false, with nothing changed, if
+    /// one was.
     pub fn keep_spills(&mut self, spills: &[SpillNo]) -> bool {
         let held = &mut self.spilled.spills;
         let all = spills.iter().all(|spill| held.contains_key(&spill.0));
@@ -101,7 +102,7 @@ impl SegmentTable {
         all
     }
 
-    /// Breaks all that are not kept.
+    /// Breaks all spills that are not kept.
     pub fn break_spills(&mut self) {
         let open = self.spilled.spills.iter().filter(|(_, spill)| !spill.kept);
         let open: Vec<u64> = open.map(|(number, _)| *number).collect();
@@ -112,8 +113,8 @@ impl SegmentTable {
         }
     }
 
-    /// Partial `serial` says that spilled blocks in the segment are part of files now:
-    /// as if it had written them there.
+    /// Notes that partial `serial` makes spilled blocks in the segment part of files: as
+    /// if it had written them there.
     pub fn placed(&mut self, segment: u32, serial: u64) {
         self.clean.remove(&segment);
         let entry = self.get_mut(segment);

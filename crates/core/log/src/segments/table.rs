@@ -1,5 +1,5 @@
-//! The usage table of a checkpoint: made from what is in memory, and taken back
-//! when the checkpoint is durable.
+//! The usage table of a checkpoint: made from the state in memory, and installed when the
+//! checkpoint is durable.
 
 use super::early::Records;
 use super::{SegmentState, SegmentTable};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use varve_fs::planted::{self, Planted};
 
 impl SegmentTable {
-    /// The table for checkpoint `serial`, given what folding the frozen delta
-    /// changes in each segment. `boundary` is the checkpoint's position:
-    /// segments written behind it are not empty whatever the image says.
+    /// The table for checkpoint `serial`, given the change of each segment by folding the
+    /// frozen delta. `boundary` is the checkpoint's position: segments written after it
+    /// are not empty, regardless of the image.
     pub fn image(
         &self,
         serial: u64,
@@ -54,9 +54,9 @@ impl SegmentTable {
             .collect()
     }
 
-    /// Checkpoint `serial` is durable with this table and these corrections;
-    /// segments written behind its `boundary` hold what it does not know.
-    /// Recovery rolls forward from serial `position`. Returns the segments that
+    /// Installs the table of checkpoint `serial`, which is durable with these
+    /// corrections. Segments written after its `boundary` have contents that it does not
+    /// include. Recovery rolls forward from serial `position`. Returns the segments that
     /// became clean, or with `hold` will when they are released.
     pub fn install(
         &mut self,
@@ -90,8 +90,8 @@ impl SegmentTable {
             if segment.state != SegmentState::Used {
                 continue;
             }
-            // A correction can only kill what the table still counted; such a
-            // segment is found empty by the next checkpoint.
+            // A correction can only remove what the table still counted; such a segment
+            // is found empty by the next checkpoint.
             let empty = segment.live_bytes == 0
                 && entry.live_bytes.get() == 0
                 && segment.last_serial <= boundary
@@ -102,7 +102,7 @@ impl SegmentTable {
                 NOT_EMPTY
             };
             if segment.live_bytes != 0 && segment.cleaned.is_some_and(|by| by <= serial) {
-                // Something lives there that its summaries do not tell of.
+                // It has live data that its summaries do not describe.
                 let live_bytes = segment.live_bytes;
                 tracing::error!(number, live_bytes, "a cleaned segment is not empty");
                 segment.cleaned = None;
@@ -122,7 +122,7 @@ impl SegmentTable {
 fn apply_change(segment: u32, live_bytes: u32, change: i64) -> u32 {
     let live = i64::from(live_bytes) + change;
     if live < 0 {
-        // Our own arithmetic, or a damaged table: never wrap, always say.
+        // A bug, or a damaged table: never wrap, always log it.
         tracing::error!(segment, live_bytes, change, "usage count fell below zero");
     }
     live.clamp(0, i64::from(u32::MAX)) as u32

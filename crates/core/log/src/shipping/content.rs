@@ -1,4 +1,4 @@
-//! What a partial segment says, as a record of the stream.
+//! Conversion of a partial segment to a record of the stream.
 
 use super::error::{Result, ShipError};
 use super::stream::{
@@ -15,10 +15,10 @@ use crate::lfs::Lfs;
 use varve_fs::{InodeNo, Version};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Reads a partial, and verifies it if it has something to say.
+/// Reads a partial, and verifies it if it has content.
 ///
 /// # Errors
-/// `LogGone` if what it says is not there any more; device errors.
+/// `LogGone` if the content was overwritten; device errors.
 pub(super) fn record_of(lfs: &Lfs, summary: &Summary) -> Result<Record> {
     let header = &summary.header;
     let other = header.flags.get() & summary_flags::NOT_ORDINARY != 0;
@@ -52,8 +52,8 @@ pub(super) fn record_of(lfs: &Lfs, summary: &Summary) -> Result<Record> {
 fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
     let geometry: &Geometry = &lfs.geometry;
     let gone = |malformed: Malformed| log_gone(summary, malformed.to_string());
-    // Recovery passes over what a volume that has shrunk has moved from beyond its end. A
-    // copy has nothing else of it.
+    // Recovery skips blocks that a shrunk volume has moved from beyond its end. A copy
+    // needs them.
     let whole = Geometry {
         shrunk: false,
         ..*geometry
@@ -94,10 +94,10 @@ fn log_gone(summary: &Summary, why: String) -> ShipError {
     ShipError::LogGone { mark, why }
 }
 
-/// A block that was spilled before, as an item: a copy has it from its commit on.
+/// Adds a block that was spilled earlier as an item: a copy has it from its commit on.
 ///
 /// # Errors
-/// `LogGone` if the block has been written over since; device errors.
+/// `LogGone` if the block has been overwritten since; device errors.
 fn put_placed(lfs: &Lfs, summary: &Summary, item: &ChainItem, into: &mut Vec<u8>) -> Result<()> {
     let ChainItem::Placed {
         ino,
@@ -121,7 +121,7 @@ fn put_placed(lfs: &Lfs, summary: &Summary, item: &ChainItem, into: &mut Vec<u8>
     Ok(())
 }
 
-/// An entry as an item. `stored` has the content, of plugs as well.
+/// Adds an entry as an item. `stored` has the content, also of plugs.
 fn put(
     geometry: &Geometry,
     summary: &Summary,
@@ -169,7 +169,7 @@ fn put(
             into.resize(at + bytes.len(), 0);
             image.encode(&mut into[at..]);
         }
-        // Matters of places; for those placed see `put_placed`.
+        // These are about places; for placed blocks see `put_placed`.
         ChainItem::Placed { .. } | ChainItem::Node { .. } | ChainItem::Map { .. } => {}
     }
     Ok(())

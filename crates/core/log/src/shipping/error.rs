@@ -1,4 +1,4 @@
-//! What can go wrong with a stream, its original and its copy.
+//! Errors of a stream, its original and its copy.
 
 use crate::error::Error;
 use crate::format::Mark;
@@ -7,7 +7,7 @@ use std::io;
 /// The result of shipping and replaying.
 pub type Result<T> = std::result::Result<T, ShipError>;
 
-/// Why a stream was not written, or not replayed to its end.
+/// The reason for which a stream was not written, or not replayed to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShipError {
@@ -17,12 +17,12 @@ pub enum ShipError {
     /// Reading or writing the stream failed.
     #[error("{0}: {1}")]
     Io(&'static str, #[source] io::Error),
-    /// The log does not have what follows the mark.
+    /// The log no longer has the partials after the mark.
     #[error("the log behind {mark} is gone ({why}): make a new base")]
     LogGone {
-        /// Where the copy stands.
+        /// The copy's mark.
         mark: Mark,
-        /// What is there instead.
+        /// Description of the log found there instead.
         why: String,
     },
     /// The mark is not one of this log.
@@ -30,7 +30,7 @@ pub enum ShipError {
     OtherHistory {
         /// The mark.
         mark: Mark,
-        /// Where they part.
+        /// Description of the difference.
         why: String,
     },
     /// The original is a copy itself.
@@ -39,15 +39,15 @@ pub enum ShipError {
          this one, which makes it an original"
     )]
     IsACopy(Mark),
-    /// What is no stream, or ends in the middle.
+    /// Bytes that are no stream, or a stream that ends early.
     #[error("behind {after} the stream is no good: {problem}")]
     BadStream {
-        /// The last record that was.
+        /// The last valid record.
         after: Mark,
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
-    /// It is not a stream that this volume can follow.
+    /// The stream is not one that this volume can follow.
     #[error("{0}")]
     Unfit(String),
 }

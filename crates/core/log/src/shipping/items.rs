@@ -1,7 +1,7 @@
-//! What a record's payload says, checked before anything is done with it.
+//! The items of a record's payload, checked before any is applied.
 //!
-//! A stream is input. What the log asserts of a group, and what would cost memory
-//! without bound, is refused here; content cannot be judged.
+//! A stream is input. Conditions that the log asserts of a group, and values that would
+//! take unbounded memory, are refused here; content cannot be judged.
 
 use super::stream::StreamItem;
 use crate::format::index::MAX_BLOCK;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use varve_fs::{InodeNo, Item, Timestamp};
 use zerocopy::FromBytes;
 
-/// What a volume can hold.
+/// Limits of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Measures {
     /// Bytes of a logical block.
@@ -22,14 +22,14 @@ pub struct Measures {
     pub inode_bytes: u32,
     /// Most bytes of a file's extended attributes.
     pub xattr_bytes: u32,
-    /// Logical blocks that the volume has room for.
+    /// Logical blocks that fit on the volume.
     pub blocks: u64,
-    /// No inode has this number or a higher one.
+    /// Upper bound of the inode numbers, exclusive.
     pub inodes: u64,
 }
 
 impl Measures {
-    /// Of a volume on which numbers from `next_ino` on were never used.
+    /// Limits of a volume on which numbers from `next_ino` on were never used.
     pub(super) fn of(geometry: &Geometry, next_ino: u64) -> Self {
         let volume = geometry.volume_bytes();
         Measures {
@@ -44,7 +44,7 @@ impl Measures {
     /// The items of a payload.
     ///
     /// # Errors
-    /// Says what no original can have meant.
+    /// Describes a value that no original can have written.
     pub fn items(&self, payload: &[u8]) -> Result<Vec<Item>, Malformed> {
         let mut items = Vec::new();
         let mut rest = payload;

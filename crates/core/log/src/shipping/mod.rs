@@ -1,9 +1,9 @@
 //! Shipping the log to a copy, and replaying it there (`docs/spec/stream.md`).
 //!
 //! Invariants:
-//! - The stream has every partial segment behind a mark, in order and without a gap;
-//!   those of ordinary groups with what they say.
-//! - Where a copy stands is in the group that brought it there.
+//! - The stream has every partial segment after a mark, in order and without a gap; those
+//!   of ordinary groups with their content.
+//! - The mark of a copy's position is in the group that brought it there.
 
 mod content;
 mod error;

@@ -1,8 +1,8 @@
 //! Replaying a stream onto a copy.
 //!
 //! Invariants:
-//! - Until the copy's mark has been found in the stream nothing is written.
-//! - The first thing that is written is the copy's mark, if it was its log's end.
+//! - Nothing is written until the copy's mark has been found in the stream.
+//! - The first write is the copy's mark, if that was its log's end.
 //! - A group is appended whole, and its mark with it.
 
 use super::error::{Result, ShipError};
@@ -18,42 +18,43 @@ use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::{Item, Layout, Position, Purpose, Unwritten, Usage, Waiting};
 
-/// Partials of other groups after which the mark is written by itself.
+/// Number of partials of other groups after which the mark is written by itself.
 const PASSED_MAX: u64 = 4096;
 /// Bytes after which the copy is made durable.
 const UNFLUSHED_MAX: u64 = 64 << 20;
-/// What a block counts for beside its content, in bytes.
+/// Bytes for which a block counts in addition to its content.
 const BESIDE_BLOCK: u64 = 128;
-/// Blocks that one group may reserve, in whole volumes: freed and reserved again, a
-/// block counts several times.
+/// Most blocks that one group may reserve, in whole volumes: a block that is freed and
+/// reserved again counts several times.
 const RESERVED_VOLUMES: u64 = 64;
 
-/// What became of a copy.
+/// The outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Where it stood.
+    /// The copy's mark before.
     pub from: Mark,
-    /// Where it stands.
+    /// The copy's mark after.
     pub to: Mark,
     /// Groups that were replayed.
     pub groups: u64,
     /// Bytes of their records.
     pub bytes: u64,
-    /// The stream ended before the mark at which the copy stood.
+    /// The stream ended before the copy's mark.
     pub ahead: bool,
 }
 
-/// A copy that a stream is replayed onto.
+/// A replay of a stream onto a copy.
 pub struct Replay {
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     options: MountOptions,
     measures: Measures,
-    /// Mounted for writing, once there is something to write.
+    /// The copy mounted for writing, once a write is necessary.
     lfs: Option<Lfs>,
     /// The copy's mark has been found in the stream.
     met: bool,
-    /// The copy's mark is one of the original's, as something was replayed onto it.
+    /// The copy's mark is one of the original's, because a stream was replayed onto it
+    /// before.
     follows: bool,
     done: Replayed,
     /// The end of the last group in the stream.
@@ -65,7 +66,7 @@ pub struct Replay {
     position: Position,
 }
 
-/// A group of which records have come.
+/// A group of which some records have been received.
 #[derive(Default)]
 struct Group {
     begun: bool,
@@ -75,8 +76,8 @@ struct Group {
 }
 
 impl Replay {
-    /// Looks where the copy on `device` stands, and whether it can follow the stream
-    /// with this header. Nothing is written.
+    /// Reads the mark of the copy on `device`, and checks whether it can follow the
+    /// stream with this header. Nothing is written.
     ///
     /// # Errors
     /// `Unfit`, `OtherHistory`; as a mount.
@@ -141,7 +142,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// The stream has come to `at`, where a group ends or not.
+    /// Notes that the stream has reached `at`, and whether a group ends there.
     fn meet(&mut self, at: Mark, ends: bool) -> Result<()> {
         let copy = self.done.from;
         if at.serial != copy.serial {
@@ -160,10 +161,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes the next record, in the order in which the reader gives them out.
+    /// Takes the next record, in the order in which the reader returns them.
     ///
     /// # Errors
-    /// `BadStream`, `OtherHistory`; `OutOfSegments` if the copy has no room; device
+    /// `BadStream`, `OtherHistory`; `OutOfSegments` if the copy has no space; device
     /// errors. The copy is at the end of a group.
     pub fn record(&mut self, record: &Record) -> Result<()> {
         let header = &record.header;
@@ -219,7 +220,7 @@ impl Replay {
             return Err(bad("a group reserves more than the volume".into()));
         }
         self.group.bytes += record.payload.len() as u64;
-        // A log holds no group that is larger than the volume.
+        // No log contains a group that is larger than the volume.
         let volume = self.measures.blocks * u64::from(self.measures.block_bytes);
         if self.group.bytes > volume {
             return Err(bad("a group is larger than the volume".into()));
@@ -251,7 +252,7 @@ impl Replay {
         }
     }
 
-    /// Makes what has been replayed durable.
+    /// Makes the replayed groups durable.
     ///
     /// # Errors
     /// If the device fails.
@@ -273,8 +274,9 @@ impl Replay {
         Ok(())
     }
 
-    /// The stream ends before the copy's mark: an error unless the copy once stood at that
-    /// end. Of a base its own log tells; one that was written to has another group there.
+    /// Handles a stream that ends before the copy's mark: an error unless the copy once
+    /// was at that end. The log of a base shows whether it was; a copy that was written
+    /// to has another group there.
     fn came_by_the_end(&self) -> Result<()> {
         if self.follows {
             return Ok(());
@@ -302,7 +304,7 @@ impl Replay {
         }
     }
 
-    /// The original went on without ordinary groups: the copy's mark does, too.
+    /// Advances the copy's mark, because the original continued without ordinary groups.
     fn write_boundary(&mut self) -> Result<()> {
         let mark = self.boundary;
         let lfs = self.writable()?;
@@ -341,12 +343,12 @@ impl Replay {
         Ok(self.lfs.as_ref().expect("mounted just now"))
     }
 
-    /// What has been done so far.
+    /// The progress so far.
     pub fn so_far(&self) -> Replayed {
         self.done
     }
 
-    /// Makes it durable, and leaves the copy in order.
+    /// Makes everything durable, and unmounts the copy.
     ///
     /// # Errors
     /// If the device fails.
@@ -387,7 +389,7 @@ impl Lfs {
     }
 }
 
-/// What a group takes, as an operation would tell it.
+/// The changes of a group, as an operation would declare them.
 fn waiting_of(items: &[Item], block_bytes: u32) -> Waiting {
     let mut unwritten = Unwritten::default();
     let mut highest_block = 0;

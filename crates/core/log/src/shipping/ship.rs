@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::time::Duration;
 
-/// Takes what is durable behind a mark out of a volume's log, record by record. While
-/// it lives, the log that it has not read is kept, as far as there is room.
+/// Reads the durable log after a mark, record by record. While it exists, the log that it
+/// has not read is kept, as far as there is space.
 pub struct Shipper<'a> {
     lfs: &'a Lfs,
     from: Mark,
-    /// Behind the last record.
+    /// Mark of the last record.
     at: Mark,
     /// The end of the last group.
     boundary: Mark,
@@ -27,7 +27,7 @@ pub struct Shipper<'a> {
 }
 
 impl Lfs {
-    /// Ships what is durable behind `since`.
+    /// Ships the durable log after `since`.
     ///
     /// # Errors
     /// `LogGone`, `OtherHistory`, `IsACopy`; device errors.
@@ -35,7 +35,7 @@ impl Lfs {
         if self.is_copy() {
             return Err(ShipError::IsACopy(self.mark()));
         }
-        // Before it is looked for: nothing goes meanwhile.
+        // Pinned before the search, so that no part is reused meanwhile.
         let (pin, broken) = self.segments.lock().pin_log(0);
         let mut shipper = Shipper {
             lfs: self,
@@ -50,7 +50,7 @@ impl Lfs {
         shipper.check_beginning()?;
         shipper.advance();
         if shipper.broken.load(Acquire) {
-            // All of the log was too much. What is left to read may not be.
+            // Pinning the whole log was too much. The part left to read may be possible.
             let from = shipper.trail.needed_from();
             let (pin, broken) = self.segments.lock().pin_log(from);
             (shipper.pin, shipper.broken) = (pin, broken);
@@ -60,7 +60,7 @@ impl Lfs {
 }
 
 impl Shipper<'_> {
-    /// What the stream begins with.
+    /// The header of the stream.
     pub fn header(&self) -> StreamHeader {
         let geometry = &self.lfs.geometry;
         let (block, inode) = (geometry.block_bytes, geometry.inode_bytes);
@@ -95,17 +95,17 @@ impl Shipper<'_> {
         Ok(Some(record))
     }
 
-    /// Waits until there is more, or for this long.
+    /// Waits until more is durable, or for this long.
     pub fn wait(&self, most: Duration) {
         self.lfs.durability.wait_beyond(self.at.serial, most);
     }
 
-    /// The last record.
+    /// The last record of a stream.
     pub fn end(&self) -> Record {
         Record::end(self.at)
     }
 
-    /// Why nothing more will become durable, if so.
+    /// The reason for which nothing more will become durable, if there is one.
     pub fn stopped(&self) -> Option<String> {
         self.lfs.durability.stopped()
     }
@@ -127,7 +127,7 @@ impl Shipper<'_> {
         self.lfs.segments.lock().advance_log_pin(self.pin, from);
     }
 
-    /// `self.from` is the end of a group of this log.
+    /// Checks that `self.from` is the end of a group of this log.
     fn check_beginning(&mut self) -> Result<()> {
         let mark = self.from;
         let other = |why: String| ShipError::OtherHistory { mark, why };
@@ -159,12 +159,12 @@ impl Drop for Shipper<'_> {
     }
 }
 
-/// What stands behind a mark.
+/// The partial after a mark.
 pub(super) enum Follower {
-    /// The partial that follows it.
+    /// The partial that follows the mark.
     Whole(Summary),
-    /// One with the serial, and another predecessor.
+    /// A partial with the serial, but another predecessor.
     OfAnother,
-    /// Nothing.
+    /// There is none.
     Gone,
 }

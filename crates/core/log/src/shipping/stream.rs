@@ -1,7 +1,7 @@
-//! The stream's bytes: structures, and taking records out of a reader.
+//! The stream's bytes: structures, and parsing of records.
 //!
 //! `docs/spec/stream.md` has the tables. Lengths are bounded, and memory is taken as
-//! bytes arrive: a crafted length alone costs nothing.
+//! bytes arrive: a crafted length alone takes none.
 
 use super::error::{Result, ShipError};
 use crate::format::superblock::MAX_SEGMENT_BYTES;
@@ -14,17 +14,17 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VSHP");
 /// First bytes of a record.
 pub const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"VSRC");
-/// A different one cannot be read.
+/// Version of the format. A different one cannot be read.
 pub const VERSION: u16 = 1;
-/// Most bytes of a record's payload: what a partial segment has, and what it has
-/// written into the holes of others.
+/// Most bytes of a record's payload: the content of a partial segment, and the blocks
+/// that it has written into holes of others.
 pub const MAX_PAYLOAD_BYTES: u32 = MAX_SEGMENT_BYTES + (4 << 20);
 
 /// Values of [`StreamRecord::kind`].
 pub mod record_kind {
-    /// Of an ordinary group.
+    /// A partial of an ordinary group.
     pub const GROUP: u8 = 1;
-    /// Of the cleaner or a checkpoint.
+    /// A partial of the cleaner or a checkpoint.
     pub const OTHER: u8 = 2;
     /// The end of the stream.
     pub const END: u8 = 3;
@@ -34,11 +34,11 @@ pub mod record_kind {
 pub mod record_flags {
     /// A group begins.
     pub const FIRST: u8 = 1 << 0;
-    /// It ends.
+    /// A group ends.
     pub const LAST: u8 = 1 << 1;
 }
 
-/// Begins a stream, 64 bytes.
+/// Header of a stream, 64 bytes.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -48,15 +48,15 @@ pub struct StreamHeader {
     pub crc: U32,
     /// The bytes `VSHP`.
     pub magic: U32,
-    /// 1.
+    /// Always 1.
     pub version: U16,
     /// Zeros.
     pub spare: [u8; 6],
-    /// Of the original.
+    /// Volume tag of the original.
     pub volume_tag: U64,
-    /// Serial of the mark that the stream begins at.
+    /// Serial of the mark at which the stream begins.
     pub serial: U64,
-    /// Its checksum.
+    /// Checksum of that mark.
     pub check: U32,
     /// Bytes of a logical block.
     pub block_bytes: U32,
@@ -68,7 +68,7 @@ pub struct StreamHeader {
 const _: () = assert!(size_of::<StreamHeader>() == 64);
 
 impl StreamHeader {
-    /// Of a volume with these measures, from this mark on.
+    /// The header for a volume with this geometry, from this mark on.
     pub fn new(volume_tag: u64, from: Mark, block_bytes: u32, inode_bytes: u32) -> Self {
         let mut header = StreamHeader {
             magic: MAGIC.into(),
@@ -84,15 +84,15 @@ impl StreamHeader {
         header
     }
 
-    /// Begins a stream.
+    /// Writes the header.
     ///
     /// # Errors
-    /// Of the writer.
+    /// Errors of the writer.
     pub fn write(&self, into: &mut dyn Write) -> io::Result<()> {
         into.write_all(self.as_bytes())
     }
 
-    /// The mark that the stream begins at.
+    /// The mark at which the stream begins.
     pub fn from(&self) -> Mark {
         Mark {
             serial: self.serial.get(),
@@ -117,27 +117,27 @@ pub struct StreamRecord {
     pub flags: u8,
     /// Zeros.
     pub spare: [u8; 2],
-    /// At most [`MAX_PAYLOAD_BYTES`].
+    /// Length of the payload, at most [`MAX_PAYLOAD_BYTES`].
     pub payload_bytes: U32,
-    /// Of the partial.
+    /// Serial of the partial.
     pub serial: U64,
-    /// CRC-32C of its header.
+    /// CRC-32C of the partial's header.
     pub check: U32,
-    /// The same of the one before.
+    /// CRC-32C of the header of the partial before it.
     pub predecessor: U32,
-    /// Nanoseconds since 1970 when it was made.
+    /// Time at which it was made, in nanoseconds since 1970.
     pub written_ns: I64,
-    /// Inodes in use once the group counts.
+    /// Inodes in use after the group.
     pub inodes_used: U64,
-    /// Blocks in use once the group counts.
+    /// Blocks in use after the group.
     pub blocks_used: U64,
-    /// Sectors in use once the group counts.
+    /// Sectors in use after the group.
     pub sectors_used: U64,
 }
 const _: () = assert!(size_of::<StreamRecord>() == 64);
 
 impl StreamRecord {
-    /// The mark at its end, if a group ends there.
+    /// The mark at the end of the partial, if a group ends there.
     pub fn mark(&self) -> Mark {
         Mark {
             serial: self.serial.get(),
@@ -161,17 +161,17 @@ impl StreamRecord {
 )]
 #[repr(C)]
 pub struct StreamItem {
-    /// As of the entries of summaries.
+    /// Kind, as in the entries of summaries.
     pub kind: u8,
     /// Zeros.
     pub spare: [u8; 3],
     /// The inode's version.
     pub version: U32,
-    /// The inode.
+    /// Inode number.
     pub ino: U64,
     /// The block's number, or the record's first field.
     pub from: U64,
-    /// When a user wrote the block, or the record's second field.
+    /// The time at which a user wrote the block, or the record's second field.
     pub to: U64,
     /// Bytes of content.
     pub bytes: U32,
@@ -183,15 +183,14 @@ const _: () = assert!(size_of::<StreamItem>() == 40);
 /// A record with its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The fixed part; checksum and payload length are those of `payload` once it is
-    /// written.
+    /// The fixed part; checksum and payload length are computed when it is written.
     pub header: StreamRecord,
-    /// Items, back to back.
+    /// Items without gaps.
     pub payload: Vec<u8>,
 }
 
 impl Record {
-    /// The end of a stream, behind this mark.
+    /// The end of a stream, after this mark.
     pub fn end(mark: Mark) -> Self {
         Record {
             header: StreamRecord {
@@ -205,10 +204,10 @@ impl Record {
         }
     }
 
-    /// Appends it to a stream.
+    /// Writes the record.
     ///
     /// # Errors
-    /// Of the writer.
+    /// Errors of the writer.
     pub fn write(&self, into: &mut dyn Write) -> io::Result<()> {
         let mut header = self.header;
         header.magic = RECORD_MAGIC.into();
@@ -219,12 +218,12 @@ impl Record {
     }
 }
 
-/// Takes records out of a stream, each whole and behind the one before.
+/// Parses records of a stream, each whole and after the one before.
 #[derive(Debug)]
 pub struct StreamReader<R> {
     from: R,
     header: StreamHeader,
-    /// Behind the last record.
+    /// Mark of the last record.
     at: Mark,
     ended: bool,
 }
@@ -233,7 +232,8 @@ impl<R: Read> StreamReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`ShipError::BadStream`] if it is none, or of another version; of the reader.
+    /// [`ShipError::BadStream`] if it is none, or of another version; errors of the
+    /// reader.
     pub fn new(mut from: R) -> Result<Self> {
         let bad = |problem: &str| ShipError::bad_header(problem);
         let mut header = StreamHeader::new_zeroed();
@@ -258,16 +258,16 @@ impl<R: Read> StreamReader<R> {
         })
     }
 
-    /// What it is a stream of.
+    /// The header.
     pub fn header(&self) -> &StreamHeader {
         &self.header
     }
 
-    /// The next record; none behind the end.
+    /// The next record; `None` after the end.
     ///
     /// # Errors
-    /// [`ShipError::BadStream`] if it is cut, damaged, or not the one that follows; of
-    /// the reader.
+    /// [`ShipError::BadStream`] if it is cut, damaged, or does not follow; errors of the
+    /// reader.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
         if self.ended {
             return Ok(None);
@@ -309,7 +309,7 @@ impl<R: Read> StreamReader<R> {
     }
 }
 
-/// Reads until `bytes` is full or the end; says how many there were.
+/// Reads until `bytes` is full or the input ends; returns the number of bytes.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize> {
     let mut at = 0;
     while at < bytes.len() {

@@ -1,9 +1,9 @@
-//! Going along the log from serial to serial, wherever its segments lie.
+//! Following the log from serial to serial across its segments.
 //!
-//! Every segment with log that has not been passed is known by its next summary
-//! there, or as a *tail* if there is none yet. The next partial is the one with the
-//! next serial that names the checksum of this one's header. With several candidates
-//! (what a former life has left) that of the latest mount counts, as in recovery.
+//! Every segment with log after the present position is represented by its next summary,
+//! or as a *tail* if it has none yet. The next partial is the one with the next serial
+//! that names the checksum of this one's header. If there are several candidates
+//! (leftovers of an earlier mount), the one of the latest mount is taken, as in recovery.
 
 use super::ship::Follower;
 use crate::chain::Summary;
@@ -13,30 +13,30 @@ use crate::lfs::Lfs;
 use crate::segments::SegmentState;
 use std::collections::BTreeMap;
 
-/// A segment behind whose last summary there may be another.
+/// A segment that may have another summary after its last one.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     segment: u32,
     incarnation: u32,
     offset: u32,
-    /// What stands there has a greater serial.
+    /// The next summary must have a greater serial.
     after: u64,
-    /// The log may go on there.
+    /// The log may continue there.
     open: bool,
 }
 
-/// See the module's head.
+/// The log's segments after a position.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     /// The next summary of each segment, by serial and segment.
     ahead: BTreeMap<(u64, u32), Summary>,
     tails: Vec<Tail>,
-    /// Segments opened up to this number have been looked at.
+    /// Segments opened up to this number have been examined.
     opened: u32,
 }
 
 impl Trail {
-    /// All segments whose log may lie behind `mark`.
+    /// All segments whose log may be after `mark`.
     ///
     /// # Errors
     /// Device errors.
@@ -80,7 +80,7 @@ impl Trail {
         Ok(trail)
     }
 
-    /// The partial behind `at`, if the log has it.
+    /// The partial after `at`, if the log has it.
     ///
     /// # Errors
     /// Device errors.
@@ -102,7 +102,7 @@ impl Trail {
         Ok(found)
     }
 
-    /// What stands behind `mark`, which is not passed.
+    /// The state of the log after `mark`, without advancing.
     ///
     /// # Errors
     /// Device errors.
@@ -119,11 +119,11 @@ impl Trail {
         })
     }
 
-    /// Segments opened before this number are not needed any more.
+    /// Number of the first opening of a segment that is still needed.
     pub fn needed_from(&self) -> u32 {
         let ahead = self.ahead.values();
         let ahead = ahead.map(|summary| summary.header.segment_incarnation.get());
-        // An open segment is not given back; the newest may be left at any moment.
+        // An open segment is not reused; the newest may be left at any moment.
         let left = self.tails.iter().filter(|tail| !tail.open);
         let newest = self.tails.iter().map(|tail| tail.incarnation).max();
         let tails = left.map(|tail| tail.incarnation).chain(newest);
@@ -150,12 +150,13 @@ impl Trail {
         found
     }
 
-    /// Looks at segments that were opened since, and again at tails.
+    /// Examines segments that were opened since, and tails again.
     fn refresh(&mut self, lfs: &Lfs) -> Result<()> {
         let durable = lfs.durability.durable();
         let mut tails = std::mem::take(&mut self.tails);
         tails.extend(self.new_segments(lfs));
-        // Where the log still goes on, a leftover may have been taken for the next.
+        // Where the log still continues, a leftover may have been taken for the next
+        // partial.
         let segments = lfs.segments.lock();
         let is_open = |segment| segments.get(segment).state == SegmentState::Open;
         let again = self
@@ -188,7 +189,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Segments opened since this was asked last, from their beginning.
+    /// Segments opened since the last call, from their beginning.
     fn new_segments(&mut self, lfs: &Lfs) -> Vec<Tail> {
         let segments = lfs.segments.lock();
         let since = std::mem::replace(&mut self.opened, segments.opened());
@@ -204,7 +205,7 @@ impl Trail {
     }
 }
 
-/// The place behind a partial.
+/// The place after a partial.
 fn behind(summary: &Summary) -> Tail {
     Tail {
         segment: summary.segment,
@@ -215,7 +216,7 @@ fn behind(summary: &Summary) -> Tail {
     }
 }
 
-/// The summary there, if it is of this opening of the segment.
+/// The summary at the tail, if it belongs to this opening of the segment.
 fn peek(lfs: &Lfs, tail: &Tail) -> Result<Option<Summary>> {
     let geometry = &lfs.geometry;
     if !geometry.partial_fits(tail.offset) {

@@ -1,7 +1,7 @@
-//! What a partial segment is made of, counted by cause.
+//! Counting the bytes of a partial segment by cause.
 //!
-//! Every byte that the log hands to the device is counted once: the causes of
-//! [`crate::Statistics::written_by_cause`] add up to what the device takes.
+//! Every byte that the log writes is counted once: the sum of the causes of
+//! [`crate::Statistics::written_by_cause`] is the number of bytes that the device takes.
 
 use crate::format::SECTOR;
 use crate::format::ifile::UNFINISHED_OFFSET;
@@ -69,7 +69,7 @@ impl Lfs {
         }
     }
 
-    /// What a checkpoint wrote a block for.
+    /// The cause for a block written by a checkpoint.
     fn checkpoint_cause<'c>(&self, c: &'c Counters, item: &LogItem) -> &'c AtomicU64 {
         let unit = u64::from(self.geometry.block_bytes);
         match item {
@@ -83,8 +83,8 @@ impl Lfs {
                 ino: InodeNo::IFILE,
                 ..
             } => &c.inode_map_bytes,
-            // Inodes and records have no blocks; attributes a checkpoint
-            // would store are data.
+            // Inodes and records have no blocks; attributes that a checkpoint stores are
+            // data.
             _ => &c.data_bytes,
         }
     }

@@ -1,7 +1,7 @@
-//! One item of a group: its entry, and what it changes in the committed state.
+//! One item of a group: its entry, and its change of the committed state.
 //!
-//! Called under the committed state's lock, so that a move is tested in the
-//! same moment as it is appended (protocol rules 18 and 19).
+//! Called under the committed state's lock, so that a move is tested and appended
+//! atomically (protocol rules 18 and 19).
 
 use crate::apply::{BlockChange, Cause};
 use crate::committed::Committed;
@@ -19,8 +19,8 @@ use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
 impl Lfs {
-    /// Writes the entry of one item, and applies it unless a checkpoint wrote it:
-    /// what that says is installed as a whole.
+    /// Writes the entry of one item, and applies it. An item of a checkpoint is not
+    /// applied, because the checkpoint's state is installed as a whole.
     pub(super) fn apply_item(
         &self,
         committed: &mut Committed,
@@ -88,7 +88,7 @@ impl Lfs {
                 source,
             } => {
                 if data.is_empty() {
-                    // Nothing is stored; the image says that there are none.
+                    // Nothing is stored; the image states that there are none.
                     let live = &mut committed.live;
                     live.apply_xattrs(geometry, ino, version, Pointer::NONE);
                     return Placed::Nothing;
@@ -127,7 +127,8 @@ impl Lfs {
         }
     }
 
-    /// A file gets a block at a place, which the cleaner moved there or not.
+    /// Applies a block at its place, whether the cleaner moved it there or a user wrote
+    /// it.
     fn apply_block(
         &self,
         committed: &mut Committed,
@@ -148,7 +149,7 @@ impl Lfs {
     }
 
     fn apply_move(&self, committed: &mut Committed, image: InodeImage, place: InodePlace) {
-        // It knows nothing of what is being folded.
+        // The image does not include the changes that are being folded.
         let folding = committed.frozen.as_ref();
         let stale = folding.is_some_and(|frozen| frozen.changes(image.inode.ino));
         let placed = PlacedImage { image, place };
@@ -156,7 +157,7 @@ impl Lfs {
         committed.live.apply_image(&self.geometry, placed, cause);
     }
 
-    /// What is known of an inode's checkpointed image without a read.
+    /// An inode's checkpointed image, as far as it is known without a read.
     fn below(&self, committed: &Committed, ino: InodeNo) -> Below {
         if ino.0 >= committed.base.next_ino {
             return Below::Nothing;
@@ -167,8 +168,8 @@ impl Lfs {
         }
     }
 
-    /// The height that the index of `ino` will have below the live delta, if
-    /// that is known.
+    /// The height that the index of `ino` will have below the live delta, if that is
+    /// known.
     fn height_below(&self, committed: &Committed, ino: InodeNo) -> Option<u8> {
         if committed.live.begins(ino) {
             return Some(0);
@@ -185,8 +186,8 @@ impl Lfs {
         }
     }
 
-    /// Protocol rules 18 and 19: a move counts only if the block still is
-    /// where the cleaner read it. The image below was verified before.
+    /// Protocol rules 18 and 19: a move is applied only if the block is still where the
+    /// cleaner read it. The image below was verified before.
     fn still_at(
         &self,
         committed: &Committed,
@@ -224,7 +225,7 @@ impl Lfs {
     }
 }
 
-/// Pointers to blocks of one length that stand behind each other.
+/// Pointers to adjacent blocks of one length.
 fn side_by_side(first: Pointer, crcs: &[u32]) -> impl Iterator<Item = Pointer> {
     let sectors = first.sectors();
     (0..).zip(crcs).map(move |(nth, crc)| {

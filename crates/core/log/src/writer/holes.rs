@@ -1,4 +1,4 @@
-//! Copying blocks into holes, and their map.
+//! Copying blocks into holes, and writing their map.
 
 use crate::chain::{ChainItem, map_entry};
 use crate::format::map::{self, MapHeader};
@@ -10,8 +10,8 @@ use crate::log::item::LogItem;
 use crate::segments::{Edition, Holes};
 
 impl Lfs {
-    /// Copies a chunk's blocks to their holes, and makes the map. Returns where
-    /// the blocks and the pages of the map are.
+    /// Copies a chunk's blocks to their holes, and makes the map. Returns the pointers to
+    /// the blocks and to the pages of the map.
     pub(super) fn fill_holes(
         &self,
         buffer: &mut PartialBuffer,

@@ -3,13 +3,13 @@
 //! Order of one append, under the log lock:
 //! 1. plan: cut the group into partial segments and take their segments;
 //! 2. fill: copy blocks, compute checksums (no lock that readers need);
-//! 3. apply: under the committed state's lock, test moves, write entries and
-//!    inodes, change pointers, announce the buffers as in flight. From here
-//!    on every read sees the group;
-//! 4. write: after the log lock is released, hand the buffers to the device
+//! 3. apply: under the committed state's lock, test moves, write entries and inodes,
+//!    change pointers, announce the buffers as in flight. From here on every read sees
+//!    the group;
+//! 4. write: after the log lock is released, write the buffers to the device
 //!    ([`Output`](crate::log::Output)).
 //!
-//! Nothing here waits for the device while a lock is held.
+//! No thread waits here for the device while it has a lock.
 
 mod account;
 mod append;
@@ -34,20 +34,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
-/// What came of a group.
+/// Result of appending a group.
 #[derive(Debug)]
 pub struct Written {
     /// Serial of its last partial.
     pub serial: u64,
-    /// One per item, in the order in which they were written: that of the group
-    /// but where it was parted between heads, which a checkpoint's never is.
+    /// The place of each item, in the order in which they were written: the order of the
+    /// group unless it was divided between heads, which a checkpoint's group never is.
     pub placed: Vec<Placed>,
 }
 
 impl Lfs {
-    /// Appends one group. Returns `None` if the group moves blocks whose
-    /// sources were verified against an image that is no longer the newest:
-    /// verify again.
+    /// Appends one group. Returns `None` if the group moves blocks whose sources were
+    /// verified against an image that is no longer the newest: verify again.
     pub fn write_group(
         &self,
         items: Vec<LogItem>,
@@ -58,7 +57,7 @@ impl Lfs {
         self.write_stamped(items, kind, Stamp { usage, replays })
     }
 
-    /// As [`Lfs::write_group`], with all that its summaries say.
+    /// [`Lfs::write_group`] with all fields of its summaries.
     pub(crate) fn write_stamped(
         &self,
         items: Vec<LogItem>,
@@ -138,7 +137,7 @@ impl Lfs {
         match planned {
             Ok(planned) => {
                 let plans: Vec<PartialPlan> = planned.into_iter().flatten().collect();
-                // From here on nobody declares them empty (rule P8).
+                // From here on no cleaner declares them empty (rule P8).
                 for (serial, plan) in (log.end.serial() + 1..).zip(&plans) {
                     for chunk in &plan.plugs {
                         let segment = self.geometry.byte(chunk.holes.segment, 0);
@@ -164,11 +163,11 @@ impl Lfs {
         }
     }
 
-    /// Enters segments and copies every block to its place.
+    /// Opens segments and copies every block to its place.
     fn fill(&self, log: &mut LogState, plans: &[PartialPlan], items: &[LogItem]) -> Vec<Filled> {
         let mut serial = log.end.serial();
-        // Of the head that is being filled: its incarnation, and the segment
-        // that it leaves when it enters another.
+        // State of the head that is being filled: its incarnation, and the segment that
+        // it leaves when it opens another.
         let (mut head, mut incarnation, mut previous) = (usize::MAX, 0, None);
         plans
             .iter()
@@ -227,8 +226,8 @@ impl Lfs {
             .collect()
     }
 
-    /// Writes entries and inodes while applying them, chains the summaries
-    /// and announces the partials.
+    /// Writes entries and inodes while applying them, chains the summaries and announces
+    /// the partials.
     fn apply_group(
         &self,
         log: &mut LogState,
@@ -313,7 +312,8 @@ impl Lfs {
         }
     }
 
-    /// The log has come to `end`: see [`Gauge::open_percent`](crate::control::pace::Gauge).
+    /// Records that the log has reached `end`: see
+    /// [`Gauge::open_percent`](crate::control::pace::Gauge).
     fn tell_end(&self, end: &LogEnd) {
         let segment = u64::from(self.geometry.segment_bytes);
         let heads = (0..self.heads).map(|head| end.at(head));
@@ -366,7 +366,7 @@ impl Lfs {
     }
 }
 
-/// What the headers of all partials of a group have in common.
+/// Fields that the headers of all partials of a group share.
 struct GroupHeader {
     kind: GroupKind,
     durable_through: u64,
@@ -378,7 +378,7 @@ struct GroupHeader {
 struct Filled {
     buffer: PartialBuffer,
     pointers: Vec<Pointer>,
-    /// For each segment that is plugged, the pages of its map.
+    /// For each plugged segment, the pages of its map.
     maps: Vec<Vec<Pointer>>,
 }
 

@@ -1,4 +1,4 @@
-//! Leading the log's head out of where it stands, without anything to write.
+//! Leading the log's head out of its segment, without anything to write.
 
 use crate::error::Result;
 use crate::lfs::Lfs;
@@ -7,13 +7,13 @@ use crate::log::plan::{PartialPlan, PartialSize};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Lfs {
-    /// Leads the first head a step further: to the end of its segment, or one write
-    /// unit into the segment it has named. An empty partial says so, a group of its
-    /// own that roll-forward passes like one of a checkpoint. It never takes a whole
-    /// segment, which would hide what follows if it were damaged.
+    /// Leads the first head one step further: to the end of its segment, or one write
+    /// unit into the segment it has named. An empty partial records that, a group of its
+    /// own that roll-forward skips like one of a checkpoint. It never takes a whole
+    /// segment, which would hide the following partials if it were damaged.
     ///
     /// # Errors
-    /// `OutOfSegments` if a segment is entered and none can be named.
+    /// `OutOfSegments` if a segment is opened and none can be named.
     pub(crate) fn go_on(&self) -> Result<()> {
         self.durability.check()?;
         let mut log = self.log.lock();

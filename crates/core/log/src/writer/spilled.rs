@@ -1,10 +1,10 @@
-//! Writing the blocks of a transaction that has not been committed, and making them
-//! part of files when it is.
+//! Writing the blocks of a transaction that has not been committed, and making them part
+//! of files when it is.
 //!
-//! Where a spill's blocks stand changes only if a write fails for good. That, and
-//! looking it up for a group, happen under the log's lock: a group that tells of them is
-//! in the log before the change, and what it says is moved as anything that lives, or
-//! behind it.
+//! The place of a spill's blocks changes only if a write fails permanently. Both that
+//! change and the look-up for a group are done under the log's lock: a group that places
+//! them is either in the log before the change, and its blocks are moved like any live
+//! block, or after it.
 
 use crate::error::{Error, Result};
 use crate::format::Pointer;
@@ -19,7 +19,7 @@ use varve_device::Block;
 use varve_fs::{InodeNo, SpillNo};
 
 impl Lfs {
-    /// Answers for [`varve_fs::Layout::spill`].
+    /// Implements [`varve_fs::Layout::spill`].
     pub(crate) fn spill_blocks(&self, blocks: Vec<LogItem>) -> Result<SpillNo> {
         let number = self.spills.lock().next();
         let broken = self.segments.lock().begin_spill(number.0);
@@ -34,11 +34,12 @@ impl Lfs {
         }
     }
 
-    /// The blocks of a spill have their places. The log is still locked: if a write to
-    /// one of them fails for good, they are found before they are given up.
+    /// Records the places of a spill's blocks. The log is still locked: if a write to one
+    /// of them fails permanently, they are found before they are given up.
     pub(super) fn spilled_to(&self, number: SpillNo, placed: &[Placed]) {
         let mut spills = self.spills.lock();
-        // One that has some already is being written elsewhere: see `relocate/spilled.rs`.
+        // A spill that has places already is being rewritten elsewhere: see
+        // `relocate/spilled.rs`.
         if let Some(spill) = spills
             .held
             .get_mut(&number)
@@ -49,7 +50,7 @@ impl Lfs {
         }
     }
 
-    /// Answers for [`varve_fs::Layout::release_spill`].
+    /// Implements [`varve_fs::Layout::release_spill`].
     pub(crate) fn let_go_of_spill(&self, number: SpillNo) {
         let gone = self.spills.lock().held.remove(&number);
         drop(gone);
@@ -57,7 +58,7 @@ impl Lfs {
         self.control.tell_gain();
     }
 
-    /// Answers for [`varve_fs::Layout::read_spill`].
+    /// Implements [`varve_fs::Layout::read_spill`].
     pub(crate) fn spilled_content(
         &self,
         (ino, first): (InodeNo, u64),
@@ -68,7 +69,7 @@ impl Lfs {
             let (places, broken) = self.places_of(number, &indices)?;
             let run: Vec<(u64, Pointer)> = (first..).zip(places.iter().copied()).collect();
             let read = self.reader.run(ino, &run);
-            // What was read while it was broken proves nothing.
+            // A read during which the spill was broken proves nothing.
             if broken.load(Acquire) {
                 return Err(varve_fs::Error::Aborted);
             }
@@ -79,7 +80,7 @@ impl Lfs {
         }
     }
 
-    /// Where blocks of a spill stand, and whether it is broken.
+    /// Places of blocks of a spill, and whether it is broken.
     fn places_of(
         &self,
         number: SpillNo,
@@ -92,11 +93,11 @@ impl Lfs {
         Ok((places, Arc::clone(&spill.broken)))
     }
 
-    /// Where the spilled blocks of a group stand takes the place of which they are. The
-    /// log is locked.
+    /// Replaces the references of a group to spilled blocks by their places. The log is
+    /// locked.
     ///
     /// # Errors
-    /// `SpillGone` for what is not kept.
+    /// `SpillGone` for a spill that is not kept.
     pub(super) fn place_spilled(&self, items: Vec<LogItem>) -> Result<Vec<LogItem>> {
         if !items
             .iter()
@@ -142,7 +143,7 @@ impl Lfs {
     }
 }
 
-/// Adds a block to those that it stands behind. False if it does not.
+/// Adds a block to those that it directly follows. Returns false if it does not.
 fn continues(last: &mut LogItem, pointer: &Pointer) -> bool {
     let LogItem::Placed { first, crcs, .. } = last else {
         return false;

@@ -1,22 +1,22 @@
-//! As much of HTTP/1.1 as answering `GET /metrics` takes. Whoever asks is not
-//! trusted: requests are bounded, and nothing of them is looked at but the
-//! method, the path, the version and whether a host is named.
+//! The part of HTTP/1.1 that `GET /metrics` needs. The client is not trusted: requests
+//! are bounded, and only the method, the path, the version and the presence of a host are
+//! used.
 
-/// Most bytes of a request, its body left out, which is never read.
+/// Most bytes of a request's head; a body is never read.
 pub const LIMIT: usize = 8 << 10;
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Its end has not come yet.
+    /// The head is incomplete.
     Unfinished,
-    /// The metrics; for a HEAD without the body.
+    /// A request for the metrics; for HEAD without the body.
     Metrics { body: bool },
-    /// Nothing that can be had.
+    /// A request that is refused.
     Refused(Status),
 }
 
-/// Why something is refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     BadRequest,
@@ -29,7 +29,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The status line's end, and a line for people.
+    /// The end of the status line, and an explanation.
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             Status::BadRequest => ("400 Bad Request", "this is no request of HTTP/1.1"),
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// Reads a request, as far as it has come.
+/// Parses a request, as far as it has arrived.
 pub fn parse(bytes: &[u8]) -> Request {
     let Some(end) = end_of_head(bytes) else {
         return match bytes.len() > LIMIT {
@@ -95,7 +95,7 @@ pub fn parse(bytes: &[u8]) -> Request {
     }
 }
 
-/// Behind the empty line that ends the head.
+/// Offset after the empty line that ends the head.
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let ends = (0..bytes.len()).filter(|&at| bytes[at] == b'\n');
     let mut ends = ends.map(|at| at + 1);
@@ -114,13 +114,13 @@ fn path(target: &str) -> &str {
     }
 }
 
-/// The answer with the metrics in `text`.
+/// The response with the metrics in `text`.
 pub fn metrics(text: &str, body: bool) -> Vec<u8> {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     answer("200 OK", kind, "", text, body)
 }
 
-/// The answer that refuses.
+/// The response of a refusal.
 pub fn refusal(status: Status) -> Vec<u8> {
     let (line, text) = status.texts();
     let allow = match status {
@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(parse(&long), Refused(Status::TooLarge));
     }
 
-    /// Requests with bytes changed, lost and doubled: the answer is the same
-    /// however they come in pieces, and no byte of them ends us.
+    /// Requests with bytes changed, lost and doubled: the answer does not depend on how
+    /// they are split, and no byte causes a panic.
     #[test]
     fn no_bytes_are_too_odd() {
         const SEED: u64 = 7;
@@ -235,7 +235,7 @@ mod tests {
                 }
             }
             let parsed = parse(&bytes);
-            // What ends earlier was told earlier.
+            // A request that ends earlier was answered the same earlier.
             for end in 0..bytes.len() {
                 let early = parse(&bytes[..end]);
                 let same = early == Request::Unfinished || early == parsed;

@@ -1,10 +1,9 @@
-//! `varve stats --listen`: metrics for whoever asks over HTTP.
+//! `varve stats --listen`: serves metrics over HTTP.
 //!
-//! Not a crate for HTTP: those that are small have no time-outs (tiny_http), and
-//! those that have are runtimes. A thread serves each connection, one request
-//! for each; there are [`MOST`] at a time. When they are all taken, the oldest
-//! that is not being answered makes room: somebody who says nothing keeps nobody
-//! out.
+//! It does not use an HTTP crate: the small ones have no time-outs (tiny_http), and those
+//! with time-outs are runtimes. A thread serves each connection, one request for each;
+//! there are at most [`MOST`] at a time. When all are in use, the oldest that is not
+//! being answered is closed: a client that sends nothing cannot exclude others.
 
 mod http;
 mod sources;
@@ -20,26 +19,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections at a time.
+/// Most connections at a time.
 const MOST: usize = 32;
-/// How long a request may take to come, and an answer to go.
+/// Longest time for receiving a request, and for sending an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long mounts may take to answer; Prometheus waits for ten by default.
+/// Longest time for answers of mounts; Prometheus waits for ten seconds by default.
 const MOUNTS: Duration = Duration::from_secs(4);
-/// How long one that is ended may take to go.
+/// Longest time until a closed connection's thread has ended.
 const PARTING: Duration = Duration::from_secs(1);
-/// How long, and how many bytes, whoever was answered may go on sending.
+/// Longest time, and most bytes, for which a client may continue to send after its
+/// answer.
 const LINGER: Duration = Duration::from_millis(500);
 const LEFTOVER: usize = 64 << 10;
 
 struct Server {
     sources: Vec<Arc<Source>>,
     connections: Mutex<Connections>,
-    /// One of them has gone.
+    /// Signals that a connection has ended.
     gone: Condvar,
 }
 
-/// Those being served, oldest first.
+/// Connections being served, oldest first.
 #[derive(Default)]
 struct Connections {
     next: u64,
@@ -49,14 +49,14 @@ struct Connections {
 struct Connection {
     number: u64,
     stream: Arc<TcpStream>,
-    /// Its request has come and its answer has not gone.
+    /// Its request was received and its answer is being sent.
     answering: bool,
 }
 
 /// Serves the metrics of `directories` at `address` until the process is ended.
 ///
 /// # Errors
-/// If nothing can listen there.
+/// If the address cannot be listened on.
 pub fn serve(address: &str, directories: &[PathBuf]) -> Outcome {
     let failed = |error: std::io::Error| {
         let text = format_args!("cannot listen on {address}: {error}; give ADDRESS:PORT");
@@ -74,7 +74,7 @@ pub fn serve(address: &str, directories: &[PathBuf]) -> Outcome {
     loop {
         match listener.accept() {
             Ok((stream, _)) => server.admit(stream),
-            // Out of descriptors, most likely: somebody will close one.
+            // Most likely there is no free descriptor; another connection will close one.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 std::thread::sleep(Duration::from_millis(100));
@@ -87,14 +87,14 @@ impl Server {
     fn admit(self: &Arc<Self>, stream: TcpStream) {
         let stream = Arc::new(stream);
         let Some(number) = self.seat(&stream) else {
-            // As far as it goes at once.
+            // Sent without waiting, as far as possible.
             let _ = stream.set_nonblocking(true);
             let _ = (&*stream).write(&http::refusal(Status::Busy));
             return;
         };
         let server = Arc::clone(self);
         let thread = std::thread::Builder::new().spawn(move || {
-            // Whoever has gone need not be told.
+            // A client that has closed its connection needs no error.
             let _ = server.converse(&stream, number);
             server.remove(number);
         });
@@ -104,9 +104,8 @@ impl Server {
         }
     }
 
-    /// A number for a connection; none if all are taken by such that are being
-    /// answered. Waits for who makes room: there are never more threads than
-    /// [`MOST`].
+    /// A number for a new connection; `None` if all are in use and being answered. Waits
+    /// for the closed connection's thread, so there are never more threads than [`MOST`].
     fn seat(&self, stream: &Arc<TcpStream>) -> Option<u64> {
         let mut connections = self.connections.lock();
         let until = Instant::now() + PARTING;
@@ -137,7 +136,7 @@ impl Server {
         };
         write_all(stream, &answer)?;
         self.connections.lock().answering(number, false);
-        // What is left unread when a socket is closed takes the answer with it.
+        // If received bytes are left unread when a socket is closed, the answer is lost.
         stream.shutdown(Shutdown::Write)?;
         let (until, mut left) = (Instant::now() + LINGER, LEFTOVER);
         let mut buffer = [0; 4096];
@@ -152,8 +151,8 @@ impl Server {
 }
 
 impl Connections {
-    /// Ends the oldest that is not being answered: its thread reads the end of it,
-    /// and goes. `None` if there is none.
+    /// Closes the oldest connection that is not being answered; its thread reads the end
+    /// and returns. `None` if there is none.
     fn end_oldest(&mut self) -> Option<()> {
         let oldest = self.open.iter().find(|open| !open.answering)?;
         let _ = oldest.stream.shutdown(Shutdown::Both);
@@ -182,7 +181,7 @@ impl Connections {
     }
 }
 
-/// A request, [`Request::Unfinished`] if it takes too long.
+/// Reads a request; [`Request::Unfinished`] if it takes too long.
 fn read_request(mut stream: &TcpStream) -> std::io::Result<Request> {
     let until = Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
@@ -219,7 +218,7 @@ fn write_all(mut stream: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sets what is left of the time; false if nothing is.
+/// Sets a time-out of the remaining time; false if none remains.
 fn time_left(
     until: Instant,
     set: impl Fn(Option<Duration>) -> std::io::Result<()>,

@@ -1,5 +1,5 @@
-//! The mounts that are asked, each by a thread of its own: a server that does
-//! not answer holds up that thread, and nobody who asks for the others.
+//! The mounts whose metrics are served, each queried by a thread of its own: a server
+//! that does not answer delays only that thread.
 
 use crate::cli::stats;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A directory that is asked.
+/// A mounted directory that is queried.
 pub struct Source {
     directory: PathBuf,
     state: Mutex<State>,
@@ -17,12 +17,12 @@ pub struct Source {
 
 #[derive(Default)]
 struct State {
-    /// A thread is asking.
+    /// A thread is querying it.
     asking: bool,
-    /// How many have been answered.
+    /// Number of queries answered.
     rounds: u64,
     latest: Option<Value>,
-    /// Whether the last one to ask was given numbers; said when it changes.
+    /// Whether the last query returned numbers; a change is logged.
     told: Option<bool>,
 }
 
@@ -39,14 +39,14 @@ impl Source {
         &self.directory
     }
 
-    /// Has the mount asked, unless that is under way. Answers what to await.
+    /// Starts a query of the mount, unless one is running. Returns the round to await.
     pub fn ask(self: &Arc<Self>) -> u64 {
         let mut state = self.state.lock();
         let round = state.rounds + 1;
         if !state.asking {
             let own = Arc::clone(self);
             let thread = std::thread::Builder::new().spawn(move || own.answer());
-            // Without a thread, whoever waits finds that nobody answered.
+            // Without a thread, the waiting caller times out.
             state.asking = thread.is_ok();
         }
         round
@@ -64,7 +64,7 @@ impl Source {
         self.changed.notify_all();
     }
 
-    /// The answer to what [`Source::ask`] asked, if it is there in time.
+    /// The answer to the query of [`Source::ask`], if it arrives in time.
     pub fn await_answer(&self, round: u64, until: Instant) -> Option<Value> {
         let mut state = self.state.lock();
         while state.rounds < round {
@@ -83,7 +83,7 @@ impl Source {
 }
 
 impl State {
-    /// Logs how it stands, if that is news.
+    /// Logs whether the mount answers, if that has changed.
     fn told(&mut self, up: bool, text: &str) {
         let before = self.told.replace(up);
         match (before, up) {
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-/// Asks all, side by side, and waits for so long at most.
+/// Queries all in parallel, and waits at most for `patience`.
 pub fn ask_all(sources: &[Arc<Source>], patience: Duration) -> Vec<(PathBuf, Option<Value>)> {
     let rounds: Vec<u64> = sources.iter().map(Source::ask).collect();
     let until = Instant::now() + patience;

@@ -1,8 +1,8 @@
 //! Counters in Prometheus' text format, version 0.0.4.
 //!
-//! The `catalogue` says which number of `varve stats` becomes which metric. The
-//! volume's path, or the mount's directory, is the label `target`; one that
-//! could not be asked has `varve_up` 0 and nothing else.
+//! The `catalogue` states which number of `varve stats` becomes which metric. The
+//! volume's path, or the mount's directory, is the label `target`; a target that could
+//! not be queried has only `varve_up` 0.
 
 mod catalogue;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What one target answered; nothing if it did not.
+/// The answer of one target; `None` if it did not answer.
 pub type Answer = (PathBuf, Option<Value>);
 
 /// The numbers of all targets as metrics.
@@ -51,7 +51,7 @@ pub fn text(answers: &[Answer]) -> String {
     text
 }
 
-/// What stands at a path, with the name that its `*` stands for.
+/// The values at a path, each with the name that matches its `*`.
 fn find<'a>(path: &str, from: Vec<&'a Value>) -> Vec<(String, &'a Value)> {
     let mut found: Vec<(String, &Value)> = from.into_iter().map(|v| (String::new(), v)).collect();
     for part in path.split('.') {
@@ -74,7 +74,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# TYPE varve_{name} {kind}");
 }
 
-/// What is no number is left out.
+/// Writes a sample; a value that is no number is left out.
 fn sample(text: &mut String, metric: &Metric, labels: &str, value: &Value) {
     let name = metric.name;
     if metric.kind == Kind::Histogram {
@@ -87,8 +87,8 @@ fn sample(text: &mut String, metric: &Metric, labels: &str, value: &Value) {
     };
 }
 
-/// Buckets of an octave each, though a mount counts by quarters of one: so that
-/// a volume is a hundred series, not four hundred.
+/// Writes a histogram. Its buckets are octaves, though a mount counts by quarters of one,
+/// so that a volume has a hundred series, not four hundred.
 fn histogram(text: &mut String, name: &str, labels: &str, value: &Value) {
     let Some(steps) = value["steps"].as_array() else {
         return;
@@ -113,7 +113,7 @@ fn escape_path(path: &Path) -> String {
     escape(&path.to_string_lossy())
 }
 
-/// A label's value between quotes.
+/// Escapes a label's value.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -1,4 +1,4 @@
-//! The catalogue against the statistics, and the format against its rules.
+//! Tests of the catalogue against the statistics, and of the format against its rules.
 
 use super::catalogue::LEFT_OUT;
 use super::*;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use varve::admin::{self, Statistics, Tree};
 use varve::{Layout, Volume, VolumeOptions};
 
-/// Everything a mount tells, and volumes of the other layouts.
+/// The statistics of a mount, and of volumes of the other layouts.
 fn everything() -> [Value; 3] {
     let directory = tempfile::tempdir().unwrap();
     let of = |layout: Layout| {
@@ -35,7 +35,7 @@ fn everything() -> [Value; 3] {
     for name in ["verification", "scrub"] {
         log[name] = job.clone();
     }
-    // What the front end counts: crates/core/cli/tests/metrics.rs sees it alive.
+    // Counters of the front end: crates/core/cli/tests/metrics.rs tests them live.
     for name in [
         "requests_failed",
         "requests_malformed",
@@ -50,7 +50,7 @@ fn everything() -> [Value; 3] {
     [log, of(Layout::VirtualLog), of(Layout::InPlace)]
 }
 
-/// The paths of all numbers.
+/// Collects the paths of all numbers.
 fn numbers(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -114,15 +114,15 @@ fn names_follow_the_conventions() {
     }
 }
 
-/// A line of samples: the metric, its labels as they are written, the number.
+/// Parses a line of samples: the metric, its labels as written, the number.
 fn parse(line: &str) -> (&str, &str, f64) {
     let (name, rest) = line.split_once('{').unwrap();
     let (labels, number) = rest.rsplit_once("} ").unwrap();
     (name, labels, number.parse().unwrap())
 }
 
-/// What the format demands: each metric in one piece with its help and type
-/// before it, and no line of samples twice.
+/// The rules of the format: each metric in one piece with its help and type before it,
+/// and no line of samples twice.
 #[test]
 fn the_text_is_that_of_the_format() {
     let [log, virtual_log, in_place] = everything();

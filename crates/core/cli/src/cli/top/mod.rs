@@ -1,8 +1,8 @@
-//! `varve top`: a mounted volume at work.
+//! `varve top`: shows a mounted volume at work.
 //!
-//! The server is asked for its statistics (as `varve stats`) and for its
-//! segment map every interval; rates come from the difference of two answers.
-//! One renderer draws for the terminal and, without one, for plain text.
+//! The server is asked for its statistics (as `varve stats`) and for its segment map
+//! every interval; rates are the difference of two answers. One renderer draws for the
+//! terminal and, without one, for plain text.
 
 mod sample;
 mod view;
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use view::{Map, View};
 
-/// Columns and lines of a frame that goes to no terminal.
+/// Columns and lines of a frame without a terminal.
 const PLAIN: (u16, u16) = (100, 40);
-/// How long a key or a signal may wait.
+/// Longest delay until a key or a signal is handled.
 const LOOK: Duration = Duration::from_millis(100);
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// Show a mounted volume at work.
 ///
-/// Segments by utilisation or by age, write cost, bytes by cause, latency and
-/// how far the cleaner is behind. Keys: q quits, p pauses, m changes the map,
-/// + and - the interval. Without a terminal, one frame as plain text.
+/// Segments by utilisation or by age, write cost, bytes by cause, latency and the
+/// cleaner's backlog. Keys: q quits, p pauses, m changes the map, + and - the interval.
+/// Without a terminal, one frame as plain text.
 #[derive(clap::Args)]
 pub struct Top {
-    /// The directory the volume is mounted on.
+    /// The directory on which the volume is mounted.
     directory: PathBuf,
-    /// Seconds between two looks.
+    /// Seconds between two samples.
     #[arg(long, default_value = "1", value_parser = seconds)]
     interval: f64,
-    /// One frame as plain text, of one interval.
+    /// Print one frame as plain text, of one interval.
     #[arg(long)]
     once: bool,
     /// Begin with the map of ages.
@@ -51,14 +51,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     valid.ok_or_else(|| "it is a number of seconds from 0.1 to 3600".into())
 }
 
-/// What is shown, and what the keys have changed.
+/// The frame's contents, and the settings changed by keys.
 struct Show {
     view: View,
     interval: Duration,
     paused: bool,
 }
 
-/// What a key asks for.
+/// The effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Wish {
     Quit,
@@ -88,7 +88,7 @@ impl Top {
             interval,
             paused: false,
         };
-        // Restores the terminal also if something here panics.
+        // Restores the terminal even after a panic.
         let mut terminal = ratatui::try_init().map_err(Failure::with(1))?;
         let outcome = self.watch(&mut terminal, show, first, &stopped);
         ratatui::restore();
@@ -171,7 +171,7 @@ impl Show {
     }
 }
 
-/// A frame as text, lines without blanks at their ends.
+/// A frame as text, without blanks at the ends of lines.
 fn plain(view: &View, rates: &Rates) -> std::io::Result<String> {
     let mut terminal =
         Terminal::new(TestBackend::new(PLAIN.0, PLAIN.1)).unwrap_or_else(|never| match never {});

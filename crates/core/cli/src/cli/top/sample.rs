@@ -1,4 +1,4 @@
-//! What a mount says at one moment, and what happened between two.
+//! The statistics of a mount at one moment, and the differences between two moments.
 
 use crate::cli::output::Failure;
 use crate::cli::stats;
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Instant;
 use varve_fuse::latency_us;
 
-/// Cells of the segment map that are asked for.
+/// Requested number of cells in the segment map.
 const CELLS: u64 = 6000;
 
-/// One answer.
+/// The statistics at one moment.
 pub struct Sample {
     taken: Instant,
     statistics: Value,
@@ -18,7 +18,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Asks the mount.
+    /// Asks the mount's server.
     pub fn take(directory: &Path) -> Result<Self, Failure> {
         let statistics = stats::of_mount(directory)?;
         let question = json!({"segments": CELLS}).to_string();
@@ -51,7 +51,7 @@ pub struct Cause {
     pub name: String,
     /// Bytes since the mount.
     pub total: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub rate: f64,
 }
 
@@ -59,34 +59,35 @@ pub struct Cause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
     pub kind: String,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// Microseconds that half, 99 % and 99.9 % did not exceed.
+    /// Microseconds that half, 99 % and 99.9 % of the requests did not exceed.
     pub percentiles: [Option<u64>; 3],
 }
 
-/// What is shown.
+/// The numbers of a frame.
 pub struct Rates {
-    /// Between the two samples.
+    /// Seconds between the two samples.
     pub seconds: f64,
-    /// Since the mount, and over the interval if anything was written.
+    /// Write cost since the mount, and over the interval if any data was written.
     pub write_cost: (f64, Option<f64>),
     pub amplification: (f64, Option<f64>),
     pub overall_write_cost: f64,
-    /// Live bytes over all.
+    /// Live bytes over all bytes.
     pub utilisation: f64,
     pub read_only: bool,
-    /// Transactions that are open, were committed, met a conflict, were refused for want
-    /// of room or by an error, and were aborted.
+    /// Transactions that are open, were committed, met a conflict, were refused for lack
+    /// of space or by an error, and were aborted.
     pub transactions: [u64; 5],
     /// Waits for locks, the longest in nanoseconds, deadlocks and time-outs.
     pub locks: [u64; 4],
     pub written: Vec<Cause>,
     pub read: Vec<Cause>,
     pub latency: Vec<Latency>,
-    /// Clean segments, when cleaning begins and ends, and what is missing.
+    /// Clean segments, the marks at which cleaning begins and ends, and the segments
+    /// missing to the mark.
     pub cleaner: [u64; 4],
-    /// Segments cleaned and found empty, each second.
+    /// Segments cleaned and segments found empty, per second.
     pub cleaned: [f64; 2],
     pub segments: u64,
     pub per_cell: u64,
@@ -103,7 +104,7 @@ fn count(value: &Value, path: &str) -> u64 {
 }
 
 impl Rates {
-    /// From two answers; without rates if they are the same.
+    /// The numbers from two samples; without rates if they are the same.
     pub fn between(before: &Sample, after: &Sample) -> Self {
         let (old, new) = (&before.statistics, &after.statistics);
         let seconds = after.taken.duration_since(before.taken).as_secs_f64();

@@ -1,7 +1,7 @@
 //! A frame: costs, bytes by cause, latency, cleaner, segment map, keys.
 //!
-//! What does not fit is cut at the edge; nothing depends on the size. Cells
-//! have a character as well as a colour, so plain text says the same.
+//! Contents that do not fit are cut at the edge; no part depends on the size. Cells have
+//! a character as well as a colour, so plain text shows the same.
 
 use super::sample::{Cause, Rates};
 use ratatui::Frame;
@@ -11,17 +11,17 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
 use std::time::Duration;
 
-/// What the cells of the map show.
+/// The quantity that the cells of the map show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Map {
-    /// How full.
+    /// Utilisation.
     Utilisation,
-    /// How long since the youngest user write.
+    /// Time since the youngest user write.
     Age,
 }
 
 impl Map {
-    /// The other one.
+    /// The other quantity.
     pub fn other(self) -> Self {
         match self {
             Map::Utilisation => Map::Age,
@@ -30,11 +30,11 @@ impl Map {
     }
 }
 
-/// How it is shown.
+/// Settings of the frame.
 pub struct View {
-    /// The mount.
+    /// The mount's name.
     pub title: String,
-    /// Which map.
+    /// The quantity in the map.
     pub map: Map,
 }
 
@@ -107,7 +107,7 @@ impl View {
         };
         let width = usize::from(area.width.saturating_sub(2)).max(1);
         let rows = usize::from(area.height.saturating_sub(2));
-        // The server gave more cells than there is room for: merge them.
+        // The server returned more cells than fit: merge them.
         let all: Vec<char> = cells.chars().collect();
         let merged = all.len().div_ceil((width * rows).max(1)).max(1);
         let shown: Vec<char> = all.chunks(merged).map(|cell| self.merge(cell)).collect();
@@ -123,7 +123,7 @@ impl View {
         boxed(frame, area, &title, lines);
     }
 
-    /// One cell for several: the log if it is among them, else the mean.
+    /// One cell for several: the log's mark if it is among them, else the mean.
     fn merge(&self, cells: &[char]) -> char {
         if cells.contains(&'@') {
             return '@';
@@ -144,12 +144,12 @@ impl View {
         let colour = match (self.map, cell) {
             (_, '.' | '-') => Color::DarkGray,
             (_, '@') => Color::White,
-            // Few live blocks are good to clean.
+            // A segment with few live blocks is cheap to clean.
             (Map::Utilisation, '0'..='2') => Color::Green,
             (Map::Utilisation, '3'..='5') => Color::Cyan,
             (Map::Utilisation, '6'..='8') => Color::Yellow,
             (Map::Utilisation, _) => Color::Red,
-            // A minute, an hour, a day.
+            // The colours change at a minute, an hour, a day.
             (Map::Age, '0'..='5') => Color::Red,
             (Map::Age, '6'..='9' | 'a'..='b') => Color::Yellow,
             (Map::Age, 'c'..='g') => Color::Cyan,
@@ -159,7 +159,7 @@ impl View {
     }
 }
 
-/// Most mounts never have any.
+/// True if the mount has had transactions, which most have not.
 fn has_transactions(rates: &Rates) -> bool {
     rates.transactions.iter().any(|n| *n > 0)
 }
@@ -169,7 +169,7 @@ fn boxed(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<Line<'_>>) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// A number of bytes in four columns or so: `1.5M`.
+/// A number of bytes in about four columns: `1.5M`.
 fn short(bytes: f64) -> String {
     let mut rest = bytes;
     for unit in ["", "K", "M", "G", "T"] {

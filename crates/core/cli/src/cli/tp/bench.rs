@@ -12,35 +12,35 @@ use varve_tp::{Durability, Options};
 /// Measure transactions shaped like TPC-B's, in a new environment.
 ///
 /// Each changes an account, a teller and a branch, and appends to a history. At the end
-/// the sums are compared; the environment is left behind.
+/// the sums are compared; the environment is kept.
 #[derive(clap::Args)]
 pub struct Bench {
     #[command(flatten)]
     place: Place,
-    /// Threads that do transactions.
+    /// Number of threads that run transactions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
     /// Records in the largest table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: u32,
-    /// How long: a year at most.
+    /// Duration in seconds: a year at most.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
     seconds: u64,
-    /// What a commit waits for.
+    /// The event for which a commit waits.
     #[arg(long, value_enum, default_value_t = Wait::Durable)]
     durability: Wait,
     #[command(flatten)]
     lay: Lay,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Wait {
-    /// Until it survives a crash.
+    /// Durability: the changes survive a crash.
     Durable,
-    /// For nothing: a crash loses the last ones.
+    /// No event: a crash loses the last commits.
     Buffered,
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         let before = environment.statistics();
         let length = Duration::from_secs(self.seconds);
         let run = tpcb::run(environment, self.accounts, self.threads, length).map_err(failed)?;
-        // What is dirty has to be written once, too.
+        // Dirty pages have to be written once, too.
         environment.checkpoint().map_err(failed)?;
         let after = environment.statistics();
         let sums = environment.sums().map_err(failed)?;

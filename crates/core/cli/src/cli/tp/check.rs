@@ -6,19 +6,19 @@ use crate::cli::size;
 use serde_json::json;
 use varve_tp::{Error, Options};
 
-/// As fsck(8) has them.
+/// Exit codes of fsck(8).
 const DAMAGED: u8 = 4;
 const FAILED: u8 = 8;
 
-/// Read every page and look whether they make tables.
+/// Read every page and verify that they form tables.
 ///
-/// Nothing is changed: what a crash has left is brought in order in memory. Exits with
-/// 4 if anything is damaged or lost, with 8 if that cannot be told.
+/// Nothing is changed: the recovery after a crash is done in memory. Exits with 4 if
+/// anything is damaged or lost, with 8 if the check fails.
 #[derive(clap::Args)]
 pub struct Verify {
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -73,14 +73,15 @@ impl Verify {
     }
 }
 
-/// Bring in order what a crash has left, and take a checkpoint.
+/// Recover an environment after a crash, and take a checkpoint.
 ///
-/// Whoever opens an environment does this; alone, it makes the next opening fast.
+/// Every program that opens an environment does this; done alone, it makes the next
+/// opening fast.
 #[derive(clap::Args)]
 pub struct Recover {
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -112,7 +113,7 @@ impl Recover {
     }
 }
 
-/// Tell what an environment is made of: tables and their types, pages, log.
+/// Print the parts of an environment: tables and their types, pages, log.
 #[derive(clap::Args)]
 pub struct Stats {
     #[command(flatten)]
@@ -120,7 +121,7 @@ pub struct Stats {
     /// Also count the records of each table.
     #[arg(long)]
     count: bool,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,5 @@
-//! `varve tp backup`, `follow` and `restore`: copies of environments (`docs/guide/records.md`).
+//! `varve tp backup`, `follow` and `restore`: copies of environments
+//! (`docs/guide/records.md`).
 
 use super::place::Place;
 use crate::cli::output::{self, Failure, Outcome};
@@ -10,19 +11,19 @@ use varve_tp::{Applied, Error, Options, Standby, Until};
 
 /// Copy an environment, also while it is in use.
 ///
-/// If processes share it, its holder makes the copy while transactions go on; otherwise
-/// nobody may have it open. The copy holds what was committed by the end. Open it, and it
-/// is an environment of its own; or bring it further with `varve tp follow`, or to a
-/// point in time with `varve tp restore`. A copy is not backed up, as it would be opened:
-/// copy its files while nothing follows it.
+/// If processes share it, its owner process makes the copy while transactions continue;
+/// otherwise no process may have it open. The copy contains all transactions committed by
+/// the end. Open it, and it is an environment of its own; or update it with `varve tp
+/// follow`, or bring it to a point in time with `varve tp restore`. A copy is not backed
+/// up, as that would open it: copy its files while nothing follows it.
 #[derive(clap::Args)]
 pub struct Backup {
     #[command(flatten)]
     place: Place,
-    /// Where to: a directory of the host, which is made.
+    /// Destination: a directory of the host, which is made.
     #[arg(long, value_name = "DIRECTORY")]
     to: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -65,10 +66,10 @@ impl Backup {
 struct Following {
     #[command(flatten)]
     place: Place,
-    /// The directory in which the original keeps finished segments of its log.
+    /// The directory in which the original stores finished segments of its log.
     #[arg(long, value_name = "DIRECTORY")]
     archive: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -101,7 +102,8 @@ impl Following {
         self.place.failed(what)
     }
 
-    /// Why the archive was not applied: a file of it is named with its directory.
+    /// The reason why the archive was not applied: a file of it is named with its
+    /// directory.
     fn not_applied(&self, error: Error) -> Failure {
         let (Error::Damaged { file, .. }
         | Error::Incompatible { file, .. }
@@ -133,15 +135,16 @@ impl Following {
     }
 }
 
-/// Bring a copy further with what its original has archived; it stays a copy.
+/// Update a copy from its original's archive; it remains a copy.
 ///
-/// Whatever cuts this short, the copy goes on from where it is. `varve tp recover`, or
-/// whoever opens it for writing, makes it an environment of its own.
+/// If this is interrupted, the copy continues from its position. `varve tp recover`, or
+/// any program that opens it for writing, makes it an environment of its own.
 #[derive(clap::Args)]
 pub struct Follow {
     #[command(flatten)]
     copy: Following,
-    /// Go on as more is archived, looking this often, until the process is ended.
+    /// Continue as more is archived, checking at this interval in seconds, until the
+    /// process is ended.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
 }
@@ -172,15 +175,15 @@ impl Follow {
 
 /// Bring a copy to a point of its original's past, and make it an environment of its own.
 ///
-/// What was committed by then is there, what was not is undone. The archive must have the
-/// log from the copy on without a gap. If it ends before the point, the copy is brought as
-/// far as it goes, and stays a copy.
+/// Transactions committed by then are kept, all others are undone. The archive must have
+/// the log from the copy on without a gap. If it ends before the point, the copy is
+/// brought to the archive's end, and remains a copy.
 #[derive(clap::Args)]
 pub struct Restore {
     #[command(flatten)]
     copy: Following,
     /// The point: a time such as 2026-11-26T10:30:00Z, `@` and seconds since 1970, or
-    /// `lsn:` and an LSN. Without it, as far as the archive goes.
+    /// `lsn:` and an LSN. By default the archive's end.
     #[arg(long, value_name = "POINT", value_parser = point)]
     until: Option<Until>,
 }
@@ -203,7 +206,7 @@ impl Restore {
                 .and_then(|environment| environment.close()),
             false => {
                 let taken = standby.checkpoint();
-                // The volume is closed behind it.
+                // The volume is closed after it.
                 drop(standby);
                 taken
             }
@@ -224,7 +227,7 @@ impl Restore {
     }
 }
 
-/// A point in time or in the log.
+/// Parses a point in time or in the log.
 fn point(text: &str) -> Result<Until, String> {
     let wrong = || format!("`{text}` is neither 2026-11-26T10:30:00Z nor @SECONDS nor lsn:NUMBER");
     let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
@@ -237,7 +240,7 @@ fn point(text: &str) -> Result<Until, String> {
     seconds(text).map(Until::Time).ok_or_else(wrong)
 }
 
-/// Seconds since 1970 of a time as `2026-11-26T10:30:00Z`.
+/// Seconds since 1970 of a time such as `2026-11-26T10:30:00Z`.
 fn seconds(text: &str) -> Option<u64> {
     let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
     let part = |part: Option<&str>, digits: usize| {

@@ -11,8 +11,8 @@ use varve_tp::{Environment, Error};
 /// Write tables as text, in the format of Berkeley DB's db_dump.
 ///
 /// `varve tp load` and db_load read it. All tables are of one moment. The environment is
-/// not changed; what a crash has left is brought in order in memory. Indices are left
-/// out: whoever opens their tables for writing makes them anew.
+/// not changed; the recovery after a crash is done in memory. Indices are left out: a
+/// program that opens their tables for writing makes them anew.
 #[derive(clap::Args)]
 pub struct Dump {
     #[command(flatten)]
@@ -20,15 +20,15 @@ pub struct Dump {
     /// Only this table; may be given several times.
     #[arg(long, value_name = "NAME")]
     table: Vec<String>,
-    /// Where to; `-` is the standard output.
+    /// Destination; `-` is the standard output.
     #[arg(long, value_name = "FILE", default_value = "-")]
     to: PathBuf,
-    /// Printable characters as they are, the others as hex digits.
+    /// Write printable characters as they are, other bytes as hex digits.
     #[arg(short, long)]
     print: bool,
 }
 
-/// Why a dump stops.
+/// The reason why a dump ends early.
 enum Stopped {
     Store(Error),
     Text(io::Error),
@@ -83,7 +83,7 @@ impl Dump {
         match write(&opened.environment, &names, &mut writer) {
             Ok(()) => {}
             Err(Stopped::Store(error)) => return Err(self.place.failed(error)),
-            // As for `| head`.
+            // As in `| head`.
             Err(Stopped::Text(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
             Err(Stopped::Text(error)) => return Err(unwritten(error)),
         }

@@ -10,28 +10,29 @@ use varve_tp::Options;
 pub struct Init {
     #[command(flatten)]
     place: Place,
-    /// Bytes of a page: a power of two from 4K to 32K. Keys longer than an eighth of it cost more.
+    /// Bytes of a page: a power of two from 4K to 32K. Keys longer than an eighth of it
+    /// cost more.
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse_u32)]
     page_size: u32,
-    /// Bytes of a segment of the log: a multiple of 4K, at least sixteen pages. By default
-    /// 16M, and less where that would be more than a sixteenth of the free space.
+    /// Bytes of a segment of the log: a multiple of 4K, at least sixteen pages. By
+    /// default 16M, or less where that would be more than a sixteenth of the free space.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_u32)]
     segment_size: Option<u32>,
-    /// Bytes that the medium writes whole: 512 or 4K.
+    /// Bytes that the medium writes atomically: 512 or 4K.
     #[arg(long, value_name = "SIZE", default_value = "512", value_parser = size::parse_u32)]
     log_unit: u32,
     #[command(flatten)]
     lay: Lay,
 }
 
-/// Bytes of a segment of the log, where there is space.
+/// Bytes of a segment of the log, where there is enough space.
 const SEGMENT: u32 = 16 << 20;
-/// A segment takes at most one part in so many of the free space: several wait for a
-/// checkpoint at a time, and the pages need the rest.
+/// Divisor of the free space that bounds a segment: several wait for a checkpoint at a
+/// time, and the pages need the rest.
 const SHARE: u64 = 16;
 
 impl Init {
-    /// Bytes of a segment in so much free space: a power of two.
+    /// Bytes of a segment for this free space: a power of two.
     fn segment_for(&self, free_bytes: u64) -> u32 {
         let fits = u32::try_from(free_bytes / SHARE).unwrap_or(u32::MAX);
         let power = 1 << fits.max(1).ilog2();

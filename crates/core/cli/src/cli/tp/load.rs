@@ -1,4 +1,4 @@
-//! `varve tp load`: tables out of text.
+//! `varve tp load`: loads tables from text.
 
 use super::place::{Opened, Place};
 use super::text::{Header, Reader, TYPES};
@@ -15,29 +15,29 @@ const TOGETHER: (u64, usize) = (4096, 4 << 20);
 
 /// Load tables from text, in the format of Berkeley DB's db_dump.
 ///
-/// Records that are there get the new value, tables that are not there are made: with
-/// the types that `varve tp dump` has written down, or as bytes, or with those of
-/// --types. Databases of Berkeley DB with several values for a key are refused. Indices
-/// are passed over: whoever opens their tables for writing makes them.
+/// Existing records get the new value, missing tables are made: with the types in a text
+/// of `varve tp dump`, or as bytes, or with those of --types. Databases of Berkeley DB
+/// with several values for a key are refused. Indices are skipped: a program that opens
+/// their tables for writing makes them.
 ///
 /// Records are committed a few thousand at a time, in the order of the text. If loading
-/// fails, the message says how many are there; loading the same text again is in order,
-/// but for records without keys (of the types recno and queue), which are appended again.
+/// fails, the message states how many were loaded; the same text may be loaded again, but
+/// records without keys (of the types recno and queue) are then appended again.
 #[derive(clap::Args)]
 pub struct Load {
     #[command(flatten)]
     place: Place,
-    /// Where from; `-` is the standard input.
+    /// Source; `-` is the standard input.
     #[arg(long, value_name = "FILE", default_value = "-")]
     from: PathBuf,
     /// The table, where the text does not name one.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Types of tables that are made, where the text does not tell them, such as
-    /// `str -> u64`. Keys and values must be as these types are stored.
+    /// Types of tables that are made, where the text does not state them, such as `str ->
+    /// u64`. Keys and values must be as these types are stored.
     #[arg(long, value_name = "TYPES")]
     types: Option<String>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -100,7 +100,7 @@ impl Load {
         let opened = self.place.open(false, &mut Options::new())?;
         let (mut done, mut tables) = (0, 0);
         if let Err(what) = self.load(&opened, Reader::new(from), &mut done, &mut tables) {
-            // What was committed before is kept.
+            // Records committed before are kept.
             opened.close()?;
             let text = format_args!("{what}; {done} records were loaded");
             return Err(self.place.failed(text));
@@ -170,7 +170,7 @@ impl Load {
         Ok(())
     }
 
-    /// What the table holds, or shall hold.
+    /// The types of the table, existing or new.
     fn types_of(
         &self,
         opened: &Opened,
@@ -191,7 +191,7 @@ impl Load {
 }
 
 impl Filling<'_> {
-    /// Also a table without records is there afterwards.
+    /// Makes the table, even if it gets no records.
     fn make(&mut self, table: &str) -> Result<(), Stopped> {
         let transaction = self.opened.environment.begin_write();
         let made = transaction.open_raw(table, &self.types).map(|_| ());

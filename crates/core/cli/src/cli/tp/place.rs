@@ -1,4 +1,4 @@
-//! Where an environment is.
+//! The place of an environment.
 
 use crate::cli::output::Failure;
 use crate::cli::size;
@@ -12,8 +12,8 @@ use varve_tp::{Environment, Options, Placement, TornPages};
 const FAILED: u8 = 1;
 const NO_DIRECTORY: &str = "there is no such directory";
 
-// A directory, of the host or of a volume. (What is documented here would take the place
-// of what the commands say.)
+// A directory, of the host or of a volume. (A doc comment here would replace those of the
+// commands.)
 #[derive(clap::Args)]
 pub struct Place {
     /// The environment's directory.
@@ -22,27 +22,28 @@ pub struct Place {
     /// mounted.
     #[arg(long, value_name = "IMAGE")]
     volume: Option<PathBuf>,
-    /// Memory for pages.
+    /// Memory for pages, in bytes.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
     memory: u64,
 }
 
-// Where the pages of a new environment lie.
+// The placement of a new environment's pages.
 #[derive(clap::Args)]
 pub struct Lay {
-    /// Write pages over themselves instead of to free slots: the file is as long as its
-    /// pages, and neighbours stay neighbours. The log gets an image of each page that is
-    /// written, once between two checkpoints, since a power cut may tear what it overwrites.
+    /// Overwrite pages in place instead of writing to free slots: the file is as long as
+    /// its pages, and neighbours stay neighbours. The log gets an image of each page that
+    /// is written, once between two checkpoints, because a power cut may tear a page that
+    /// is being overwritten.
     #[arg(long)]
     in_place: bool,
-    /// Leave the images out: the storage is known to write an aligned page whole or not at
-    /// all. If it does not, a power cut damages pages beyond repair.
+    /// Leave the images out: the storage is known to write an aligned page whole or not
+    /// at all. If it does not, a power cut damages pages beyond repair.
     #[arg(long, requires = "in_place")]
     never_torn: bool,
 }
 
 impl Lay {
-    /// Where pages of a new environment are to lie, if that was said.
+    /// The requested placement of pages, if one was given.
     pub fn asked(&self) -> Option<Placement> {
         let torn = match self.never_torn {
             false => TornPages::LogImages,
@@ -56,7 +57,7 @@ impl Lay {
     }
 }
 
-/// A placement, for people.
+/// A placement as text.
 pub fn in_words(placement: Placement) -> &'static str {
     match placement {
         Placement::Shadow => "in shadow slots",
@@ -65,7 +66,7 @@ pub fn in_words(placement: Placement) -> &'static str {
     }
 }
 
-/// A placement, for programs: as the options of `init` call it.
+/// A placement in JSON: the name of the option of `init`.
 pub fn word(placement: Placement) -> &'static str {
     match placement {
         Placement::Shadow => "shadow",
@@ -74,7 +75,7 @@ pub fn word(placement: Placement) -> &'static str {
     }
 }
 
-/// An environment that is open, and the volume that it is on.
+/// An open environment, and its volume.
 pub struct Opened {
     pub environment: Environment,
     shown: String,
@@ -82,7 +83,7 @@ pub struct Opened {
 }
 
 impl Place {
-    /// As messages name it.
+    /// The environment's name in messages.
     pub fn shown(&self) -> String {
         match &self.volume {
             Some(volume) => format!("{} of {}", self.directory.display(), volume.display()),
@@ -100,12 +101,12 @@ impl Place {
         usize::try_from(self.memory).unwrap_or(usize::MAX)
     }
 
-    /// A failure that names it.
+    /// A failure with the environment's name.
     pub fn failed(&self, what: impl Display) -> Failure {
         Failure::new(FAILED, format_args!("{}: {what}", self.shown()))
     }
 
-    /// Its files, to be read: nothing is made or changed.
+    /// Its files for reading: none is made or changed.
     pub fn to_be_read(&self) -> Result<(Arc<dyn Storage>, Option<Volume>), Failure> {
         let Some(image) = &self.volume else {
             if !self.directory.is_dir() {
@@ -140,7 +141,7 @@ impl Place {
         Ok((Arc::new(storage), Some(volume)))
     }
 
-    /// Bytes that files can still take there.
+    /// Bytes of free space for its files.
     pub fn free_bytes(&self, volume: Option<&Volume>) -> Result<u64, Failure> {
         if let Some(volume) = volume {
             return Ok(volume.statfs().free * u64::from(volume.block_bytes()));
@@ -149,13 +150,13 @@ impl Place {
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Opens what is there, or makes it where `options` say so.
+    /// Opens the existing environment, or makes one if `options` allow it.
     pub fn open(&self, make: bool, options: &mut Options) -> Result<Opened, Failure> {
         let (storage, volume) = self.storage(make)?;
         self.open_in(storage, volume, options.create(make))
     }
 
-    /// Opens what these files are.
+    /// Opens the environment in these files.
     pub fn open_in(
         &self,
         storage: Arc<dyn Storage>,
@@ -173,7 +174,7 @@ impl Place {
         })
     }
 
-    /// Opens it to be read: what a crash has left is brought in order in memory.
+    /// Opens it for reading: the recovery after a crash is done in memory.
     pub fn read(&self) -> Result<Opened, Failure> {
         let (storage, volume) = self.to_be_read()?;
         let mut options = Options::new();
@@ -183,7 +184,7 @@ impl Place {
 }
 
 impl Opened {
-    /// With a last checkpoint.
+    /// Closes it with a last checkpoint.
     pub fn close(self) -> Result<(), Failure> {
         let closed = self.environment.close();
         closed.map_err(|error| Failure::new(FAILED, format_args!("{}: {error}", self.shown)))?;

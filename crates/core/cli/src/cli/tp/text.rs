@@ -1,28 +1,29 @@
 //! Tables as lines of text: the format of Berkeley DB's `db_dump` and `db_load`.
 //!
 //! A section for each table: `VERSION=3`, lines `name=value`, `HEADER=END`; then, each
-//! behind a space, a line for a key and a line for its value; `DATA=END`. Bytes are hex
+//! after a space, a line for a key and a line for its value; `DATA=END`. Bytes are hex
 //! digits (`format=bytevalue`), or themselves where they are printable (`format=print`),
 //! else `\` and two hex digits; `\\` is a backslash.
 //!
-//! Types of tables have no place in the header, as `db_load` refuses words that it does
-//! not know. They are a section of their own, [`TYPES`], before all others: names of tables
-//! and names of their types.
+//! The header cannot have the types of tables, as `db_load` refuses unknown words. They
+//! are a section of their own, [`TYPES`], before all others: names of tables and names of
+//! their types.
 
 use std::io::{self, BufRead, Write};
 
-/// The name of the section that tells the types of the others.
+/// Name of the section with the types of the others.
 pub const TYPES: &str = "varve.types";
 
-/// Longest line: a value of 1 GiB of which no byte is printable, and what is around it.
+/// Bytes of the longest line: a value of 1 GiB without a printable byte, and its
+/// surroundings.
 const LONGEST: u64 = (3 << 30) + 64;
 
-/// How bytes are written.
+/// Notation of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Hex digits.
     Hex,
-    /// Printable characters as they are.
+    /// Printable characters as they are, other bytes escaped.
     Print,
 }
 
@@ -52,7 +53,7 @@ impl Form {
         }
     }
 
-    /// Bytes out of text. `None` if it is none of this form.
+    /// Bytes from text; `None` if the text is not of this form.
     pub fn decode(self, text: &[u8]) -> Option<Vec<u8>> {
         let digit = |digit: u8| (digit as char).to_digit(16).map(|digit| digit as u8);
         let pair = |pair: &[u8]| match pair {
@@ -98,7 +99,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// The first lines of a table's section.
+    /// Writes the first lines of a table's section.
     pub fn begin(&mut self, table: &str) -> io::Result<()> {
         let form = match self.form {
             Form::Hex => "bytevalue",
@@ -112,7 +113,7 @@ impl<W: Write> Writer<W> {
         self.to.write_all(b"\ntype=btree\nHEADER=END\n")
     }
 
-    /// A record.
+    /// Writes a record.
     pub fn record(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.line.clear();
         for bytes in [key, value] {
@@ -123,7 +124,7 @@ impl<W: Write> Writer<W> {
         self.to.write_all(&self.line)
     }
 
-    /// The last line of a section.
+    /// Writes the last line of a section.
     pub fn end(&mut self) -> io::Result<()> {
         self.to.write_all(b"DATA=END\n")
     }
@@ -133,7 +134,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What a section's header says.
+/// The header of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub table: Option<String>,
@@ -150,7 +151,7 @@ pub struct Reader<R> {
     form: Form,
 }
 
-/// What is wrong with the text, and in which line.
+/// Description of an error in the text, with its line.
 pub type Wrong = String;
 /// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
@@ -165,7 +166,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next line, without its end. False at the end of the text.
+    /// Reads the next line, without its end. Returns false at the end of the text.
     fn next(&mut self) -> Result<bool, Wrong> {
         self.line.clear();
         self.number += 1;
@@ -183,7 +184,7 @@ impl<R: BufRead> Reader<R> {
         format!("line {}: {what}", self.number)
     }
 
-    /// The header of the next section. `None` behind the last one.
+    /// The header of the next section; `None` after the last one.
     pub fn header(&mut self) -> Result<Option<Header>, Wrong> {
         if !self.next()? {
             return Ok(None);
@@ -224,7 +225,7 @@ impl<R: BufRead> Reader<R> {
                 (b"keys", b"1") if header.numbered => {
                     return Err(self.wrong("dump records by number without their keys"));
                 }
-                // How the other end stores it.
+                // Details of Berkeley DB's storage.
                 _ => {}
             }
         }
@@ -232,7 +233,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(header))
     }
 
-    /// The next line of data. `None` behind the last one of the section.
+    /// The next line of data; `None` after the last one of the section.
     pub fn item(&mut self) -> Result<Option<Vec<u8>>, Wrong> {
         if !self.next()? {
             return Err(self.wrong("the dump ends within a table; it is cut off"));
@@ -314,7 +315,8 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].0.table.as_deref(), Some("a\nb"));
         assert_eq!(read[0].1, [b"".to_vec(), b"\0 ".to_vec()]);
-        // Any part of it is refused, and any byte taken out or changed makes no panic.
+        // Each proper part of it is refused, and no byte removed or changed causes a
+        // panic.
         for cut in 1..text.len() - 1 {
             assert!(all(&text[..cut]).is_err(), "{cut}");
             let mut changed = text.clone();

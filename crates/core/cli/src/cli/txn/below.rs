@@ -1,9 +1,9 @@
-//! What else is mounted below a mount, shown in the views of its transactions.
+//! Other mounts below a mount, shown in the views of its transactions.
 //!
-//! A view takes the place of the mount with all that is mounted below. A command that
-//! finds the directories beneath instead writes into those, and the commit hides that
-//! from everybody. So each is shown in the view as it is outside: it is no part of the
-//! transaction, what is written there stays. What shows a part of the volume itself
+//! A view covers the mount with everything mounted below it. If this is omitted, a
+//! command writes into the directories beneath these mounts, and the commit makes the
+//! files unreachable. So each mount is shown in the view as it is outside: it is not part
+//! of the transaction, and changes in it remain. A mount of a part of the volume itself
 //! shows that part of the view.
 
 use crate::cli::mount_table::{self, Entry};
@@ -12,22 +12,24 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The mounts that the view shows.
+/// A mount that the view shows.
 enum Shown {
-    /// Another file system, with all that is mounted below it; mounted nowhere.
+    /// Another file system, with everything mounted below it; a clone that is mounted
+    /// nowhere.
     Other(OwnedFd),
     /// This part of the volume.
     Part(PathBuf),
 }
 
-/// Clones of the mounts below a mount, each with its path, for the views of a transaction.
+/// Clones of the mounts below a mount, each with its path, for the views of a
+/// transaction.
 pub struct Below(Vec<(PathBuf, Shown)>);
 
 impl Below {
-    /// What this process sees below `base`.
+    /// The mounts that this process sees below `base`.
     ///
     /// # Errors
-    /// Says what cannot be shown elsewhere.
+    /// Names the mount that cannot be shown elsewhere.
     pub fn of(base: &Entry) -> Result<Self, String> {
         let mut all: Vec<(PathBuf, Shown)> = Vec::new();
         for entry in mount_table::below(&base.directory) {
@@ -44,16 +46,16 @@ impl Below {
         Ok(Below(all))
     }
 
-    /// Shows all of it in the view that is mounted at `root`.
+    /// Shows all of them in the view that is mounted at `root`.
     ///
     /// # Errors
-    /// Says what cannot be shown.
+    /// Names the mount that cannot be shown.
     pub fn show(&self, root: &Path) -> Result<(), String> {
         for (place, shown) in &self.0 {
             let placed = match shown {
                 Shown::Other(tree) => match again(tree) {
                     Ok(copy) => put(&copy, place),
-                    // Before Linux 6.15: it serves for one attempt.
+                    // Before Linux 6.15 the clone can be used only for one attempt.
                     Err(_) => put(tree, place),
                 },
                 Shown::Part(part) => {
@@ -75,7 +77,7 @@ fn cannot(place: &Path, error: rustix::io::Errno) -> String {
     )
 }
 
-/// A copy of what is mounted at a place, and below.
+/// A clone of the mount at a place, and of those below.
 fn copy(place: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -83,7 +85,7 @@ fn copy(place: &Path) -> rustix::io::Result<OwnedFd> {
     open_tree(CWD, place, flags)
 }
 
-/// Another copy.
+/// A clone of a clone.
 fn again(tree: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC

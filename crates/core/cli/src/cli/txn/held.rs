@@ -1,5 +1,5 @@
-//! Transactions that are held for others to join: `varve txn begin` and `commit`, and
-//! how `run`, `shell`, `abort` and `list` reach one by its name.
+//! Transactions that other commands can join: `varve txn begin` and `commit`, and the
+//! requests with which `run`, `shell`, `abort` and `list` reach one by its name.
 
 use super::holder::{self, Holder, Limits};
 use super::run::{CONFLICT, FAILED, Run, leave, seconds};
@@ -15,29 +15,28 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a holder may take to say something about itself.
+/// Longest time for an answer of the holder process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Begin a transaction that commands can join, and print its name.
 ///
 /// `varve txn run --id NAME -- COMMAND` runs a command in it, from any process of the
-/// same user, one after the other or at the same time; `varve txn commit NAME` or
-/// `varve txn abort NAME` ends it. A process of its own holds it until then.
+/// same user, one after the other or at the same time; `varve txn commit NAME` or `varve
+/// txn abort NAME` ends it. A process of its own keeps it open until then.
 #[derive(clap::Args)]
 pub struct Begin {
-    /// The directory a volume is mounted on, or one below.
+    /// The directory on which a volume is mounted, or one below.
     directory: PathBuf,
-    /// What conflicts with changes of others: what was changed in it, or also what
-    /// was read.
+    /// The uses that conflict with changes of other programs: writes, or also reads.
     #[arg(long, value_parser = ["snapshot", "serializable"], default_value = "snapshot")]
     isolation: String,
-    /// Abort it when no command has been in it for so many seconds.
+    /// Abort it when no command has been in it for this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "3600")]
     idle: Duration,
-    /// Abort it after so many seconds in all.
+    /// Abort it after this many seconds in all.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// This is the holder.
+    /// This process is the holder.
     #[arg(long, hide = true)]
     hold: bool,
 }
@@ -50,7 +49,7 @@ impl Begin {
         }
     }
 
-    /// Starts the holder.
+    /// Starts the holder process.
     fn start(self) -> Outcome {
         let mut arguments: Vec<OsString> = ["txn", "begin", "--hold"].map(Into::into).into();
         arguments.extend(["--isolation".into(), self.isolation.into()]);
@@ -68,7 +67,7 @@ impl Begin {
             output::line(id);
             return Ok(0);
         }
-        // It has said why.
+        // The child has printed the reason.
         let status = child.wait().map_err(failed)?;
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         Ok(code.filter(|code| *code != 0).unwrap_or(FAILED))
@@ -100,7 +99,7 @@ impl Begin {
     }
 }
 
-/// A name that nobody has, and its socket.
+/// An unused name, and its socket.
 fn listen() -> std::io::Result<(String, UnixListener)> {
     loop {
         let id = format!("{:08x}", rand::random::<u32>());
@@ -112,10 +111,10 @@ fn listen() -> std::io::Result<(String, UnixListener)> {
     }
 }
 
-/// Make what was done in a held transaction part of the volume, durably.
+/// Make the changes of a held transaction part of the volume, durably.
 ///
-/// If others changed the same meanwhile, nothing is done, the transaction is over, and
-/// the exit code is 75. While commands are in it, it is refused.
+/// If other programs changed the same data meanwhile, nothing is done, the transaction is
+/// over, and the exit code is 75. While commands are in it, it is refused.
 #[derive(clap::Args)]
 pub struct Commit {
     /// Its name, as `varve txn begin` printed it.
@@ -137,15 +136,15 @@ impl Commit {
     }
 }
 
-/// Ends a held transaction.
+/// Aborts a held transaction.
 ///
 /// # Errors
-/// Says why not.
+/// The reason of the refusal.
 pub fn abort(id: &str) -> Result<(), String> {
     question(id, &json!({"abort": true}), None).map(drop)
 }
 
-/// What its holder says of a transaction; nothing if it does not.
+/// The holder's description of a transaction; `None` if it does not answer.
 pub fn state(id: &str) -> Option<Value> {
     question(id, &json!({}), Some(PATIENCE)).ok()
 }
@@ -168,7 +167,7 @@ fn answer(id: &str, heard: std::io::Result<Option<Value>>) -> Result<Value, Stri
     }
 }
 
-/// To the holder, which is sure to be of this user.
+/// Connects to the holder process, after checking that it belongs to this user.
 fn connect(id: &str) -> Result<UnixStream, String> {
     let connected = holder::address(id).and_then(|address| UnixStream::connect_addr(&address));
     let connection = connected.map_err(|error| match error.kind() {
@@ -185,7 +184,7 @@ fn connect(id: &str) -> Result<UnixStream, String> {
     Ok(connection)
 }
 
-/// A place in a held transaction, for as long as it lives.
+/// Membership in a held transaction, until it is dropped.
 pub struct Joined {
     pub connection: UnixStream,
     id: String,
@@ -195,7 +194,7 @@ impl Joined {
     /// Enters the namespaces of a held transaction; this process has one thread.
     ///
     /// # Errors
-    /// Says why it cannot be.
+    /// The reason of the failure.
     pub fn join(id: &str, command: &str) -> Result<Self, String> {
         let mut connection = connect(id)?;
         let failed = |error: std::io::Error| format!("cannot join transaction {id}: {error}");
@@ -217,7 +216,7 @@ impl Joined {
         })
     }
 
-    /// Why the transaction has ended, once the connection is readable.
+    /// The reason for which the transaction has ended, once the connection is readable.
     pub fn why_ended(&self) -> String {
         let id = &self.id;
         let heard = hear(&mut BufReader::new(&self.connection));

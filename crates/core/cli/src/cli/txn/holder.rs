@@ -1,14 +1,14 @@
-//! The process that holds a transaction for others to join (`docs/design/transactions.md`,
-//! "Handed over").
+//! The process that keeps a transaction open for others to join
+//! (`docs/design/transactions.md`, "Handed over").
 //!
-//! Over its socket, one connection for each who asks, lines of JSON:
+//! Over its socket, one connection for each client, lines of JSON:
 //!
 //! | line | answer |
 //! |---|---|
-//! | `{"join": "make"}` | two descriptors, each with a byte of zero: a user and a mount namespace; then `{"joined": true}`. He is in it until the connection ends; `{"ended": "..."}` comes if the transaction does |
+//! | `{"join": "make"}` | two descriptors, each with a byte of zero: a user and a mount namespace; then `{"joined": true}`. The client is in it until the connection ends; `{"ended": "..."}` is sent if the transaction ends |
 //! | `{"commit": true}` | `{"committed": true}`, `{"conflict": "..."}`, `{"failed": "..."}` |
 //! | `{"abort": true}` | `{"aborted": true}` |
-//! | `{}` | `{"inside": ["make"], "left_s": 3580}`: who is in it; seconds until it ends by itself, none if that is not in sight |
+//! | `{}` | `{"inside": ["make"], "left_s": 3580}`: the commands in it; seconds until it ends by itself, none if no time is set |
 //!
 //! `{"refused": "..."}` for any of them, for the first after one byte of zero without a
 //! descriptor.
@@ -22,11 +22,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-/// How long somebody may take to say what he wants, or to take the answer.
+/// Longest time for receiving a client's request, and for sending the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Commands in one transaction at a time.
+/// Most commands in one transaction at a time.
 const INSIDE_MAX: usize = 256;
 
 /// The address of a held transaction.
@@ -37,12 +37,12 @@ pub fn address(id: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("varve-txn-held-{id}"))
 }
 
-/// How long a transaction is held.
+/// Time limits of a transaction.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// While nobody is in it.
+    /// Longest time without a command in it.
     pub idle: Duration,
-    /// In all; as long as it takes, if there is none.
+    /// Time at which it is aborted; `None` for no limit.
     pub end: Option<Instant>,
 }
 
@@ -52,23 +52,23 @@ struct Inside {
     command: String,
 }
 
-/// How the holding ends.
+/// The event that ends the transaction.
 enum Finish {
-    /// Somebody asked for it, and waits for the answer.
+    /// A client asked for the commit, and waits for the answer.
     Commit(UnixStream),
     Abort(UnixStream),
     Over(&'static str),
-    /// The transaction is over already: why.
+    /// The transaction is over already, for this reason.
     Lost(String),
 }
 
-/// See the module's head.
+/// An open transaction, its socket, and the commands in it.
 pub struct Holder {
     view: View,
     listener: UnixListener,
     limits: Limits,
     inside: Vec<Inside>,
-    /// Since when nobody is in it.
+    /// Time at which the last command left.
     idle_since: Instant,
 }
 
@@ -83,10 +83,10 @@ impl Holder {
         }
     }
 
-    /// Holds the transaction to its end.
+    /// Serves clients until the transaction ends.
     ///
     /// # Errors
-    /// If it can wait for nobody; it is aborted then.
+    /// If the system cannot wait for events; the transaction is aborted then.
     pub fn hold(mut self) -> io::Result<()> {
         let finish = loop {
             if let Some(finish) = self.step()? {
@@ -122,7 +122,7 @@ impl Holder {
         Ok(())
     }
 
-    /// When it ends by itself, and why, as it is now.
+    /// The time at which it ends by itself in the present state, and the reason.
     fn end(&self) -> Option<(Instant, &'static str)> {
         let idle = self.idle_since + self.limits.idle;
         let idle = self.inside.is_empty().then_some((idle, "idle"));
@@ -130,7 +130,7 @@ impl Holder {
         idle.into_iter().chain(end).min_by_key(|(end, _)| *end)
     }
 
-    /// Waits until something happens, and sees to it.
+    /// Waits for an event, and handles it.
     fn step(&mut self) -> io::Result<Option<Finish>> {
         let end = self.end();
         let rest = end.map(|(end, _)| end.saturating_duration_since(Instant::now()));
@@ -158,7 +158,8 @@ impl Holder {
         if ready[0] {
             return Ok(Some(Finish::Lost(self.view.why_ended())));
         }
-        // Whatever comes of one that is in it, it is the end of his connection.
+        // Any event on the connection of a command in it means that the connection has
+        // ended.
         let mut gone = ready[2..].iter();
         let before = self.inside.len();
         self.inside.retain(|_| gone.next() == Some(&false));
@@ -171,7 +172,7 @@ impl Holder {
         let served = match self.listener.accept() {
             Ok((connection, _)) => self.serve(connection),
             Err(error) => {
-                // No descriptor is left: the next attempt is made after a pause.
+                // There is no free descriptor: the next attempt is made after a pause.
                 std::thread::sleep(PAUSE);
                 Err(error)
             }
@@ -185,7 +186,7 @@ impl Holder {
         }
     }
 
-    /// One who asks.
+    /// Serves one client.
     fn serve(&mut self, mut connection: UnixStream) -> io::Result<Option<Finish>> {
         let (user, _) = varve_fuse::handover::peer(&connection)?;
         if user != rustix::process::geteuid().as_raw() {

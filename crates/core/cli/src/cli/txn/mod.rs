@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Run programs in transactions of a mounted volume, and look after these.
+/// Run programs in transactions of a mounted volume, and manage the transactions.
 #[derive(clap::Args)]
 pub struct Txn {
     #[command(subcommand)]
@@ -44,12 +44,12 @@ impl Txn {
     }
 }
 
-/// Show the transactions that programs are in.
+/// Show the open transactions of programs.
 #[derive(clap::Args)]
 pub struct List {
-    /// The directory a volume is mounted on, or one below.
+    /// The directory on which a volume is mounted, or one below.
     directory: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -91,13 +91,13 @@ impl List {
     }
 }
 
-/// The name of a transaction that is held, who is in it, and how long it lasts.
+/// The name of a held transaction, the commands in it, and its remaining time.
 fn how_held(one: &Value) -> String {
     let Some(name) = one["held"].as_str() else {
         return String::new();
     };
     let Some(inside) = one["inside"].as_array() else {
-        // Another user's holder tells only him.
+        // The holder of another user answers only that user.
         return format!("; held as {name}");
     };
     let inside: Vec<&str> = inside.iter().filter_map(Value::as_str).collect();
@@ -110,13 +110,13 @@ fn how_held(one: &Value) -> String {
     format!("; held as {name}, {within}{left}")
 }
 
-/// End a transaction; nothing remains of it.
+/// End a transaction and drop its changes.
 ///
 /// The command that runs in it is killed, and `varve txn run` ends with 125.
 #[derive(clap::Args)]
 pub struct Abort {
-    /// The directory a volume is mounted on, or one below; without a number, the name
-    /// of a transaction that `varve txn begin` began.
+    /// The directory on which a volume is mounted, or one below; without a number, the
+    /// name of a transaction of `varve txn begin`.
     #[arg(value_name = "DIRECTORY|NAME")]
     what: PathBuf,
     /// Its number, as `varve txn list` shows it.
@@ -135,7 +135,7 @@ impl Abort {
     }
 }
 
-/// The mount that `directory` is on.
+/// The mount that contains `directory`.
 fn mount_of(directory: &Path) -> Result<Entry, String> {
     let shown = directory.display();
     let metadata = std::fs::metadata(directory);
@@ -147,7 +147,7 @@ fn mount_of(directory: &Path) -> Result<Entry, String> {
         .ok_or_else(|| format!("{shown} is not on a mounted Varve volume"))
 }
 
-/// Asks the server of a mount about its transactions.
+/// Sends a request about its transactions to the server of a mount.
 fn ask(root: &Path, asked: &Value) -> Result<Value, String> {
     use rustix::io::Errno;
     let shown = root.display();

@@ -1,4 +1,4 @@
-//! `varve txn run` and `varve txn shell`: a program in a transaction.
+//! `varve txn run` and `varve txn shell`: run a program in a transaction.
 
 use super::below::Below;
 use super::held::Joined;
@@ -23,46 +23,46 @@ use varve_fuse::MountOptions;
 
 /// EX_TEMPFAIL of sysexits.h.
 pub const CONFLICT: u8 = 75;
-/// These as env(1) and timeout(1) have them.
+/// Exit codes of env(1) and timeout(1).
 const TIMED_OUT: u8 = 124;
 pub const FAILED: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How long what was killed may take to end.
+/// Longest time until killed processes have ended.
 const KILLING: Duration = Duration::from_secs(10);
-/// The longest time that can be asked for: a clock cannot show all that a number can.
+/// The longest time limit: a clock cannot represent every number.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The first pause before another attempt, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// Run a command in a transaction: all that it and its children do on the volume is
-/// done when it succeeds, and nothing otherwise.
+/// Run a command in a transaction: all changes on the volume by the command and its
+/// children are made when it succeeds, and none otherwise.
 ///
-/// They see the volume as it was at the beginning, with their own changes; nobody
-/// else sees these before the end. If others changed the same meanwhile, nothing
-/// is done, and the exit code is 75. Otherwise it is the command's; 124 if the time
-/// was over, 125 if the transaction failed, 126 and 127 if the command could not be
+/// They see the volume as it was at the beginning, with their own changes; no other
+/// process sees these before the end. If other programs changed the same data meanwhile,
+/// nothing is done, and the exit code is 75. Otherwise it is the command's; 124 after the
+/// time limit, 125 if the transaction failed, 126 and 127 if the command could not be
 /// started.
 ///
-/// With `--id` it runs in a transaction that `varve txn begin` has begun, which goes on
-/// when the command has ended, however it does.
+/// With `--id` it runs in a transaction of `varve txn begin`, which continues when the
+/// command has ended, with any exit code.
 #[derive(clap::Args)]
 pub struct Run {
-    /// The directory a volume is mounted on, or one below.
+    /// The directory on which a volume is mounted, or one below.
     #[arg(required_unless_present = "id")]
     directory: Option<PathBuf>,
     /// Run it in the transaction of this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["directory", "isolation", "retries"])]
     id: Option<String>,
-    /// What conflicts with changes of others: what the command has changed, or also
-    /// what it has read.
+    /// The uses that conflict with changes of other programs: the command's writes, or
+    /// also its reads.
     #[arg(long, value_parser = ["snapshot", "serializable"], default_value = "snapshot")]
     isolation: String,
-    /// After a conflict run the command anew, up to so many times.
+    /// After a conflict run the command again, up to this many times.
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Kill the command after so many seconds in all.
+    /// Kill the command after this many seconds in all.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// The command, and its arguments.
@@ -70,10 +70,11 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// Run a shell in a transaction: `exit` commits, `exit 1` does not; with `--id` neither.
+/// Run a shell in a transaction: `exit` commits, `exit 1` does not; with `--id` neither
+/// does.
 #[derive(clap::Args)]
 pub struct Shell {
-    /// The directory a volume is mounted on, or one below.
+    /// The directory on which a volume is mounted, or one below.
     #[arg(required_unless_present = "id")]
     directory: Option<PathBuf>,
     /// Run it in the transaction of this name.
@@ -104,11 +105,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is a number of seconds above 0, and of a year at most".into())
 }
 
-/// What became of the command in one attempt.
+/// Outcome of the command in one attempt.
 enum Left {
     Ended(ExitStatus),
     TimedOut,
-    /// The transaction was ended by somebody else.
+    /// Another process ended the transaction.
     Lost,
 }
 
@@ -153,7 +154,7 @@ impl Run {
         }
     }
 
-    /// In a transaction that is held.
+    /// Runs the command in a held transaction.
     fn run_within(&self, id: &str) -> Outcome {
         let failed = Failure::with(FAILED);
         let working = std::env::current_dir().ok();
@@ -173,10 +174,10 @@ impl Run {
         }
     }
 
-    /// The transaction can be on what `directory` shows.
+    /// Checks that a transaction on the mount at `directory` is possible.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why it is not.
     pub fn check(directory: &Path, base: &Entry) -> Result<(), String> {
         let shown = directory.display();
         if base.has("ro") {
@@ -216,7 +217,7 @@ impl Run {
         })
     }
 
-    /// One attempt: the exit code, or what it conflicted about.
+    /// Makes one attempt. Returns the exit code, or the description of a conflict.
     fn attempt(
         &self,
         mut view: View,
@@ -263,7 +264,7 @@ impl Run {
     }
 }
 
-/// What a command's end is as an exit code, in a shell's way.
+/// The exit code for a command's end, as in a shell.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     let code = code.and_then(|code| u8::try_from(code).ok());
@@ -274,10 +275,10 @@ fn unwatched(error: std::io::Error) -> Failure {
     Failure::new(FAILED, format_args!("cannot watch it: {error}"))
 }
 
-/// Makes this process one that can have a view: with a mount namespace of its own,
-/// and all descendants its children in the end. Where the view is going to be, a mount
-/// is left that answers no request: a process that still runs when the view has gone finds that
-/// (ENOTCONN), and not what is beneath. Returns what else is mounted below `base`.
+/// Prepares this process for a view: it gets a mount namespace of its own, and orphaned
+/// descendants become its children. A mount that answers no request is left at the place
+/// of the view: a process that still runs when the view is unmounted finds that
+/// (ENOTCONN), and not the directory beneath. Returns the other mounts below `base`.
 pub fn leave(base: &Entry) -> Result<Below, String> {
     let root = base.directory.display();
     let made = match rustix::process::geteuid().is_root() {
@@ -292,13 +293,13 @@ pub fn leave(base: &Entry) -> Result<Below, String> {
         )
     })?;
     let below = Below::of(base)?;
-    // Nobody is to be kept from unmounting. What a user namespace came with cannot be
-    // taken away in it.
+    // This process must not keep others from unmounting. The mounts that a user namespace
+    // inherits cannot be removed in it.
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
     if let Err(error) = varve_fuse::detach(&base.directory) {
         tracing::debug!(%error, "the mount stays below its view");
     }
-    // Without a server at its device it is dead from the start.
+    // No server opens its device, so it is dead from the start.
     let dead = MountOptions {
         source: "ended transaction".into(),
         ..MountOptions::default()
@@ -309,15 +310,15 @@ pub fn leave(base: &Entry) -> Result<Below, String> {
     Ok(below)
 }
 
-/// All descendants become children of this process in the end. Without it, what is
-/// killed may leave children of its own.
+/// Makes all orphaned descendants children of this process. If this is omitted, killed
+/// processes may leave children of their own.
 fn reap_all() {
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::debug!(%error, "not the reaper of what is run");
     }
 }
 
-/// Signals: passed on to the command, and noted if they ask for the end.
+/// Signals: passed on to the command, and recorded if they ask for the end.
 struct Told {
     /// The command, if it runs.
     child: Arc<AtomicI32>,
@@ -326,7 +327,7 @@ struct Told {
 
 impl Told {
     fn watch() -> std::io::Result<Self> {
-        // What is ignored, as under nohup(1), is ignored by the command, too.
+        // Signals ignored here, as under nohup(1), are ignored by the command, too.
         let ignored = ignored();
         let signals = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
         let signals = signals
@@ -345,7 +346,7 @@ impl Told {
                     if ![SIGUSR1, SIGUSR2].contains(&signal) {
                         noted.store(signal, SeqCst);
                     }
-                    // A terminal sends these to everybody in front of it.
+                    // A terminal sends these to all processes in the foreground.
                     if [SIGINT, SIGQUIT].contains(&signal) && in_front() {
                         continue;
                     }
@@ -358,7 +359,7 @@ impl Told {
         Ok(told)
     }
 
-    /// The last one that asked for the end, or 0.
+    /// The last signal that asked for the end, or 0.
     fn signal(&self) -> i32 {
         self.signal.load(SeqCst)
     }
@@ -372,13 +373,13 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// True if what is typed on the terminal reaches this process.
+/// True if this process is in the terminal's foreground.
 fn in_front() -> bool {
     let group = rustix::termios::tcgetpgrp(std::io::stdin());
     group.is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Waits until the command has ended, or has to be.
+/// Waits until the command has ended, or has to be ended.
 fn watch(
     mut child: Child,
     connection: BorrowedFd<'_>,
@@ -387,7 +388,7 @@ fn watch(
 ) -> std::io::Result<Left> {
     let pid = Pid::from_child(&child);
     told.child.store(pid.as_raw_nonzero().get(), SeqCst);
-    // One that came before the command was there.
+    // A signal received before the command was started.
     if let Some(signal) = Signal::from_named_raw(told.signal()) {
         let _ = rustix::process::kill_process(pid, signal);
     }
@@ -421,7 +422,7 @@ fn watch(
     Ok(left)
 }
 
-/// Kills the command, and whatever it has started.
+/// Kills the command, and all processes that it has started.
 fn kill_all(child: &mut Child) {
     let _ = child.kill();
     let end = Instant::now() + KILLING;

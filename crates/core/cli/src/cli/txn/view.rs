@@ -1,5 +1,5 @@
-//! A transaction's view, mounted in this process's own namespace, and the
-//! connection that the transaction lives by.
+//! A transaction's view, mounted in this process's own namespace, and the connection
+//! whose end aborts the transaction.
 
 use super::below::Below;
 use crate::cli::mount_table::{self, Entry};
@@ -12,29 +12,30 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use varve_fuse::MountOptions;
 
-/// Nobody is at the other end any more.
+/// Message for a connection that the server has closed.
 const GONE: &str = "the server ended, and the transaction with it";
 
-/// What became of a commit.
+/// Outcome of a commit.
 #[derive(Debug)]
 pub enum Ended {
     Committed,
-    /// What it conflicted about.
+    /// Description of the conflict.
     Conflict(String),
-    /// It was refused, or somebody else ended it.
+    /// It was refused, or another process ended it.
     Failed(String),
 }
 
-/// What a transaction is to be.
+/// Properties of a new transaction.
 pub struct Asked<'a> {
     pub isolation: &'a str,
-    /// What is going to run in it.
+    /// The command that is going to run in it.
     pub command: &'a str,
-    /// Its name, if it is held for others.
+    /// Its name, if other commands can join it.
     pub held: Option<&'a str>,
 }
 
-/// See the module's head. Dropped, the transaction is aborted, and the view gone.
+/// A mounted view. When it is dropped, the transaction is aborted, and the view
+/// unmounted.
 pub struct View {
     root: PathBuf,
     connection: UnixStream,
@@ -44,11 +45,11 @@ pub struct View {
 }
 
 impl View {
-    /// Begins a transaction, and mounts its view over the root of its mount, with what
-    /// else is mounted below. Call it in a namespace of its own.
+    /// Begins a transaction, and mounts its view over the root of its mount, with the
+    /// other mounts below. Call it in a namespace of its own.
     ///
     /// # Errors
-    /// Says why it cannot be.
+    /// The reason of the failure.
     pub fn begin(
         base: &Entry,
         below: &Below,
@@ -105,12 +106,13 @@ impl View {
         Ok(view)
     }
 
-    /// Becomes readable when the transaction is ended by somebody else.
+    /// The connection, which becomes readable when another process ends the transaction.
     pub fn connection(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
 
-    /// Why the transaction has ended, once [`Self::connection`] is readable.
+    /// The reason for which the transaction has ended, once [`Self::connection`] is
+    /// readable.
     pub fn why_ended(&mut self) -> String {
         match self.answer() {
             Err(why) => why,
@@ -118,7 +120,7 @@ impl View {
         }
     }
 
-    /// Writes everything back, and commits.
+    /// Writes all dirty data back, and commits.
     pub fn commit(mut self) -> Ended {
         if let Err(error) = self.write_back() {
             self.abort("lost_write");
@@ -127,7 +129,7 @@ impl View {
             ));
         }
         if say(&mut self.connection, &json!({"commit": true})).is_err() {
-            // It may have said why before.
+            // The server may have sent the reason before.
             return Ended::Failed(self.why_ended());
         }
         match self.answer() {
@@ -146,7 +148,7 @@ impl View {
         }
     }
 
-    /// Nothing remains of it.
+    /// Aborts the transaction and drops its changes.
     pub fn abort(mut self, cause: &str) {
         let _ = say(&mut self.connection, &json!({ "abort": cause }));
         let _ = self.answer();
@@ -161,7 +163,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes the view away: at once if nobody uses it, else out of sight.
+    /// Unmounts the view: at once if no process uses it, else it is detached.
     fn unmount(&mut self) {
         if !std::mem::take(&mut self.is_mounted) {
             return;
@@ -174,7 +176,7 @@ impl View {
 
     fn answer(&mut self) -> Result<Value, String> {
         let answer = hear(&mut self.lines);
-        // A connection that is reset is one that has ended.
+        // A connection that was reset has ended.
         let answer = answer.unwrap_or(None);
         let answer = answer.ok_or(GONE)?;
         if let Some(why) = answer["refused"].as_str() {

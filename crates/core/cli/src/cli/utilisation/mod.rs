@@ -8,7 +8,7 @@ use varve_lfs::{STEPS, Utilisation};
 /// Columns of the longest bar.
 const COLUMNS: u64 = 50;
 
-/// What each count is called, and the count, emptiest first.
+/// Name and value of each count, emptiest first.
 pub fn named(u: &Utilisation) -> Vec<(String, u64)> {
     let step = |(at, count): (usize, &u64)| {
         let end = |at: usize| 100 * at / STEPS;
@@ -37,7 +37,7 @@ pub fn text(u: &Utilisation) -> String {
     text
 }
 
-/// Bars with those counts.
+/// A bar chart of the counts.
 pub fn picture(u: &Utilisation) -> Histogram {
     let bars = named(u).into_iter();
     Histogram {

@@ -1,4 +1,4 @@
-//! Bars as SVG.
+//! Bar charts as SVG.
 
 use plotters::prelude::*;
 use std::path::Path;
@@ -21,7 +21,7 @@ impl Histogram {
     /// Draws the bars into an SVG file.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn draw(&self, path: &Path) -> Result<(), Failure> {
         let mut text = String::new();
         self.try_draw(&mut text)
@@ -41,7 +41,7 @@ impl Histogram {
             .x_label_area_size(40)
             .y_label_area_size(56)
             .build_cartesian_2d(0.0..count as f64, 0.0..(highest * 1.05).max(1.0))?;
-        // A bar's name stands below its middle.
+        // A bar's name is placed below its middle.
         let name = |x: &f64| {
             let at = (x - 0.5).round();
             let bar = self.bars.get(at as usize).filter(|_| at >= 0.0);

@@ -16,8 +16,7 @@ use varve_vlog::{FormatOptions, Vld};
 pub struct Create {
     /// The image file, made if it is missing, or the block device.
     image: PathBuf,
-    /// Bytes of a new image file, such as 64M, 10G; with --disk, by default the
-    /// drive's.
+    /// Bytes of a new image file, such as 64M, 10G; with --disk, by default the drive's.
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
     /// Bytes to offer to clients; by default all that fit.
@@ -31,16 +30,16 @@ pub struct Create {
     /// makes empty tracks. Blocks must be larger than physical ones.
     #[arg(long)]
     anywhere: bool,
-    /// The simulated drive that the image will be served on, such as ST19101.
+    /// The simulated drive on which the image will be served, such as ST19101.
     #[arg(long, value_parser = medium::drive)]
     disk: Option<Drive>,
     /// Write the whole image, so that the host cannot run out of space.
     #[arg(long)]
     preallocate: bool,
-    /// Overwrite what is there.
+    /// Overwrite existing contents.
     #[arg(short, long)]
     force: bool,
-    /// Tell what was made as JSON.
+    /// Print the new disk's properties as JSON.
     #[arg(long)]
     json: bool,
 }

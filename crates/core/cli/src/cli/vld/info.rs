@@ -1,4 +1,5 @@
-//! `varve vld info`: what a virtual log disk is, and how it would be opened.
+//! `varve vld info`: the properties of a virtual log disk, and the recovery that an open
+//! would do.
 
 use super::medium;
 use super::statistics::{of_disk, of_layout, of_recovery};
@@ -8,12 +9,12 @@ use std::path::PathBuf;
 use varve_device::IoMode;
 use varve_vlog::{InOrder, Options, Source, Vld};
 
-/// Print what a virtual log disk is and holds. Changes nothing.
+/// Print the properties and the contents of a virtual log disk. Changes nothing.
 #[derive(clap::Args)]
 pub struct Info {
     /// The image file or block device.
     image: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

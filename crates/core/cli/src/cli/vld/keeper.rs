@@ -1,5 +1,5 @@
-//! What a served virtual log disk does between requests: checkpoints, so that
-//! opening it after a crash stays quick, and compaction where it was asked for.
+//! Background work of a served virtual log disk between requests: checkpoints, so that
+//! opening it after a crash stays fast, and compaction if it was requested.
 
 use super::pace::RealTime;
 use super::serve::LogDisk;
@@ -11,21 +11,21 @@ use varve_nbd::Export;
 use varve_vlog::{Granularity, Medium};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Between two checkpoints at least.
+/// Least time between two checkpoints.
 const CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
-/// A checkpoint writes the whole map: it waits for this many times as much of
-/// map records, so that it costs at most a third of what they do.
+/// A checkpoint writes the whole map: it waits until this many times as many bytes of map
+/// records were written, so that it costs at most a third of those.
 const RECORDS_PER_MAP: u64 = 3;
 /// Drive time of one step of the compactor.
 const STEP_NS: u64 = 100_000_000;
 
-/// A thread, until it is dropped.
+/// The background thread; it ends when this is dropped.
 pub struct Keeper {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread looks after.
+/// The disk that the thread maintains.
 pub struct Kept {
     pub vld: Arc<LogDisk>,
     pub export: Arc<Export>,
@@ -37,7 +37,7 @@ impl Keeper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system has no thread for it.
     pub fn start(kept: Kept) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let work = move || {
@@ -69,7 +69,7 @@ struct Duty {
     checkpoint_at: Instant,
     /// Map records written when the last checkpoint was taken.
     records: u64,
-    /// Requests served at the last look.
+    /// Requests served at the last check.
     requests: u64,
 }
 
@@ -102,7 +102,7 @@ impl Duty {
         }
     }
 
-    /// One step, if nothing was asked lately.
+    /// Does one step, if there was no recent request.
     fn compact(&mut self) {
         let vld = &self.kept.vld;
         let done = self.timed(|| {

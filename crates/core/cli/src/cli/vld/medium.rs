@@ -1,5 +1,5 @@
-//! What a virtual log disk stands on: an image, memory, or a simulated drive
-//! over one of the two.
+//! The medium of a virtual log disk: an image, memory, or a simulated drive over one of
+//! the two.
 
 use crate::cli::output::Failure;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn drive(name: &str) -> Result<Drive, String> {
     })
 }
 
-/// A drive that is simulated, and its clock.
+/// A simulated drive, and its clock.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     pub drive: Drive,
@@ -31,7 +31,7 @@ impl Simulation {
 
     fn over<D: Device>(&self, inner: D) -> Arc<SimulatedDisk<D>> {
         let clock = Arc::clone(&self.clock);
-        // The platter begins at the same phase each time: runs can be repeated.
+        // The platter begins at the same phase each time, so runs can be repeated.
         Arc::new(SimulatedDisk::over(inner, self.drive.clone(), clock, 1))
     }
 }
@@ -45,8 +45,8 @@ pub fn open_image(path: &Path, read_only: bool, io: IoMode) -> Result<FileDevice
     Ok(varve::admin::open_device(path, mode, io)?)
 }
 
-/// Memory for a drive to keep `size` bytes in, whole blocks; nothing of it
-/// survives.
+/// Memory for the `size` bytes of a drive, in whole blocks; the contents are lost at the
+/// end.
 pub fn memory(size: u64) -> MemoryDevice {
     MemoryDevice::with_geometry(Geometry {
         size: size / 4096 * 4096,
@@ -56,7 +56,7 @@ pub fn memory(size: u64) -> MemoryDevice {
     })
 }
 
-/// What a virtual log disk can stand on.
+/// The medium for a virtual log disk.
 pub fn for_log<D: Device + 'static>(bytes: D, simulation: Option<&Simulation>) -> Arc<dyn Medium> {
     match simulation {
         Some(simulation) => Arc::new(InDrive(simulation.over(bytes))),
@@ -64,7 +64,7 @@ pub fn for_log<D: Device + 'static>(bytes: D, simulation: Option<&Simulation>) -
     }
 }
 
-/// The same by itself: blocks stay where they are.
+/// The medium itself as a device: blocks stay in their places.
 pub fn plain<D: Device + 'static>(bytes: D, simulation: Option<&Simulation>) -> Arc<dyn Device> {
     match simulation {
         Some(simulation) => simulation.over(bytes),

@@ -13,7 +13,7 @@ mod statistics;
 use super::output::Outcome;
 use clap::Subcommand;
 
-/// Virtual log disks: a block that is written goes where the head is.
+/// Virtual log disks: a written block is placed near the head.
 #[derive(clap::Args)]
 pub struct Vld {
     #[command(subcommand)]

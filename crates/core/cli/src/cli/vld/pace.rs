@@ -1,8 +1,8 @@
-//! Real time: what takes a simulated drive so long takes the host so long.
+//! Real time: a request takes as long on the host as on the simulated drive.
 //!
-//! Requests go to the drive one at a time, in the order in which they come, and
-//! are answered when the host's clock has reached the drive's. While nobody
-//! asks, the drive's clock follows the host's, so that the platter turns.
+//! Requests are passed to the drive one at a time, in the order of arrival, and are
+//! answered when the host's clock has reached the drive's. While there is no request, the
+//! drive's clock follows the host's, so that the platter rotates.
 
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -30,7 +30,7 @@ impl RealTime {
         }
     }
 
-    /// Has the drive do something, and waits until it would have done it.
+    /// Runs a request on the drive, and waits for its simulated duration.
     pub fn wait_for<T>(&self, work: impl FnOnce() -> T) -> T {
         let (done, end_ns) = {
             let _turn = self.turn.lock();

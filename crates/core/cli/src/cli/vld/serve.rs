@@ -20,74 +20,74 @@ use varve_vlog::{FormatOptions, Medium, Options, Vld};
 /// The port that is registered for the protocol.
 const PORT: u16 = 10809;
 
-/// A virtual log disk on whatever it was asked for.
+/// A virtual log disk on any medium.
 pub type LogDisk = Vld<Arc<dyn Medium>>;
 
 /// Serve a virtual log disk over the network block device protocol (NBD).
 ///
-/// Serves until SIGINT or SIGTERM, then finishes what was asked and parks the
-/// disk; SIGUSR1 prints counters on stderr. There is neither encryption nor a
-/// password: whoever reaches the address may read and write. By default that is
-/// this host only; a Unix socket is for the present user only.
+/// Serves until SIGINT or SIGTERM, then finishes pending requests and parks the disk;
+/// SIGUSR1 prints counters on stderr. There is neither encryption nor a password: every
+/// client that reaches the address may read and write. By default that is this host only;
+/// a Unix socket is for the present user only.
 #[derive(clap::Args)]
 pub struct Serve {
     /// The image file or block device, made by `varve vld create`.
     #[arg(required_unless_present = "memory")]
     image: Option<PathBuf>,
-    /// Listen at ADDRESS:PORT, ADDRESS or PORT; 127.0.0.1:10809 by default.
-    /// Port 0 takes one that is free. May be given several times.
+    /// Listen at ADDRESS:PORT, ADDRESS or PORT; 127.0.0.1:10809 by default. Port 0 takes
+    /// a free one. May be given several times.
     #[arg(short, long, value_name = "ADDRESS", value_parser = address)]
     listen: Vec<SocketAddr>,
     /// Listen at a Unix socket of this name. May be given several times.
     #[arg(short, long, value_name = "PATH")]
     unix: Vec<PathBuf>,
-    /// Keep the bytes in memory instead of an image, and lose them at the end;
-    /// without --disk they are served as they are.
+    /// Keep the bytes in memory instead of an image, and lose them at the end; without
+    /// --disk they are served as they are.
     #[arg(short, long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "image")]
     memory: Option<u64>,
-    /// Let blocks that are overwritten, each durable before the next, begin at any
-    /// sector of the memory that a drive is simulated over; `varve vld create` decides it for an image.
+    /// Let blocks that are overwritten, each durable before the next, begin at any sector
+    /// of the memory over which a drive is simulated; for an image `varve vld create`
+    /// decides it.
     #[arg(long, requires_all = ["memory", "disk"], conflicts_with = "plain")]
     anywhere: bool,
     /// Simulate this drive over the bytes, such as ST19101.
     #[arg(short, long, value_parser = medium::drive)]
     disk: Option<Drive>,
-    /// Take as long as the simulated drive would; otherwise it is as fast as
-    /// the host, and only its own clock shows what it would have taken.
+    /// Take as long as the simulated drive would; otherwise it is as fast as the host,
+    /// and only its own clock shows the simulated time.
     #[arg(long, requires = "disk")]
     real_time: bool,
-    /// Serve the bytes as they are, each block in its place, without a virtual
-    /// log: for comparison.
+    /// Serve the bytes as they are, each block in its place, without a virtual log: for
+    /// comparison.
     #[arg(long)]
     plain: bool,
     /// Refuse all changes.
     #[arg(short, long, conflicts_with = "memory")]
     read_only: bool,
-    /// Have every write durable when it is answered, as in a drive without a
-    /// cache.
+    /// Make every write durable before it is answered, as in a drive without a cache.
     #[arg(long, conflicts_with = "plain")]
     synchronous: bool,
-    /// Compact the simulated drive while nobody asks for anything.
+    /// Compact the simulated drive while there are no requests.
     #[arg(long, requires = "disk", conflicts_with_all = ["plain", "read_only"])]
     compact: bool,
-    /// What clients call the export; the empty name always works, too.
+    /// Name of the export for clients; the empty name always works, too.
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
-    /// Connections at once; more are refused.
+    /// Most connections at once; more are refused.
     #[arg(long, default_value_t = Limits::default().connections)]
     connections: usize,
-    /// Requests of one connection at once.
+    /// Most requests of one connection at once.
     #[arg(long, default_value_t = Limits::default().in_flight)]
     in_flight: usize,
     /// How the image is read and written: direct, buffered or sync.
     #[arg(long, default_value = "direct")]
     io: IoMode,
-    /// Print JSON lines: what is served where, and counters at the end.
+    /// Print JSON lines: the exports with their addresses, and counters at the end.
     #[arg(long)]
     json: bool,
 }
 
-/// What was opened to be served.
+/// The opened device to be served.
 struct Opened {
     device: Arc<dyn Device>,
     vld: Option<Arc<LogDisk>>,
@@ -169,7 +169,7 @@ impl Serve {
                 if let Some(note) = image.note() {
                     tracing::warn!("{}: {note}", path.display());
                 }
-                // The image's own file name: clients need not know the rest.
+                // The image's own file name: clients need not see the rest of the path.
                 let name = path.file_name().unwrap_or(path.as_os_str()).display();
                 if self.plain {
                     image.set_discard(true);
@@ -271,7 +271,8 @@ impl Serve {
         }
     }
 
-    /// Nobody asks any more: everything is made durable, and the log parked.
+    /// Ends the export once there are no clients: everything is made durable, and the log
+    /// parked.
     fn end(&self, opened: &Opened, export: &Export) -> Result<(), Failure> {
         if self.read_only {
             return Ok(());
@@ -290,7 +291,7 @@ impl Serve {
     }
 }
 
-/// `ADDRESS:PORT`, `ADDRESS` or `PORT`.
+/// Parses `ADDRESS:PORT`, `ADDRESS` or `PORT`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

@@ -1,4 +1,4 @@
-//! Signals to a serving process: end, hurry, tell.
+//! Signals to a serving process: end, end at once, print counters.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use varve_fuse::signals::Watch;
 use varve_nbd::Stopper;
 
-/// What clients get to take their last answers.
+/// Time for clients to receive their last answers.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// SIGTERM, SIGINT and SIGHUP stop the server, a second one at once. SIGUSR1 calls
-/// `tell`.
+/// Handles signals: SIGTERM, SIGINT and SIGHUP stop the server, a second one at once.
+/// SIGUSR1 calls `tell`.
 ///
 /// # Errors
 /// If signals cannot be watched or the thread cannot be started.
@@ -26,7 +26,7 @@ pub fn watch(stopper: Stopper, tell: impl Fn() + Send + 'static) -> io::Result<W
             let grace = if asked { Duration::ZERO } else { GRACE };
             asked = true;
             let stopper = stopper.clone();
-            // Beside this one, so that the next signal is heard.
+            // In a thread of its own, so that the next signal is handled.
             let stop = std::thread::Builder::new()
                 .name("varve-stop".into())
                 .spawn(move || stopper.stop(grace));

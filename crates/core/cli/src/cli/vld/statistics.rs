@@ -1,4 +1,4 @@
-//! Counters for scripts.
+//! Counters as JSON.
 
 use serde_json::{Value, json};
 use varve_nbd::Export;
@@ -7,7 +7,7 @@ use varve_vlog::{Medium, Recovery, VldStatistics};
 
 use super::serve::LogDisk;
 
-/// What was asked for and what became of it.
+/// Counters of requests and of the disk.
 pub fn all(export: &Export, log_disk: Option<&LogDisk>) -> Value {
     let mut all = json!({ "nbd": export.counters().to_json() });
     if let Some(vld) = log_disk {
@@ -40,7 +40,7 @@ pub fn of_disk(counts: &VldStatistics) -> Value {
     })
 }
 
-/// A virtual log disk's measures.
+/// A virtual log disk's geometry.
 pub fn of_layout(layout: &Layout) -> Value {
     json!({
         "volume": format!("{:016x}", layout.volume),
@@ -53,7 +53,7 @@ pub fn of_layout(layout: &Layout) -> Value {
     })
 }
 
-/// How it was opened.
+/// The recovery at the open.
 pub fn of_recovery(recovery: &Recovery) -> Value {
     json!({
         "parked": recovery.source == varve_vlog::Source::Tail,

@@ -1,5 +1,5 @@
-//! What goes into a group: items of the epoch's members, and of the files whose data
-//! is taken along. Called under the closed gate (`super`).
+//! The content of a group: items of the epoch's members, and of the files whose data is
+//! included. Called under the closed gate (`super`).
 
 use super::{Capture, Flight, Landing, Take};
 use crate::account::{difference, sum};
@@ -12,15 +12,15 @@ use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What an image counts for in a group's payload.
+/// Bytes for which an image counts in a group's payload.
 const IMAGE_BYTES: u64 = 256;
 
-/// What a spilled block counts for in it.
+/// Bytes for which a spilled block counts in a group's payload.
 const PLACED_BYTES: u64 = 8;
 
 impl<L: Layout> Capture<'_, L> {
-    /// Takes the epoch, and with it the files whose fsync waits. Returns how
-    /// many members the epoch had.
+    /// Takes the epoch, and with it the files whose fsync waits. Returns the number of
+    /// the epoch's members.
     pub(super) fn epoch(&mut self, take: Take<'_>) -> u64 {
         let (members, ended, wanted) = {
             let mut queues = self.fs.queues();
@@ -47,9 +47,8 @@ impl<L: Layout> Capture<'_, L> {
             self.end(file.ino, file.version, file.counted);
         }
         self.ended = ended;
-        // Directories last: in the log their blocks then stand side by side
-        // before the group's inodes, and whoever lists or deletes reads past
-        // no file's data.
+        // Directories last: in the log their blocks are then adjacent, before the group's
+        // inodes, and a listing or a deletion skips no file's data.
         let is_directory = |vnode: &&Arc<Vnode>| vnode.kind == FileKind::Directory;
         let others = members.iter().filter(|vnode| !is_directory(vnode));
         for vnode in others.chain(members.iter().filter(is_directory)) {
@@ -70,8 +69,8 @@ impl<L: Layout> Capture<'_, L> {
         (members.len() + self.ended.len()) as u64
     }
 
-    /// Of the files that wait for their fsync the last one, and others of a group's
-    /// worth, if the layout bounds groups; those that are left ask again.
+    /// The last of the files that wait for their fsync, and a group's worth of the rest,
+    /// if the layout bounds groups. The remaining files ask again.
     fn of_a_group(&self, mut wanted: Vec<Arc<Vnode>>) -> Vec<Arc<Vnode>> {
         let store = &self.fs.store;
         if !store.geometry.bounds_groups {
@@ -91,13 +90,13 @@ impl<L: Layout> Capture<'_, L> {
         taken
     }
 
-    /// Adds other bytes than data.
+    /// Counts bytes that are not data.
     fn pay(&mut self, bytes: u64) {
         self.payload += bytes;
         self.charge += bytes;
     }
 
-    /// Bytes of data that a member of the epoch may bring along.
+    /// Bytes of data that a member of the epoch may add.
     fn epoch_data(&self, take: Take<'_>) -> u64 {
         match take {
             Take::Wanted | Take::Part(_) => 0,
@@ -126,7 +125,7 @@ impl<L: Layout> Capture<'_, L> {
         }
     }
 
-    /// Adds a vnode's items: all its data, or as much as `data_bytes` allow.
+    /// Adds a vnode's items: all its data, or as much as `data_bytes` allows.
     fn visit(&mut self, vnode: &Arc<Vnode>, data_bytes: u64) {
         let mut guard = vnode.write();
         let state = &mut *guard;
@@ -196,7 +195,7 @@ impl<L: Layout> Capture<'_, L> {
 
     fn freed(&mut self, vnode: &Arc<Vnode>, state: &mut State) {
         if !state.logged.ever {
-            return; // made and freed within the epoch: the number went back
+            return; // made and freed within the epoch: the number was returned
         }
         self.end(vnode.ino, vnode.version, state.logged.counted);
         state.logged = Logged::default(); // only once
@@ -207,7 +206,7 @@ impl<L: Layout> Capture<'_, L> {
         });
     }
 
-    /// A file's end.
+    /// Adds the record that frees a file.
     fn end(&mut self, ino: InodeNo, version: Version, counted: Usage) {
         self.items.push(Item::Freed {
             ino,
@@ -217,7 +216,7 @@ impl<L: Layout> Capture<'_, L> {
         self.usage = difference(self.usage, counted);
     }
 
-    /// Hands over dirty blocks from the lowest on; returns the range.
+    /// Adds dirty blocks from the lowest on, and returns their range.
     fn data(&mut self, vnode: &Vnode, state: &mut State, bytes: u64) -> Option<(u64, u64)> {
         let mut range: Option<(u64, u64)> = None;
         let mut taken = 0;
@@ -307,7 +306,7 @@ impl<L: Layout> Capture<'_, L> {
     }
 }
 
-/// Says where a block was spilled to: with the one before, if both stand in a row.
+/// Adds a spilled block: to the previous item if both are adjacent in the spill.
 fn place(items: &mut Vec<Item>, vnode: &Vnode, block: u64, spilled: &Spilled, at: Timestamp) {
     let (number, index) = (spilled.lot.number, spilled.index);
     if let Some(Item::Placed {

@@ -1,4 +1,4 @@
-//! Packed nodes: what goes in comes out, and what cannot be one is refused.
+//! Packed nodes: encoding and decoding are inverse, and invalid bytes are refused.
 
 use super::*;
 use crate::format::SECTOR;
@@ -13,7 +13,7 @@ const LEAF: NodeId = NodeId {
     height: 1,
     index: 3,
 };
-/// Where the columns begin.
+/// Offset of the columns.
 const COLUMNS: usize = size_of::<NodeHeader>() + size_of::<PackedHeader>();
 
 fn node_of(pointers: impl IntoIterator<Item = Pointer>) -> Node {
@@ -81,7 +81,7 @@ fn small_nodes_stay_plain() {
     }
 }
 
-/// Numbers of all sizes, alike or not.
+/// Numbers of all sizes, equal or not.
 fn any_number(rng: &mut Xoshiro256PlusPlus, most: u64) -> impl FnMut() -> u64 + use<> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(rng.random());
     let wide = move |rng: &mut Xoshiro256PlusPlus| {
@@ -99,7 +99,7 @@ fn any_number(rng: &mut Xoshiro256PlusPlus, most: u64) -> impl FnMut() -> u64 + 
     }
 }
 
-/// Nodes from empty to full, with all sorts of pointers.
+/// Nodes from empty to full, with all kinds of pointers.
 fn any_node(seed: u64) -> Node {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut sector = any_number(&mut rng, MAX_SECTOR);
@@ -243,7 +243,7 @@ fn a_packed_node_is_refused_where_it_may_not_be() {
     refused(&other, LEAF, "unknown form 2");
     let elsewhere = NodeId { index: 4, ..LEAF };
     refused(&bytes, elsewhere, "stands in its place");
-    // Above height 1, a packed node may be, and an unwritten pointer may not.
+    // Above height 1, packed nodes are allowed, and unwritten pointers are not.
     let above = NodeId { height: 2, ..LEAF };
     let bytes = node.encode(above, 4, true);
     assert_eq!(bytes.len(), 1536);

@@ -1,4 +1,4 @@
-//! Which head takes what.
+//! Tests of the distribution among heads.
 
 use super::*;
 use varve_fs::{Timestamp, Version};
@@ -43,7 +43,7 @@ fn record(ino: u64) -> LogItem {
 }
 
 fn placement(heads: usize) -> Placement {
-    // A room of a hundred blocks.
+    // Spare space of a hundred blocks.
     let measures = Measures {
         spare_segments: 1,
         segment_blocks: 100,
@@ -52,7 +52,7 @@ fn placement(heads: usize) -> Placement {
     Placement::between(heads, 64 << 10, PolicyKind::LIFE_CLASSES, &measures, lives)
 }
 
-/// A room of a thousand blocks, and what a mount holds worth a partial.
+/// Spare space of a thousand blocks, and the least bytes of a partial in a mount.
 fn mounted(heads: usize) -> Placement {
     let measures = Measures {
         spare_segments: 10,
@@ -92,7 +92,7 @@ fn blocks_that_come_back_soon_part_from_the_others() {
     let new: Vec<LogItem> = (0..40).map(|b| block(5, b)).collect();
     // The users' second class is the third.
     assert_eq!(arrange(&mut placement, new).1, [(3, 40)]);
-    // Twenty that come back within a room, twenty new ones, in turns.
+    // Twenty that are rewritten within the spare space, twenty new ones, alternating.
     let mut both = vec![record(5)];
     for b in 0..20 {
         both.push(block(5, 100 + b));
@@ -108,8 +108,8 @@ fn blocks_that_come_back_soon_part_from_the_others() {
     assert!(cold.iter().filter(|b| **b >= 100).is_sorted(), "{cold:?}");
 }
 
-/// On a full volume half a mebibyte waits before it is written. Of skewed
-/// writes a tenth is cold; in the hot head each such block was moved once more.
+/// On a full volume half a mebibyte waits before it is written. Of skewed writes a tenth
+/// is cold; in the hot head each such block was moved once more.
 #[test]
 fn the_cold_tenth_of_what_waits_has_a_head_of_its_own() {
     for (heads, cold) in [(3, 2), (4, 2), (5, 3)] {

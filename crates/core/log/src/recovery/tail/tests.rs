@@ -1,5 +1,4 @@
-//! What a mount says of a damaged tail, and what it reads of a segment with a
-//! torn unit.
+//! Reports of a mount about a damaged tail, and reading of a segment with a torn unit.
 
 use super::read_what_is_readable;
 use crate::format::SECTOR;
@@ -40,7 +39,7 @@ impl Volume {
         made.unwrap().ino
     }
 
-    /// Where the log's next partial segment will stand.
+    /// Byte address of the log's next partial segment.
     fn next_byte(&self) -> u64 {
         let end = self.lfs.log.lock().end.at(0);
         let (segment, offset, _) = self.lfs.geometry.successor(&end);
@@ -53,8 +52,8 @@ impl Volume {
     }
 }
 
-/// Those whose changes are known to have been durable, and cannot be applied
-/// any more; not the last, of which nobody says that it was.
+/// The files whose changes are known to have been durable, and cannot be applied any
+/// more, are named; not the last one, for which there is no evidence that it was durable.
 #[test]
 fn files_whose_acknowledged_changes_are_lost_are_named() {
     let v = Volume::new();
@@ -80,8 +79,8 @@ fn files_whose_acknowledged_changes_are_lost_are_named() {
     assert!(again.stopped().is_some(), "read-only");
 }
 
-/// A unit torn by the power reads as an error: the others are read all the
-/// same, and of that one the first sector, if that can be read by itself.
+/// A unit torn by a power cut is unreadable: the other units are read all the same, and
+/// of that one the first sector, if it is readable by itself.
 #[test]
 fn a_torn_unit_hides_no_other() {
     let v = Volume::new();

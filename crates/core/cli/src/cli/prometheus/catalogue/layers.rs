@@ -1,4 +1,4 @@
-//! What each layer counts.
+//! Metrics of each layer.
 
 use super::{Metric, counter, gauge};
 

@@ -1,34 +1,34 @@
-//! Which number of `varve stats` is which metric.
+//! The catalogue of metrics: which number of `varve stats` is which metric.
 //!
-//! Names follow Prometheus' conventions: base units (seconds, bytes), `_total`
-//! for what only grows. A test holds the catalogue against the statistics.
+//! Names follow Prometheus' conventions: base units (seconds, bytes), `_total` for
+//! numbers that only grow. A test compares the catalogue with the statistics.
 
 mod layers;
 mod volume;
 
-/// What kind of metric it is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, from 0 at the mount.
+    /// It only grows, from 0 at the mount.
     Counter,
-    /// Goes down as well as up.
+    /// It rises and falls.
     Gauge,
-    /// Counts by step, as `latency` of a mount has them.
+    /// Counts by step, as in `latency` of a mount.
     Histogram,
 }
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Where its number stands: names of members with dots. `*` is any member,
-    /// whose name is then the label's value.
+    /// Path of its number: names of members with dots. `*` is any member, whose name is
+    /// then the label's value.
     pub path: &'static str,
-    /// What it is called, behind `varve_`.
+    /// Its name, without the prefix `varve_`.
     pub name: &'static str,
     pub kind: Kind,
-    /// The label whose value the `*` of the path is; empty if it has none.
+    /// The label whose value matches the `*` of the path; empty if it has none.
     pub label: &'static str,
-    /// What it is.
+    /// Its description.
     pub help: &'static str,
 }
 
@@ -62,7 +62,7 @@ const fn by(label: &'static str, metric: Metric) -> Metric {
     Metric { label, ..metric }
 }
 
-/// Numbers that other metrics tell, or that are of use only together with words.
+/// Numbers that other metrics include, or that are of use only together with words.
 #[cfg(test)]
 pub const LEFT_OUT: [&str; 40] = [
     // The sum of `requests`.
@@ -99,10 +99,10 @@ pub const LEFT_OUT: [&str; 40] = [
     "layout.relocated_partials",
     "layout.flushes",
     "layout.flushes_failed",
-    // Bytes tell it.
+    // Reported in bytes.
     "space.blocks",
     "space.free",
-    // How far a scrub is within a stage, and which.
+    // Progress of a scrub within a stage, and the stage.
     "verification.done",
     "verification.total",
     "verification.attempt",
@@ -111,7 +111,7 @@ pub const LEFT_OUT: [&str; 40] = [
     "scrub.attempt",
 ];
 
-/// All metrics of a volume, but for `up`.
+/// All metrics of a volume, except `up`.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     volume::METRICS.iter().chain(&layers::METRICS)
 }

@@ -1,4 +1,4 @@
-//! What concerns whoever runs a volume.
+//! Metrics of interest to the operator of a volume.
 
 use super::{Kind, Metric, by, counter, gauge};
 
