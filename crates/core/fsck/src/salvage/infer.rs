@@ -258,8 +258,7 @@ fn layouts(device: &dyn Device, sightings: &[Sighting]) -> Vec<(u32, u32, u64)> 
         .collect()
 }
 
-/// Returns the number of summaries that fit a layout, minus penalties for those that
-/// contradict it.
+/// Returns a score of a layout: summaries and entries that fit raise it, others lower it.
 fn score(
     first: u64,
     segment_bytes: u64,
