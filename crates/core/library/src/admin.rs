@@ -26,7 +26,7 @@ use crate::volume::Volume;
 use std::sync::Arc;
 use varve_device::Device;
 
-/// Makes a volume on any device and overwrites what the device holds.
+/// Makes a volume on any device and overwrites the content of the device.
 ///
 /// # Errors
 /// The same as [`VolumeOptions::create`].

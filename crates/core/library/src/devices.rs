@@ -1,4 +1,4 @@
-//! Opens images and devices and identifies the volume that they hold.
+//! Opens images and devices and identifies the volume on them.
 
 use crate::error::{Error, Result};
 use crate::host;

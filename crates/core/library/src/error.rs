@@ -56,16 +56,16 @@ enum Failure {
         path: PathBuf,
         holder: Option<Holder>,
     },
-    /// The image holds no volume, or a damaged one.
+    /// The image contains no volume, or a damaged one.
     #[error(transparent)]
     Layout(varve_lfs::Error),
     /// A stream cannot be replayed onto the volume.
     #[error(transparent)]
     Ship(varve_lfs::shipping::ShipError),
-    /// The image holds no volume on the virtual log, or a damaged one.
+    /// The image contains no volume on the virtual log, or a damaged one.
     #[error(transparent)]
     VirtualLog(varve_vlfs::Error),
-    /// The image holds no volume that is updated in place, or a damaged one.
+    /// The image contains no volume that is updated in place, or a damaged one.
     #[error(transparent)]
     InPlace(varve_ffs::Error),
     /// The target is not what the caller expects, or the call would destroy data.

@@ -112,7 +112,7 @@ fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on any device and overwrites what the device holds.
+/// Makes a volume on any device and overwrites the content of the device.
 ///
 /// # Errors
 /// The same as [`VolumeOptions::create`].

@@ -10,7 +10,7 @@ use varve_ffs::allocate::Policy as Allocation;
 use varve_ffs::format::Metadata as MetadataUpdates;
 use varve_fs::{Atime, Caller, Detection};
 
-/// The way in which a volume places its blocks.
+/// How a volume places its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {
