@@ -22,7 +22,7 @@
 //! accounts.insert("Bob", 20)?;
 //! transaction.commit()?;
 //!
-//! // Whoever has to give way to another begins anew.
+//! // A transaction that conflicts with another is repeated.
 //! let pay = |amount: i64| loop {
 //!     let transaction = environment.begin_write();
 //!     let pay = || {

@@ -13,8 +13,8 @@ use varve_device::sync::atomic::Ordering::*;
 use varve_device::sync::thread;
 
 /// Number of attempts to find a frame before the error that all are pinned, because the
-/// threads that pin frames may wait for a sync of the log. Including the naps, about a
-/// second.
+/// threads that pin frames may wait for a sync of the log. They take about
+/// a second, sleeps included.
 const PATIENCE: usize = YIELDS + 1000;
 /// Number of attempts before the thread sleeps between them.
 const YIELDS: usize = 64;

@@ -165,8 +165,8 @@ impl<'e> Handle<'e> {
 
 /// A transaction that reads and writes. If it is dropped without a commit, it is aborted.
 ///
-/// Transactions are serializable, unless they begin at another level ([`Isolation`]): a
-/// record that one has read cannot be changed by others until it has ended. So a
+/// Transactions are serializable, unless they begin at another level ([`Isolation`]): no
+/// other transaction can change a record that this one has read until it has ended. So a
 /// transaction may wait for another one, and in a deadlock one of them fails with
 /// [`Error::Deadlock`] and must be aborted and repeated.
 #[derive(Debug)]
