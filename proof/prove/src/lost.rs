@@ -1,4 +1,4 @@
-//! A durable partial that is lost, each in turn.
+//! A durable partial that is lost, one after the other.
 //!
 //! The mount must report the loss if anything on the device proves that the partial was
 //! durable, in any head of the log and at any place of the proof.

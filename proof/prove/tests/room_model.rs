@@ -164,9 +164,9 @@ fn what_a_move_changes_counts_twice() {
     }
 }
 
-/// Directory blocks need no reserve of their own where floor and slack let a batch free
-/// space wherever the dead slots are, because moving one changes no other block of a
-/// directory.
+/// Directory blocks need no reserve of their own where the low watermark and the slack let
+/// a batch free space wherever the dead slots are, because moving one changes no other
+/// block of a directory.
 #[test]
 fn directories_need_no_floor_of_their_own_where_a_batch_gains() {
     let seed = announce_seed("directories_need_no_floor", 1);
@@ -194,9 +194,9 @@ fn directories_need_no_floor_of_their_own_where_a_batch_gains() {
     }
 }
 
-/// A full volume can be overwritten without end if floor and slack together let a batch
-/// free space wherever the dead slots are. With the floor alone most overwrites are
-/// refused, and no removal.
+/// A full volume can be overwritten without end if the low watermark and the slack
+/// together let a batch free space wherever the dead slots are. Without the slack most
+/// overwrites are refused, but no removal.
 #[test]
 fn a_full_volume_is_overwritten_for_ever_with_floor_and_slack() {
     let seed = announce_seed("a_full_volume_is_overwritten", 1);

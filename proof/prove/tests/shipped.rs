@@ -146,7 +146,6 @@ fn another_history_is_refused_and_left_alone() {
     pair.live(3, 30).unwrap();
     let stream = pair.shipped(since).unwrap();
     // A copy to which files were written has another history, and refuses the stream.
-    // stream.
     for (image, files) in [(&base, 1), (&base, 40), (&copy, 1), (&copy, 40)] {
         let other = written_to(&subject, image, files);
         let device = Arc::new(MemoryDevice::from_image(&other));

@@ -183,7 +183,7 @@ pub struct Extent {
     /// Seed of the work and the crash states.
     pub seed: u64,
     /// One in this number of flushes of the recording is treated as a lie; 0 for none.
-    /// With lies a failure must be found.
+    /// With such flushes, the run must find a failure.
     pub lie_one_in: u64,
 }
 
