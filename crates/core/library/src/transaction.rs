@@ -246,7 +246,6 @@ impl Volume {
     ///
     /// # Errors
     /// The same as [`Volume::transact`].
-    /// As [`Volume::transact`].
     pub fn transact_with<T>(
         &self,
         options: &TransactionOptions,
@@ -261,8 +260,7 @@ impl Volume {
             });
             match (outcome, pauses.next()) {
                 (Err(error), Some(pause_us)) if error.is_conflict() => {
-                    // A random part of the pause separates two transactions that
-                    // conflicted.
+                    // A random part of the pause separates the transactions.
                     let part = u64::from(std::hash::BuildHasher::hash_one(
                         &std::hash::RandomState::new(),
                         pause_us,
@@ -283,8 +281,7 @@ impl Transaction {
     /// Committing or dropping this transaction aborts the savepoint.
     ///
     /// # Errors
-    /// `ECANCELED` if this transaction has ended, `EBUSY` while another savepoint is
-    /// open.
+    /// `ECANCELED` if this transaction has ended, `EBUSY` while a savepoint is open.
     pub fn savepoint(&self) -> Result<Transaction> {
         self.volume.begin()
     }

@@ -4,7 +4,6 @@
 //! One verification runs at a time. A scrub that is requested during the verification of
 //! the tree replaces it, because a scrub includes the tree. The findings are kept until
 //! the next verification begins.
-//! found stays until the next one begins.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -44,7 +43,7 @@ pub struct JobStatus {
     pub number: u64,
     /// Progress so far.
     pub progress: Progress,
-    /// Its findings; `None` while it runs.
+    /// Findings of the verification; `None` while it runs.
     pub report: Option<Arc<Verification>>,
 }
 
