@@ -223,9 +223,9 @@ impl fmt::Display for Subject {
 pub struct Finding {
     /// The phase that found it.
     pub phase: Phase,
-    /// Its kind.
+    /// Kind of the finding.
     pub kind: FindingKind,
-    /// Its object.
+    /// The object with the problem.
     pub subject: Subject,
     /// A path of the file, if one is known.
     pub path: Option<String>,

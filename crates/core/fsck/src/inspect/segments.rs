@@ -39,9 +39,9 @@ pub struct SegmentView {
 pub struct SegmentContentsView {
     /// Number of the segment.
     pub segment: u32,
-    /// Its entry of the usage table, if that could be read.
+    /// The segment's entry in the usage table, if the table could be read.
     pub usage: Option<SegmentView>,
-    /// Its partial segments, in order.
+    /// Partial segments in the order of the log.
     pub partials: Vec<PartialView>,
     /// Byte offset at which no further summary was found.
     pub end: u32,
@@ -60,7 +60,7 @@ pub struct PartialView {
     pub serial: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// Those of "first", "last", "checkpoint", "cleaner" that apply.
+    /// Flags that are set: "first", "last", "checkpoint", "cleaner".
     pub flags: Vec<&'static str>,
     /// Last serial known to be flushed when the partial was written.
     pub durable_through: u64,

@@ -69,7 +69,7 @@ const ASKED: u32 = 10;
 /// Options of a verification.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyOptions {
-    /// Also verifies every data block.
+    /// True if every data block is verified, too.
     pub data: bool,
     /// Makes a damaged data block stop the volume's writes as well.
     pub strict: bool,

@@ -48,7 +48,7 @@ pub struct BadFile {
 /// The result of a verification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Verification {
-    /// Whether it was complete.
+    /// States whether the verification was complete.
     pub outcome: Outcome,
     /// Errors of metadata.
     pub errors: Vec<Finding>,

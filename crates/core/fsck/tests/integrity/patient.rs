@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use varve_fs::InodeNo;
 
-/// Its files by name.
+/// Files of the test volume, by name.
 pub type Files = BTreeMap<&'static str, InodeNo>;
 
 /// Returns a copy of the volume, which is made once.
