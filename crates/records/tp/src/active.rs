@@ -9,14 +9,13 @@ use varve_device::sync::Mutex;
 pub(crate) enum State {
     /// A restart undoes it.
     Running,
-    /// Its commit record is appended; some of its chains of pages may still have to be
-    /// freed.
+    /// The commit record is appended, but chains of pages may still have to be freed.
     Committed,
     /// Nothing remains to be done for it.
     Ended,
 }
 
-/// Its records in the log, which are chained backward.
+/// Records of a transaction in the log, which are chained backward.
 #[derive(Debug)]
 pub(crate) struct Records {
     pub first: Lsn,

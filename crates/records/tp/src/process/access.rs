@@ -92,7 +92,7 @@ impl<'s> SharedTransaction<'s> {
     /// Opens a table. If it is missing and the transaction may write, it is created.
     ///
     /// # Errors
-    /// Those of a local environment, and [`Error::HolderDied`].
+    /// Errors of a local environment, and [`Error::HolderDied`].
     pub fn open_table<K: Key, V: Value>(
         &self,
         definition: TableDefinition<K, V>,
@@ -144,7 +144,7 @@ impl<'s> SharedTransaction<'s> {
     /// Commits, and waits as the holder's options demand.
     ///
     /// # Errors
-    /// Those of a local commit, and errors of earlier writes sent with it, which abort
+    /// Errors of a local commit, and errors of earlier writes sent with it, which abort
     /// the transaction. After [`Error::HolderDied`] with `committing` the outcome is
     /// unknown.
     pub fn commit(self) -> Result<()> {
@@ -258,7 +258,7 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
     /// Sets the value of a key. Returns true if it had one.
     ///
     /// # Errors
-    /// Those of a local table, and [`Error::HolderDied`].
+    /// Errors of a local table, and [`Error::HolderDied`].
     pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
         let (key, value) = (bytes::<K>(key), bytes::<V>(value));
         let answer = self.transaction.call(&Request::Put {
