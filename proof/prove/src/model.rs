@@ -64,7 +64,7 @@ pub type Outcome = Result<Answer, Refusal>;
 /// One inode.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its type.
+    /// Type of the inode.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,

@@ -33,9 +33,9 @@ use varve_lfs::{Error, Lfs, ResizeOptions, Tune, resize, tune};
 /// A change of a volume.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Of the label or UUID.
+    /// A change of the label or UUID.
     Name(Tune),
-    /// Of the size, in bytes.
+    /// A change of the size, to this number of bytes.
     Size(u64),
 }
 
@@ -43,7 +43,7 @@ impl Change {
     /// Makes the change.
     ///
     /// # Errors
-    /// Those of the change.
+    /// Errors of the change.
     pub fn make(&self, device: &Arc<dyn Device>, seed: u64) -> Result<Superblock, Error> {
         match self {
             Change::Name(tuning) => tune(&**device, tuning),

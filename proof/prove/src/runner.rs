@@ -121,7 +121,7 @@ impl Runner {
     /// and [`Operation::Kill`], because it knows the device.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn perform(&mut self, operation: &Operation) -> FsResult<Answer> {
         use Operation as O;
         let fs = &*self.mounted;

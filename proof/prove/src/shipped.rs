@@ -46,7 +46,7 @@ pub struct Taken {
 /// Returns the stream of everything durable behind `since`.
 ///
 /// # Errors
-/// Those of shipping.
+/// Errors of shipping.
 pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
     let mut shipper = lfs.ship(since)?;
     let mut bytes = Vec::new();
@@ -65,7 +65,7 @@ pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
 /// Replays a stream onto a copy.
 ///
 /// # Errors
-/// Those of replaying; earlier groups are on the device.
+/// Errors of replaying; earlier groups are on the device.
 pub fn replay(
     device: Arc<dyn Device>,
     options: &MountOptions,
@@ -122,7 +122,7 @@ impl<'a> Pair<'a> {
     /// Returns a new volume and its base.
     ///
     /// # Errors
-    /// Those of a mount.
+    /// Errors of a mount.
     pub fn new(subject: &'a Log, seed: u64) -> Outcome<Self> {
         Pair::using(subject, Profile::crash(), seed)
     }
@@ -130,7 +130,7 @@ impl<'a> Pair<'a> {
     /// Does the same for operations of a given profile.
     ///
     /// # Errors
-    /// Those of a mount.
+    /// Errors of a mount.
     pub fn using(subject: &'a Log, profile: Profile, seed: u64) -> Outcome<Self> {
         let original = Arc::new(MemoryDevice::new(subject.device_bytes));
         let formatted = subject.format(original.clone(), new_clock());
@@ -245,7 +245,7 @@ impl<'a> Pair<'a> {
     /// mounted.
     ///
     /// # Errors
-    /// Those of shipping.
+    /// Errors of shipping.
     pub fn shipped(&mut self, since: Mark) -> Outcome<Vec<u8>> {
         let options = MountOptions {
             read_only: true,

@@ -114,7 +114,7 @@ impl Stranger {
 /// Changes the policy of the mount's own cleaner.
 ///
 /// # Errors
-/// Those of the change.
+/// Errors of the change.
 pub fn switch_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let mut settings = layout.cleaner_settings();

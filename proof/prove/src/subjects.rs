@@ -169,7 +169,7 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 /// Moves the live blocks out of the emptiest segments, without regard to the benefit.
 ///
 /// # Errors
-/// Those of cleaning a segment.
+/// Errors of cleaning a segment.
 pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
@@ -182,7 +182,7 @@ pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
 /// Moves the live blocks out of the segments that the mount's policy chooses.
 ///
 /// # Errors
-/// Those of cleaning a segment.
+/// Errors of cleaning a segment.
 fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let policy = layout.cleaner_settings().policy.policy();
@@ -196,7 +196,7 @@ fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
 /// Moves the blocks of every file into their order, without regard to the benefit.
 ///
 /// # Errors
-/// Those of coalescing a file.
+/// Errors of coalescing a file.
 fn coalesce(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     // Numbers are reused, so the small trees of workloads have none above.
@@ -237,7 +237,7 @@ fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
 /// Lets a mounted volume grow a little, unless it covers the whole device.
 ///
 /// # Errors
-/// Those of growing, except for a lack of space for it.
+/// Errors of growing, except for a lack of space for it.
 fn grow(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let bytes = layout.superblock().device_bytes.get() + GROWTH;

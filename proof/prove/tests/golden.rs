@@ -53,8 +53,7 @@ fn plain_subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     ]
 }
 
-/// Returns a log that is nearly full, with two heads, so that it writes blocks into
-/// holes.
+/// Returns a nearly full log with two heads, which writes blocks into holes.
 fn plugged() -> Log {
     let mut log = Variant::with_heads_under_cleaning(1).subject;
     log.mount.heads = 2;
@@ -126,9 +125,8 @@ fn apply(model: &mut Model, operations: &[Operation]) {
     }
 }
 
-/// Checks one golden volume. The image of `name` mounts without a write and contains what
-/// its story says. It is then changed, unmounted and mounted again, and is sound before
-/// and after.
+/// Checks that the image of `name` mounts without a write, contains what its story says,
+/// accepts changes and a remount, and is sound before and after.
 fn is_kept(path: &Path, name: &str) {
     let subject = subject_of(name);
     let packed = std::fs::read(path).unwrap();
@@ -428,8 +426,7 @@ impl Life {
 /// they replace leave holes.
 fn holes() -> (Vec<u8>, String) {
     let mut life = Life::new(&plugged());
-    // The zeros precede the data. Zeros after it would be left out, and no block would be
-    // whole.
+    // The zeros precede the data. After it they would be left out, and no block be whole.
     let tail = |block| block * BLOCK + BLOCK - 40;
     let free = life.system.statfs().free;
     let blocks = free * 8 / 10;

@@ -139,7 +139,7 @@ impl<'a> Diary<'a> {
     /// otherwise `dir` is sometimes synced here, which makes all steps durable.
     ///
     /// # Errors
-    /// Those of `state`, and if `dir` cannot be synced.
+    /// Errors of `state` and of the sync of `dir`.
     pub fn step(
         &mut self,
         synced: bool,
@@ -161,7 +161,7 @@ impl<'a> Diary<'a> {
     /// Reports a complete and durable step, whose state can be determined only now.
     ///
     /// # Errors
-    /// Those of `state`.
+    /// Errors of `state`.
     pub fn durable_step(
         &mut self,
         state: impl FnOnce() -> Result<State, String>,

@@ -26,7 +26,7 @@ pub struct Header {
     pub next: u8,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// Its payload, in place of the payload's checksum.
+    /// The payload, in place of the payload's checksum.
     pub value: u8,
     /// True if its group begins here.
     pub first: bool,
@@ -61,9 +61,9 @@ impl Header {
 /// Content of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Its first sector.
+    /// First sector of the slot.
     pub header: Option<Header>,
-    /// The rest; 0 if nothing was written.
+    /// Value of the remaining sectors; 0 if nothing was written.
     pub payload: u8,
 }
 

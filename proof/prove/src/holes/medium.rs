@@ -22,7 +22,7 @@ pub struct Pointer {
     pub at: Address,
     /// Serial of its partial.
     pub birth: u8,
-    /// Its content, in place of its checksum.
+    /// Content of the block, in place of its checksum.
     pub value: u8,
 }
 
@@ -106,9 +106,9 @@ impl Header {
 /// Content of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Its first sector.
+    /// First sector of the slot.
     pub header: Option<Header>,
-    /// The rest.
+    /// Remaining sectors of the slot.
     pub payload: Payload,
 }
 

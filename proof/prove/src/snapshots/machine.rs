@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub enum Step {
     /// A file is created.
     Create,
-    /// Its attributes change.
+    /// The attributes of the file change.
     Change,
     /// A block of it is written.
     Write(usize),
@@ -20,7 +20,7 @@ pub enum Step {
     Punch(usize),
     /// It is removed.
     Free,
-    /// Its inode must be written again, unchanged.
+    /// The inode must be written again, unchanged.
     Touch,
     /// A transaction spills a block.
     Spill,

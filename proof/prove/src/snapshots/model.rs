@@ -37,7 +37,7 @@ pub struct File {
     pub version: u16,
     /// Serial of the last change of its attributes.
     pub attributes: Birth,
-    /// Its blocks; `None` is a hole.
+    /// Blocks of the file; `None` is a hole.
     pub blocks: [Option<Pointer>; BLOCKS],
 }
 
@@ -54,7 +54,7 @@ pub enum Entry {
         /// Serial of the creation.
         birth: Birth,
     },
-    /// Its attributes change.
+    /// The attributes of the file change.
     Change {
         /// Serial of the change.
         birth: Birth,
@@ -116,7 +116,7 @@ pub struct Displaced {
 pub struct Image {
     /// Version of the file.
     pub version: u16,
-    /// Its attributes.
+    /// Serial of the last change of the attributes.
     pub attributes: Birth,
     /// The newest earlier snapshot that does not have it.
     pub after: u16,
