@@ -1,10 +1,9 @@
-//! What the small abstract models of the log have in common: `crate::heads`
-//! and `crate::holes`.
+//! The common parts of the small abstract models of the log, `crate::heads` and
+//! `crate::holes`.
 //!
-//! A model says what its device keeps, what its writer and recovery do, and
-//! what they promise; the device that loses what was not flushed is in
-//! [`medium`], the search through every short story and every crash in
-//! [`mod@explore`].
+//! A model states what its device stores, what its writer and recovery do, and what they
+//! promise. The device that loses unflushed writes is in [`medium`], the search through
+//! all short stories and crashes in [`mod@explore`].
 
 pub mod explore;
 pub mod medium;

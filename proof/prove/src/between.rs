@@ -1,9 +1,9 @@
 //! A flush between the requests of one group, as by another thread's fsync.
 //!
-//! The explorer runs one thread, and a log's writes of one group follow each
-//! other directly. Here the device asks the log to make durable what has landed
-//! so far whenever a group goes on with another request, so that its first
-//! partials can be durable, and known to be, without the rest.
+//! The explorer runs one thread, so the writes of one group follow each other directly.
+//! This device asks the log to make all completed writes durable whenever a group
+//! continues with another request. So its first partials can be durable, and known to be
+//! durable, without the rest.
 
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +13,7 @@ use varve_lfs::format::SummaryHeader;
 use varve_lfs::format::summary::summary_flags;
 use varve_lfs::{Lfs, MountOptions};
 
-/// Passes everything on, and flushes in between.
+/// A device that forwards all requests, and flushes between the partials of a group.
 #[derive(Debug)]
 pub struct FlushBetween {
     inner: Arc<dyn Device>,
@@ -23,7 +23,7 @@ pub struct FlushBetween {
 #[derive(Default)]
 struct State {
     log: Weak<Lfs>,
-    /// The partial written last was not the last of its group.
+    /// True if the last partial written did not end its group.
     begun: bool,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Debug for State {
 /// Mounts the log on a device that flushes between the partials of a group.
 ///
 /// # Errors
-/// As [`Lfs::mount`].
+/// The same as [`Lfs::mount`].
 pub fn mount(
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -56,7 +56,7 @@ impl FlushBetween {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Flushes what has landed if these partials go on with a group.
+    /// Flushes all completed writes if these partials continue a group.
     fn look(&self, offset: u64, partials: &[IoSlice<'_>]) {
         let (log, begun) = {
             let state = self.lock();
@@ -70,7 +70,7 @@ impl FlushBetween {
                 return;
             };
             if nth == 0 && begun {
-                // A failure is the log's to notice.
+                // The log detects a failure itself.
                 let _ = log.commit(Position(header.serial.get() - 1));
             }
             self.lock().begun = !header.has(summary_flags::LAST);

@@ -1,13 +1,13 @@
 //! All short workloads over a small tree.
 //!
-//! Most crash bugs ever found need no more than three operations on a small
-//! tree (CrashMonkey and ACE, Mohan et al. 2018). The tree is set up and
-//! synced; then every sequence of so many of the [`operations`] runs, each
-//! followed by nothing, an fsync of a file, or a sync.
+//! Most known crash bugs need no more than three operations on a small tree (CrashMonkey
+//! and ACE, Mohan et al. 2018). The tree is created and synced; then every sequence of a
+//! given number of the [`operations`] runs, followed by nothing, an fsync of a file, or a
+//! sync.
 
 use crate::operation::{Operation, story};
 
-/// The tree on which the sequences run.
+/// Returns the operations that create the tree.
 pub fn setup() -> Vec<Operation> {
     story(
         "mkdir d; create a; write a 0+8192 #1; create d/a; write d/a 0+4096 #2; create e;
@@ -15,7 +15,7 @@ pub fn setup() -> Vec<Operation> {
     )
 }
 
-/// What sequences are made of.
+/// Returns the operations of which sequences consist.
 pub fn operations() -> Vec<Operation> {
     story(
         "create b; mkdir b; symlink b 200; fifo b; link a b; link a d/b; link d/a b
@@ -33,7 +33,7 @@ pub fn operations() -> Vec<Operation> {
     )
 }
 
-/// How a sequence may end.
+/// Returns the possible ends of a sequence.
 pub fn endings() -> Vec<Vec<Operation>> {
     vec![
         story("fsync a"),
@@ -42,15 +42,15 @@ pub fn endings() -> Vec<Vec<Operation>> {
     ]
 }
 
-/// How many sequences of `length` operations there are.
+/// Returns the number of sequences of `length` operations.
 pub fn count(length: u32) -> u64 {
     (operations().len() as u64).pow(length) * endings().len() as u64
 }
 
-/// Sequence number `index` of `length` operations, set-up and ending included.
+/// Returns sequence number `index` of `length` operations, including set-up and ending.
 ///
 /// # Panics
-/// If there are not so many.
+/// If `index` is too large.
 pub fn sequence(length: u32, index: u64) -> Vec<Operation> {
     assert!(index < count(length), "no sequence {index}");
     let (choices, mut endings) = (operations(), endings());

@@ -1,42 +1,37 @@
-//! What a crash may leave: the contract, and its check.
+//! The contract on the state after a crash, and its check.
 //!
-//! A workload runs on one thread. After each operation the model is kept: a
-//! *moment*. At a crash, some operations have been acknowledged, and at most
-//! one is under way. The tree that a mount finds must equal **one moment**
-//! such that:
+//! A workload runs on one thread. The model after each operation is kept: a *moment*. At
+//! a crash, some operations have been acknowledged, and at most one is running. The tree
+//! that a mount finds must equal **one moment** such that:
 //!
-//! 1. it is not older than the last operation that was acknowledged as
-//!    durable: an `fsync` (of any file: earlier directory operations come
-//!    with it), a `sync`, a checkpoint, an unmount; nor than the last change
-//!    of content of a file whose `fdatasync` was acknowledged;
+//! 1. it is not older than the last operation that was acknowledged as durable: an
+//!    `fsync` (of any file, because it includes earlier directory operations), a `sync`,
+//!    a checkpoint, an unmount; nor than the last change of content of a file whose
+//!    `fdatasync` was acknowledged;
 //! 2. it is not newer than the operations that were started;
-//! 3. names, kinds, links, owners, modes, attributes and targets are exactly
-//!    those of the moment: directory operations survive as a prefix;
-//! 4. of each file, every block is in a version that it had since the file
-//!    was last synced with an acknowledgement, and not after the moment;
-//!    truncates and punches up to the moment have taken effect on it, later
-//!    ones have not;
-//! 5. a file's size is explained: every block inside is in a version that
-//!    was that long, every block behind it in one in which the file ended
-//!    before it. A length whose data never arrived and reads as zeros is in
-//!    no version ([`crate::model::content`]);
-//! 6. a rename over a name counts as a sync of its source for whoever sees
-//!    the rename: the target is old and whole or new and whole.
+//! 3. names, kinds, links, owners, modes, attributes and targets are exactly those of the
+//!    moment: directory operations survive as a prefix;
+//! 4. every block of each file is in a version that it had since the last acknowledged
+//!    sync of the file, and not after the moment; truncates and punches up to the moment
+//!    have taken effect on it, later ones have not;
+//! 5. a file's size is explained: every block inside is in a version that was that long,
+//!    every block behind it in one in which the file ended before it. A length whose data
+//!    never arrived and reads as zeros is in no version ([`crate::model::content`]);
+//! 6. a rename over a name counts as a sync of its source if the rename is visible: the
+//!    target has either the old or the new content.
 //!
-//! Where the layout overwrites in place (`Promise::GroupsButOverwrites`), 4 is
-//! weaker: a block that has been overwritten since its file was last synced with an
-//! acknowledgement may be a mixture of its versions, later ones included, sector by
-//! sector. If the crash tore a write, a sector may hold anything but what any file has
-//! held.
+//! If the layout overwrites in place (`Promise::GroupsButOverwrites`), point 4 is weaker:
+//! a block that was overwritten since the last acknowledged sync of its file may be a
+//! mixture of its versions, including later ones, sector by sector. If the crash tore a
+//! write, a sector may contain anything except for the content of any file.
 //!
-//! Where a check makes the volume consistent (`Promise::Ordered`,
-//! `Promise::UntilCommit`), `contract/mixed.rs` says what takes the place of one moment.
-//! With the former, an operation on names is acknowledged as durable when it returns.
+//! If a check makes the volume consistent (`Promise::Ordered`, `Promise::UntilCommit`),
+//! `contract/mixed.rs` replaces the rule of one moment. With the former, an operation on
+//! names is acknowledged as durable when it returns.
 //!
-//! When the process dies and the device does not, and a new process mounts
-//! what is there, the moment that it finds is one of these; moments after it
-//! are gone for good, those before it stay possible until something is
-//! acknowledged.
+//! When the process is killed and the device is not, and a new process mounts, it must
+//! find one of these moments. Later moments can no longer appear, earlier ones stay
+//! possible until an operation is acknowledged as durable.
 
 mod mixed;
 mod seen;
@@ -48,20 +43,20 @@ use mixed::Mixed;
 use std::sync::Arc;
 use varve_fs::Promise;
 
-/// How far a workload had come.
+/// Progress of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step(pub u64);
 
 impl Step {
-    /// The first mount is under way.
+    /// The first mount is running.
     pub const START: Step = Step(0);
 
-    /// Operation `index` has been started.
+    /// Returns the step at which operation `index` was started.
     pub fn begun(index: usize) -> Step {
         Step(2 * index as u64 + 1)
     }
 
-    /// Operation `index` has returned.
+    /// Returns the step at which operation `index` returned.
     pub fn returned(index: usize) -> Step {
         Step(2 * index as u64 + 2)
     }
@@ -82,17 +77,17 @@ struct Moment {
     model: Model,
     lines: Arc<(Vec<Line>, Vec<Id>)>,
     hash: u64,
-    /// From this step on it can no longer be found.
+    /// Step from which on the moment can no longer be found.
     dead_from: Step,
 }
 
-/// A workload as it went, moment by moment.
+/// The moments of a workload.
 #[derive(Clone)]
 pub struct History {
     operations: Vec<Operation>,
-    /// After 0, 1, ... operations.
+    /// Moments after 0, 1, ... operations.
     moments: Vec<Moment>,
-    /// The oldest moment allowed once 0, 1, ... operations have returned.
+    /// The oldest moment allowed after 0, 1, ... operations have returned.
     floors: Vec<usize>,
     promise: Promise,
 }
@@ -104,7 +99,7 @@ impl Moment {
         let lines = tree::model_lines(&model);
         let lines = match before {
             Some(before) if before.lines.0 == lines.0 => {
-                // The files may be others under the same names.
+                // Different files may have the same names.
                 Arc::new((before.lines.0.clone(), lines.1))
             }
             _ => Arc::new(lines),
@@ -118,13 +113,13 @@ impl Moment {
         }
     }
 
-    /// The file that a path leads to.
+    /// Returns the file to which a path leads.
     fn leads_to(&self, path: &[u8]) -> Option<Id> {
         let index = self.lines.0.iter().position(|line| line.path == path)?;
         Some(self.lines.1[index])
     }
 
-    /// What a name in a directory leads to.
+    /// Returns the file to which a name in a directory leads.
     fn entry(&self, directory: Id, name: &[u8]) -> Option<Id> {
         let is_there = self.lines.1.contains(&directory);
         is_there
@@ -132,8 +127,8 @@ impl Moment {
             .flatten()
     }
 
-    /// Whether the contents found are possible at this moment, if those after it had
-    /// begun.
+    /// Returns true if the contents found are possible at this moment, given that the
+    /// `later` ones had begun.
     fn explains_contents(
         &self,
         tree: &Tree,
@@ -159,7 +154,7 @@ impl Moment {
 }
 
 impl History {
-    /// Nothing has been done to `model`, which is durable.
+    /// Returns a history that begins with a durable `model`.
     pub fn new(model: Model) -> Self {
         History {
             operations: Vec::new(),
@@ -169,7 +164,7 @@ impl History {
         }
     }
 
-    /// The same with what a layout promises.
+    /// Does the same for the promise of a layout.
     pub fn promising(model: Model, promise: Promise) -> Self {
         History {
             promise,
@@ -177,12 +172,12 @@ impl History {
         }
     }
 
-    /// A crash leaves each inode at a moment of its own.
+    /// Returns true if a crash can leave each inode at a different moment.
     fn is_mixed(&self) -> bool {
         matches!(self.promise, Promise::Ordered | Promise::UntilCommit)
     }
 
-    /// `operation` was done and left `model`; `done` unless it was refused.
+    /// Records that `operation` left `model`; `done` is false if it was refused.
     pub fn push(&mut self, operation: &Operation, model: Model, done: bool) {
         let moment = Moment::new(model, self.moments.last());
         self.moments.push(moment);
@@ -190,12 +185,13 @@ impl History {
         let durable = done && believed && operation.promises_durability();
         let floor = self.floors[self.operations.len()];
         let newest = self.moments.len() - 1;
-        // An operation on names waits, and whatever came before comes with it.
+        // An operation on names waits for durability, which includes everything before
+        // it.
         let waited = done
             && self.promise == Promise::Ordered
             && operation.changes_names()
             && self.moments[newest].hash != self.moments[newest - 1].hash;
-        // What the next process finds, it makes durable.
+        // The next process makes the state that it finds durable.
         let found = self.is_mixed() && *operation == Operation::Kill;
         let promised = match operation {
             _ if waited || found => newest,
@@ -213,7 +209,7 @@ impl History {
         self.operations.push(operation.clone());
     }
 
-    /// The moment that the newest content of `file` needs.
+    /// Returns the moment that contains the newest content of `file`.
     fn last_change(&self, file: &File) -> usize {
         let newest = self.moments.len() - 1;
         let Ok(id) = self.newest().any_file(file) else {
@@ -235,11 +231,11 @@ impl History {
         differs.map_or(0, |index| index + 1)
     }
 
-    /// The process died and its successor found `tree`: adds the moment that
-    /// results and returns its model.
+    /// Records that the process was killed and its successor found `tree`. Adds the
+    /// resulting moment and returns its model.
     ///
     /// # Errors
-    /// If the tree is at no moment it may be at.
+    /// If the tree equals no allowed moment.
     pub fn push_kill(&mut self, operation: &Operation, tree: &Tree) -> Result<Model, String> {
         let index = self.operations.len();
         let step = match index {
@@ -269,31 +265,31 @@ impl History {
         Ok(model)
     }
 
-    /// Operations so far.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// True if nothing has been done yet.
+    /// Returns true if there are no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// The model after all operations.
+    /// Returns the model after all operations.
     pub fn newest(&self) -> &Model {
         &self.moments[self.moments.len() - 1].model
     }
 
-    /// The model at a moment that [`History::check`] returned.
+    /// Returns the model at a moment that [`History::check`] returned.
     pub fn model(&self, moment: usize) -> &Model {
         &self.moments[moment].model
     }
 
-    /// Whether each file that could be read has content that its path had at
-    /// some moment: what must be true even of a damaged volume.
+    /// Checks that each readable file has content that its path had at some moment, which
+    /// must be true even of a damaged volume.
     ///
     /// # Errors
-    /// The first file with anything else.
+    /// The first file with any other content.
     pub fn check_fragments(&self, tree: &Tree) -> Result<(), String> {
         for file in &tree.files {
             let line = &tree.lines[file.line];
@@ -318,7 +314,7 @@ impl History {
         Ok(())
     }
 
-    /// The oldest and the newest moment allowed.
+    /// Returns the oldest and the newest moment allowed.
     fn window(&self, step: Step) -> (usize, usize) {
         if step == Step::START {
             return (0, 0);
@@ -328,17 +324,17 @@ impl History {
             return (self.floors[index + 1], index + 1);
         }
         let operation = self.operations.get(index);
-        // What waits for the device adds no state, only a promise.
+        // An operation that only waits for the device adds a promise and no state.
         let waits = operation.is_none_or(|operation| {
             operation.promises_durability() || *operation == Operation::Kill
         });
         (self.floors[index], if waits { index } else { index + 1 })
     }
 
-    /// The model of a tree that a crash left, which may have torn a write.
+    /// Returns the model of a tree after a crash, which may have torn a write.
     ///
     /// # Errors
-    /// If it could not.
+    /// If the contract does not allow the tree.
     pub fn survivor(&self, tree: &Tree, step: Step, torn: bool) -> Result<Model, String> {
         if self.is_mixed() {
             return self.check_mixed(tree, step, torn);
@@ -351,7 +347,7 @@ impl History {
         Ok(model)
     }
 
-    /// True if a sector of `bytes` is one that a file has held.
+    /// Returns true if a sector of `bytes` is one of some file's content.
     fn is_known(&self, bytes: &[u8]) -> bool {
         let models = self.moments.iter().map(|moment| &moment.model);
         let mut contents = models.flat_map(Model::contents);
@@ -377,17 +373,18 @@ impl History {
         Ok(seen::of_tree(tree, self.newest()))
     }
 
-    /// The moment at which `tree`, found after a crash at `step`, is; no unit is torn.
+    /// Returns the moment of a `tree` that was found after a crash at `step`, without
+    /// torn units.
     ///
     /// # Errors
-    /// If there is none: the difference from the moment that comes closest.
+    /// If there is none: the difference from the closest moment.
     pub fn check(&self, tree: &Tree, step: Step) -> Result<usize, String> {
         self.moment(tree, step, false)
     }
 
     fn moment(&self, tree: &Tree, step: Step, torn: bool) -> Result<usize, String> {
         let (floor, ceiling) = self.window(step);
-        // What waits for the device may have written data all the same.
+        // An operation that waits for the device may have written data meanwhile.
         let begun = (ceiling + 1).min(self.moments.len() - 1);
         let hash = tree::fingerprint(&tree.lines);
         let mut contents: Option<(usize, String)> = None;

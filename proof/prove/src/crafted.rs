@@ -1,11 +1,10 @@
-//! Crafted partial segments: what only an attacker leaves, under right
-//! checksums.
+//! Crafted partial segments: states that only an attacker produces, with right checksums.
 //!
-//! The last partial of a log that ends behind its checkpoint is forged: a
-//! summary that describes more than its partial holds, in every entry in turn.
-//! Nothing behind it refers to it, so its own checksum is all there is to make
-//! right. Recovery must end the log before it: the tree is that of the group
-//! before, and nobody reads beyond what was read.
+//! The last partial of a log that ends behind its checkpoint is forged: a summary
+//! describes more than its partial contains, in each entry in turn. Nothing behind it
+//! refers to it, so only its own checksum must be made right. Recovery must end the log
+//! before it: the tree is that of the previous group, and no byte beyond the partial is
+//! read.
 
 use crate::explorer::same_tree;
 use crate::failure::{Failure, Promise};
@@ -25,7 +24,7 @@ use varve_lfs::format::summary::{
 use varve_lfs::format::{SECTOR, SummaryHeader};
 use zerocopy::IntoBytes;
 
-/// A summary and where it stands.
+/// A summary and its place.
 struct Partial {
     /// Byte address.
     at: u64,
@@ -34,7 +33,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// The last of the log in `image`.
+    /// Returns the last partial of the log in `image`.
     fn last(image: &MemoryImage) -> Partial {
         let superblock = Lfs::find_superblock(&MemoryDevice::from_image(image)).expect("a volume");
         let unit = u64::from(superblock.write_unit.get());
@@ -59,7 +58,7 @@ impl Partial {
             .expect("a log")
     }
 
-    /// `image` with these entries instead, and the checksum made right.
+    /// Returns `image` with these entries and a right checksum.
     fn forged(&self, image: &MemoryImage, entries: &[Entry<'_>]) -> MemoryImage {
         let mut bytes = Vec::new();
         for entry in entries {
@@ -81,10 +80,10 @@ impl Partial {
         image
     }
 
-    /// Entries that describe more than the partial holds.
+    /// Returns entries that describe more than the partial contains.
     fn too_long(&self) -> Vec<Vec<Entry<'static>>> {
         let mut forgeries = Vec::new();
-        // A write unit: there is less padding than that behind the inodes.
+        // A write unit is more than the padding behind the inodes.
         let unit = (4096 / SECTOR) as u8;
         for (index, entry) in self.entries.iter().enumerate() {
             match entry {
@@ -97,7 +96,7 @@ impl Partial {
                         forgeries.push(entries);
                     }
                 }
-                // More inodes than there is room for.
+                // There are more inodes than fit.
                 Entry::Inode(_) => {
                     let mut entries = self.entries.clone();
                     entries.extend([*entry; 32]);
@@ -110,7 +109,7 @@ impl Partial {
     }
 }
 
-/// An entry by itself. None of these volumes has transactions.
+/// Returns an owned entry. These volumes have no transactions.
 fn kept(entry: Entry<'_>) -> Option<Entry<'static>> {
     match entry {
         Entry::File(entry) => Some(Entry::File(entry)),
@@ -129,8 +128,7 @@ fn tree_of(subject: &Log, image: &MemoryImage) -> Result<Tree, Failure> {
     walk(&*mounted, Bounds::default()).map_err(fail)
 }
 
-/// A volume that died behind two groups: as it was between them, and behind
-/// them.
+/// Returns a volume that crashed behind two groups, and its tree between them.
 fn died(subject: &Log) -> Result<(Tree, MemoryImage), Failure> {
     let fail = |text: String| Failure::new(Promise::Reference, text);
     let device = Arc::new(MemoryDevice::new(subject.device_bytes));
@@ -156,16 +154,16 @@ fn died(subject: &Log) -> Result<(Tree, MemoryImage), Failure> {
     Ok((tree.expect("two groups"), image))
 }
 
-/// Tries every forgery of the last partial of a log; returns how many there
-/// were.
+/// Tries every forgery of the last partial of a log. Returns their number.
 ///
 /// # Errors
-/// If one was believed, or made recovery or the check fall over.
+/// If one was accepted, or made recovery or the check fail.
 pub fn too_long(subject: &Log) -> Result<u64, Failure> {
     let (before, image) = died(subject)?;
     let last = Partial::last(&image);
     let mut tried = 0;
-    // Unchanged, it counts: the forgeries are refused for what is forged.
+    // The unchanged partial must be accepted, so that the forgeries are refused for their
+    // changes.
     let whole = tree_of(subject, &last.forged(&image, &last.entries))?;
     if same_tree(&before, &whole, "the last group").is_ok() {
         let text = "the last partial does not count when it is whole".to_owned();

@@ -1,22 +1,22 @@
-//! The crash explorer: runs a workload on a recording device, cuts the power
-//! at every write and flush in every way the medium allows, and holds what a
-//! mount finds against the contract ([`crate::contract`]).
+//! The crash explorer: it runs a workload on a recording device, cuts the power at every
+//! write and flush in every manner that the medium allows, and compares the tree that a
+//! mount finds with the contract ([`crate::contract`]).
 //!
 //! For every crash image:
-//! - it mounts, for writing, and reports no damage: power cuts are not damage;
+//! - it mounts for writing and reports no damage, because power cuts are not damage;
 //! - the tree is at one allowed moment; no inode is in use without a name.
 //!
-//! For a share of the images, drawn by lot, moreover:
+//! For a random share of the images, moreover:
 //! - mounting with the newest checkpoint damaged shows the same tree;
 //! - the offline check finds nothing, before and after recovery;
-//! - mounting once more, after the process died, shows the same tree;
-//! - the recovered volume takes operations, a sync, a remount;
-//! - **nested**: the recovery, and a short workload after it, are recorded
-//!   and explored in the same way, down to a given depth.
+//! - mounting once more, after the process was killed, shows the same tree;
+//! - the recovered volume accepts operations, a sync, a remount;
+//! - **nested**: the recovery, and a short workload after it, are recorded and explored
+//!   in the same way, down to a given depth.
 //!
-//! A workload may contain [`Operation::Kill`]: the process dies, the device
-//! and its volatile cache do not, and the next mount's writes join the
-//! unflushed ones of the last.
+//! A workload may contain [`Operation::Kill`]: the process is killed, the device with its
+//! volatile cache is not, and the next mount's writes join the unflushed ones of the
+//! previous mount.
 
 mod plan;
 
@@ -44,7 +44,7 @@ pub(crate) fn mix(seed: u64, salt: u64) -> u64 {
     Random::new(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)).word()
 }
 
-/// Whether a unit may hold what nobody wrote.
+/// Returns true if a unit may contain bytes that were never written.
 fn is_torn(shape: &CrashShape) -> bool {
     matches!(shape, CrashShape::Torn(tear) if tear.missing != Missing::Old)
 }
@@ -62,7 +62,7 @@ pub struct Explorer<'a, S: Subject + ?Sized> {
 }
 
 impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
-    /// An explorer that has done nothing yet.
+    /// Returns an explorer without results.
     pub fn new(subject: &'a S) -> Self {
         Explorer {
             subject,
@@ -70,12 +70,12 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         *self.counts.borrow()
     }
 
-    /// Bytes of the subject's device.
+    /// Returns the bytes of the subject's device.
     pub fn device_bytes(&self) -> u64 {
         self.subject.device_bytes()
     }
@@ -84,7 +84,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         count(&mut self.counts.borrow_mut());
     }
 
-    /// A formatted device.
+    /// Returns a formatted device.
     ///
     /// # Errors
     /// If it cannot be formatted.
@@ -104,7 +104,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         model
     }
 
-    /// Explores `operations` on an empty volume; a failure comes back shrunk.
+    /// Explores `operations` on an empty volume; a failure is shrunk.
     ///
     /// # Errors
     /// The shortest failing story found.
@@ -117,10 +117,10 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         Err(shrink(failure, plan.patience, attempt))
     }
 
-    /// Explores a written story.
+    /// Explores a story given as text.
     ///
     /// # Errors
-    /// As [`Explorer::explore`].
+    /// The same as [`Explorer::explore`].
     pub fn explore_story(&self, text: &str, plan: &Plan) -> Result<(), Failure> {
         self.explore(&story(text), plan)
     }
@@ -128,7 +128,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     /// Explores workload number `index` of the plan's seed.
     ///
     /// # Errors
-    /// As [`Explorer::explore`].
+    /// The same as [`Explorer::explore`].
     pub fn explore_generated(&self, index: u64, length: u64, plan: &Plan) -> Result<(), Failure> {
         let random = Random::new(mix(plan.seed, index));
         let operations = Generator::new(plan.profile.clone(), random).take(length);
@@ -139,7 +139,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         self.explore(&operations, &plan)
     }
 
-    /// The device trace that a workload leaves.
+    /// Returns the device trace of a workload.
     ///
     /// # Errors
     /// If the workload fails.
@@ -236,7 +236,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         verified.map_err(|error| {
             Failure::new(Promise::Reference, error).context("after the last operation")
         })?;
-        // What dropping the file system does is not part of the story.
+        // Requests that result from dropping the file system are not part of the story.
         switch.cut();
         drop(runner);
         Ok(Recorded {
@@ -279,7 +279,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         Ok(())
     }
 
-    /// One crash image.
+    /// Checks one crash image.
     fn check_state(
         &self,
         image: &MemoryImage,
@@ -345,7 +345,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         Ok((mounted, tree))
     }
 
-    /// What the offline check says of the image that `device` holds.
+    /// Runs the offline check on the image in `device`.
     pub(crate) fn check_offline(&self, device: &MemoryDevice, when: &str) -> Result<(), Failure> {
         let copy = MemoryDevice::from_image(&device.snapshot());
         match self.subject.check(Arc::new(copy)).first() {
@@ -357,7 +357,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         }
     }
 
-    /// A read-only mount shows the same tree and writes nothing.
+    /// Checks that a read-only mount shows the same tree and writes nothing.
     fn look_without_writing(&self, image: &MemoryImage, tree: &Tree) -> Result<(), Failure> {
         let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)));
         let Some(mounted) = self.subject.mount_read_only(recorder.clone(), new_clock()) else {
@@ -375,7 +375,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         }
     }
 
-    /// The older checkpoint leads to the same tree.
+    /// Checks that the older checkpoint leads to the same tree.
     fn look_from_older_checkpoint(&self, image: &MemoryImage, tree: &Tree) -> Result<(), Failure> {
         let Some(image) = self.subject.without_newest_checkpoint(image) else {
             return Ok(());
@@ -394,7 +394,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         same_tree(tree, &seen, when)
     }
 
-    /// The recovered volume is checked, dies, mounts, works, and mounts again.
+    /// Checks the recovered volume, kills the process, mounts, works, and mounts again.
     fn use_further(
         &self,
         image: &MemoryImage,
@@ -408,7 +408,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         self.check_offline(&raw, "of the crash image")?;
         self.check_offline(device, "after recovery")?;
         self.look_without_writing(image, tree)?;
-        // The process dies: what it had written stays.
+        // The process is killed: its writes remain.
         let dead = Arc::new(MemoryDevice::from_image(&device.snapshot()));
         drop(mounted);
         let (mounted, again) = self.mount_and_walk(dead.clone(), plan)?;
@@ -450,8 +450,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
             .map_err(|text| fail(format!("remounted: {text}")))
     }
 
-    /// Records the recovery of `image` and a short life after it, and crashes
-    /// that everywhere.
+    /// Records the recovery of `image` and a short workload after it, and explores all
+    /// crashes of that.
     fn crash_again(&self, image: &MemoryImage, model: Model, plan: &Plan) -> Result<(), Failure> {
         let drawn;
         let operations = match &plan.second_life {
@@ -473,7 +473,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     }
 }
 
-/// Two looks at one volume show the same names and contents.
+/// Compares names and contents of two trees of one volume.
 pub(crate) fn same_tree(first: &Tree, second: &Tree, when: &str) -> Result<(), Failure> {
     let fail = |text: String| Err(Failure::new(Promise::Again, format!("{when}: {text}")));
     if first.lines != second.lines {

@@ -1,24 +1,24 @@
-//! A failure as a story, and how to make the story short.
+//! A failure as a story, and its reduction to a short story.
 
 use crate::operation::{Operation, tell};
 use std::time::{Duration, Instant};
 
-/// Which promise was broken. Shrinking keeps it the same.
+/// The promise that was broken. Shrinking preserves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Without any crash the real thing answers as the model.
+    /// Without a crash the subject returns the same results as the model.
     Reference,
-    /// A crash image mounts, for writing, without talk of damage.
+    /// A crash image mounts for writing, without a report of damage.
     Mount,
     /// The tree is at a moment that the contract allows.
     Contract,
-    /// No inode is in use that no name reaches.
+    /// No inode without a name is in use.
     Leak,
     /// The offline check finds nothing.
     Check,
     /// Mounting again shows the same tree.
     Again,
-    /// After recovery the volume works on.
+    /// After recovery the volume is usable.
     Afterwards,
     /// Nothing panics.
     Panic,
@@ -26,23 +26,23 @@ pub enum Promise {
     WrongData,
     /// Time and memory are bounded.
     Bounds,
-    /// What removes is never refused, and gives its space back.
+    /// Removal is never refused, and frees its space.
     Space,
 }
 
 /// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// What was done.
+    /// The operations of the workload.
     pub story: Vec<Operation>,
-    /// What happened then, innermost last: crash points, differences.
+    /// The circumstances, innermost last: crash points, differences.
     pub account: Vec<String>,
 }
 
 impl Failure {
-    /// `promise` was broken; more is added on the way up.
+    /// Returns a failure; callers add context.
     pub fn new(promise: Promise, account: impl Into<String>) -> Self {
         Failure {
             promise,
@@ -51,13 +51,13 @@ impl Failure {
         }
     }
 
-    /// Says when or where it happened.
+    /// Adds the time or place of the failure.
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.account.insert(0, context.into());
         self
     }
 
-    /// Says what had been done, unless somebody below said so.
+    /// Sets the story.
     pub fn during(mut self, story: &[Operation]) -> Self {
         self.story = story.to_vec();
         self
@@ -78,9 +78,9 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Drops operations from the story of `failure` as long as `attempt` still
-/// breaks the same promise, and returns the shortest story's failure.
-/// Stops after about `patience`.
+/// Removes operations from the story of `failure` as long as `attempt` still breaks the
+/// same promise, and returns the failure of the shortest story. Stops after about
+/// `patience`.
 pub fn shrink(
     failure: Failure,
     patience: Duration,

@@ -1,19 +1,18 @@
-//! Devices that misbehave: an error or right data, never wrong data, never a
+//! Devices with faults: the result is an error or right data, never wrong data, never a
 //! panic.
 //!
-//! A workload runs on a device with planned faults; then the device is mended
-//! and mounted again, with and without a power cut between. What is held
-//! against it:
+//! A workload runs on a device with planned faults; then the device is repaired and
+//! mounted again, with and without a power cut in between. These rules are checked:
 //!
-//! - an operation answers as the model does, or fails with EIO, EROFS, or
-//!   (where the device said so) ENOSPC. What failed so may have happened or
-//!   not: both *branches* are followed;
-//! - what is read, then and after the remount, is what some branch holds;
-//! - if the faults were all reported by the device as errors, the remount
-//!   keeps the whole contract: it mounts, and what was acknowledged is there;
-//! - if some were silent (lies, lost, misdirected, decayed), then a mount may
-//!   be refused and reads may fail, but what is read was written: at any one
-//!   moment the tree had, or, where damage is reported, file by file.
+//! - an operation returns the model's result, or fails with EIO, EROFS, or ENOSPC (if the
+//!   device reported that). An operation that failed so may have happened or not: both
+//!   *branches* are followed;
+//! - everything read, then and after the remount, agrees with some branch;
+//! - if the device reported all faults as errors, the remount fulfils the whole contract:
+//!   it mounts, and everything acknowledged is present;
+//! - if some faults were silent (lies, lost, misdirected or decayed writes), a mount may
+//!   be refused and reads may fail, but data that is read was written: at any one moment
+//!   that the tree had, or, if damage is reported, file by file.
 
 mod decay;
 mod run;
@@ -34,24 +33,24 @@ use crate::switch::SwitchedDevice;
 use std::sync::Arc;
 use varve_device::{Device, Fault, FaultDevice, FaultKind, FaultReport, MemoryDevice, MemoryImage};
 
-/// What came of a number of attacks.
+/// Counts of several attacks.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Runs in which a fault struck.
+    /// Runs in which a fault occurred.
     pub struck: u64,
-    /// How often each kind did.
+    /// Number of faults by kind.
     pub injected: FaultReport,
-    /// Operations that failed because of one.
+    /// Operations that failed because of a fault.
     pub failed_operations: u64,
-    /// Remounts refused, or read-only, or with damage reported.
+    /// Remounts that were refused, read-only, or reported damage.
     pub damage_reported: u64,
-    /// Remounts at which something could not be read.
+    /// Remounts after which something could not be read.
     pub unreadable: u64,
     /// Remounts that showed the newest tree.
     pub intact: u64,
-    /// Remounts that showed an older one without a word.
+    /// Remounts that showed an older tree without a report.
     pub older: u64,
 }
 
@@ -71,20 +70,20 @@ impl Tally {
 
 /// Attacks one subject with faults.
 pub struct Attack<'a, S: Subject + ?Sized> {
-    /// What is attacked.
+    /// The subject.
     pub subject: &'a S,
-    /// Decides what faults leave open.
+    /// Seed of the choices that faults leave open.
     pub seed: u64,
-    /// Bytes in a block of the file system.
+    /// Bytes per block of the file system.
     pub block_bytes: u64,
 }
 
 impl<S: Subject + ?Sized> Attack<'_, S> {
-    /// How many reads, writes and flushes the workload makes when all is
-    /// well, the mount included.
+    /// Returns the number of reads, writes and flushes of the workload without faults,
+    /// including the mount.
     ///
     /// # Errors
-    /// If it fails without faults.
+    /// If the workload fails without faults.
     pub fn requests(&self, operations: &[Operation]) -> Result<(u64, u64, u64), Failure> {
         let faulty = Arc::new(FaultDevice::new(self.formatted()?, self.seed));
         let before = faulty.inner().counters().snapshot();
@@ -126,10 +125,10 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         Ok(MemoryDevice::from_image(&device.snapshot()))
     }
 
-    /// Runs the workload on a fresh volume with the faults given.
+    /// Runs the workload on a fresh volume with the given faults.
     ///
     /// # Errors
-    /// If wrong data was seen, or the contract broken.
+    /// If wrong data was read, or the contract broken.
     pub fn attack(&self, operations: &[Operation], faults: &[Fault]) -> Result<Tally, Failure> {
         let device = FaultDevice::new(self.formatted()?, self.seed);
         let device = Arc::new(device.with_volatile_cache());
@@ -192,11 +191,11 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         Ok(())
     }
 
-    /// Every kind at every `stride`th request it can strike, from number
-    /// `from` on, once and sticky; each tally is handed to `told`.
+    /// Runs every kind of fault at every `stride`th request at which it can occur, from
+    /// number `from` on, once and sticky; each tally is passed to `told`.
     ///
     /// # Errors
-    /// As [`Attack::attack`].
+    /// The same as [`Attack::attack`].
     pub fn attack_everywhere(
         &self,
         operations: &[Operation],
@@ -217,7 +216,7 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         Ok(())
     }
 
-    /// The bytes that `device` would now deliver.
+    /// Returns the bytes that reads of `device` would now return.
     fn read_all(&self, device: &FaultDevice<MemoryDevice>) -> Result<MemoryImage, Failure> {
         let mut image = device.inner().snapshot();
         let mut chunk = vec![0; 1 << 16];
@@ -234,7 +233,7 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         Ok(image)
     }
 
-    /// Mounts the mended device.
+    /// Mounts the repaired device.
     fn look_at_mended(
         &self,
         image: &MemoryImage,
@@ -270,7 +269,7 @@ fn acceptable(errno: i32, faults: &[Fault]) -> bool {
     !faults.is_empty() && (errno == EIO || errno == EROFS || (full && errno == ENOSPC))
 }
 
-/// The kinds that a device reports, each a broken promise of nobody's.
+/// The kinds of faults that a device reports.
 pub const REPORTED: [FaultKind; 8] = [
     FaultKind::ReadError,
     FaultKind::ShortRead,
@@ -282,7 +281,7 @@ pub const REPORTED: [FaultKind; 8] = [
     FaultKind::DeadDevice,
 ];
 
-/// The kinds that only checksums can find.
+/// The kinds of faults that only checksums can detect.
 pub const SILENT: [FaultKind; 10] = [
     FaultKind::StaleRead,
     FaultKind::BitFlipOnRead,
@@ -296,7 +295,7 @@ pub const SILENT: [FaultKind; 10] = [
     FaultKind::FlushLies,
 ];
 
-/// Requests of a workload, so that faults can strike each of them in turn.
+/// Returns the number of a workload's requests at which this kind of fault can occur.
 pub fn matching(kind: FaultKind, requests: (u64, u64, u64)) -> u64 {
     use varve_device::Operation as D;
     match kind.operation() {

@@ -1,9 +1,8 @@
-//! The full volume: deletes always work and give their space back.
+//! The full volume: removal always succeeds and frees its space.
 //!
-//! On a volume so full, room is written anew as soon as it may be. So while it
-//! fills, its image is at moments also mounted with the newest checkpoint
-//! damaged: what the older one leads to must still be there (log protocol, rule
-//! 20).
+//! On a volume so full, space is reused as soon as possible. So while it fills, its image
+//! is sometimes also mounted with the newest checkpoint damaged: everything that the
+//! older one references must still be present (log protocol, rule 20).
 
 use crate::explorer::same_tree;
 use crate::failure::{Failure, Promise};
@@ -19,11 +18,11 @@ use varve_fs::{Error, FileKind, InodeNo, SetAttr};
 
 const BLOCK: u64 = 4096;
 
-/// Times that a quarter of a full volume's files is replaced before all go.
+/// Number of times that a quarter of a full volume's files is replaced before all are
+/// removed.
 const CHURNS: u64 = 3;
 
-/// One in so many files that are made is followed by a look from either
-/// checkpoint.
+/// One in this number of created files is followed by a mount from either checkpoint.
 const LOOK_ONE_IN: u64 = 6;
 
 /// One file of known content, by number.
@@ -67,7 +66,7 @@ impl Full<'_> {
             .ino
     }
 
-    /// Makes files until there is no room; then the last may be shorter.
+    /// Creates files until there is no space; the last one may then be shorter.
     fn fill(&mut self) {
         loop {
             let blocks = 1 + self.random.below(40);
@@ -106,7 +105,7 @@ impl Full<'_> {
         }
     }
 
-    /// What `image` shows who only reads it.
+    /// Returns the tree of `image` by a read-only mount.
     fn seen(&self, image: &MemoryImage, when: &str) -> Tree {
         let device = Arc::new(MemoryDevice::from_image(image));
         let mounted = self.subject.mount_read_only(device, new_clock());
@@ -118,8 +117,7 @@ impl Full<'_> {
         walk(&*mounted, Bounds::default()).unwrap_or_else(|error| panic!("{when}: {error}"))
     }
 
-    /// What is on the device leads to the same tree from the newest checkpoint
-    /// and from the one before.
+    /// Checks that the newest checkpoint and the one before lead to the same tree.
     fn look_from_either_checkpoint(&self) {
         let image = self.device.snapshot();
         let Some(older) = self.subject.without_newest_checkpoint(&image) else {
@@ -148,7 +146,7 @@ impl Full<'_> {
         }
     }
 
-    /// Deletes or cuts files until `keep` are left: everything must succeed.
+    /// Removes or truncates files until `keep` are left; everything must succeed.
     fn thin_out(&mut self, keep: usize) {
         while self.files.len() > keep {
             let index = self.random.below(self.files.len() as u64) as usize;
@@ -170,7 +168,7 @@ impl Full<'_> {
         }
     }
 
-    /// What works on a full volume whatever its state: renames, overwriting.
+    /// Runs operations that must succeed on any full volume: renames, overwriting.
     fn change_in_place(&mut self) {
         let picked = self.random.below(self.files.len() as u64) as usize;
         let old = self.files[picked];
@@ -189,10 +187,10 @@ impl Full<'_> {
     }
 }
 
-/// Fills a volume and deletes from it, `count` times.
+/// Fills a volume and removes files, `count` times.
 ///
 /// # Errors
-/// What was refused, lost, or not given back.
+/// An operation that was refused, or data or space that was lost.
 pub fn cycles(subject: &dyn Subject, seed: u64, count: u64) -> Result<(), Failure> {
     let done = panics::catch(|| cycle(subject, seed, count));
     done.map_err(|text| Failure::new(Promise::Bounds, text))

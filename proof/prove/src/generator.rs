@@ -1,9 +1,9 @@
 //! Random workloads.
 //!
-//! Names come from very few letters, so that operations collide. The
-//! generator follows its own model of the tree: three times out of four it
-//! draws again when an operation would be refused, and one time out of four
-//! it does not, so that refusals are tested too.
+//! Names consist of very few letters, so that operations collide. The generator follows
+//! its own model of the tree: three times out of four it draws again if an operation
+//! would be refused, and one time out of four it does not, so that refusals are tested as
+//! well.
 
 mod profile;
 
@@ -23,7 +23,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A workload on an empty tree.
+    /// Returns a generator for an empty tree.
     pub fn new(profile: Profile, random: Random) -> Self {
         let model = Model::new(profile.block_bytes);
         Generator {
@@ -34,7 +34,7 @@ impl Generator {
         }
     }
 
-    /// A workload on the tree `model`.
+    /// Returns a generator for the tree `model`.
     pub fn on(profile: Profile, random: Random, model: Model) -> Self {
         Generator {
             profile,
@@ -44,12 +44,12 @@ impl Generator {
         }
     }
 
-    /// A whole workload.
+    /// Returns `count` operations.
     pub fn take(&mut self, count: u64) -> Vec<Operation> {
         (0..count).map(|_| self.operation()).collect()
     }
 
-    /// The next operation.
+    /// Returns the next operation.
     pub fn operation(&mut self) -> Operation {
         let tries = if self.random.once_in(4) { 1 } else { 20 };
         let mut operation = self.draw();
@@ -84,7 +84,7 @@ impl Generator {
     fn size(&mut self) -> u64 {
         let limit = self.profile.file_blocks * self.profile.block_bytes;
         if self.profile.odd_ranges {
-            // Small sizes often: they live in the inode.
+            // Small sizes are frequent, because such files are stored in the inode.
             return match self.random.below(4) {
                 0 => self.random.below(200),
                 1 => self.random.below(self.profile.file_blocks) * self.profile.block_bytes,
@@ -97,7 +97,7 @@ impl Generator {
         }
     }
 
-    /// A block below `limit`.
+    /// Draws a block below `limit`.
     fn block(&mut self, limit: u64) -> u64 {
         match self.profile.hot_blocks.as_slice() {
             [] => self.random.below(limit),
@@ -105,7 +105,7 @@ impl Generator {
         }
     }
 
-    /// Never empty.
+    /// Draws a range that is not empty.
     fn range(&mut self) -> Range {
         let block = self.profile.block_bytes;
         if self.profile.odd_ranges {
@@ -135,7 +135,7 @@ impl Generator {
         }
     }
 
-    /// Bytes that a range has less than whole blocks.
+    /// Draws the number of bytes by which a range is shorter than whole blocks.
     fn tail(&mut self) -> u64 {
         match self.profile.tails {
             true => 512 * self.random.below(self.profile.block_bytes / 512),
@@ -169,7 +169,8 @@ impl Generator {
         }
     }
 
-    /// Of several blocks, mostly; the longest, and a block's worth, more often.
+    /// Draws a length of mostly several blocks; the longest, and that of one block, are
+    /// more frequent.
     fn long_value(&mut self) -> u64 {
         let most = self.profile.xattr_bytes;
         match self.random.below(4) {

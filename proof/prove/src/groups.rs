@@ -1,9 +1,9 @@
-//! Crashes between groups: the explorer for [`MemoryLayout`], which has no
-//! device but knows its groups.
+//! Crashes between groups: the explorer for [`MemoryLayout`], which has no device but
+//! knows its groups.
 //!
-//! After every operation, every prefix of the groups between the committed
-//! and the appended is mounted and held against the contract. The layout's
-//! own assertions watch the rules of items and groups meanwhile.
+//! After every operation, every prefix of the groups between the committed and the
+//! appended one is mounted and compared with the contract. The layout's own assertions
+//! check the rules of items and groups meanwhile.
 
 use crate::contract::{History, Step};
 use crate::failure::{Failure, Promise, shrink};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_fs::{MemoryLayout, MemoryOptions, Position};
 
-/// Explores `operations`; returns how many crash states were checked.
+/// Explores `operations`. Returns the number of crash states checked.
 ///
 /// # Errors
 /// The shortest failing story found.
@@ -57,8 +57,8 @@ fn explore_once(operations: &[Operation], memory: &MemoryOptions) -> Result<u64,
         let layout = volume.layout();
         let first = layout.committed();
         for survived in (first.0..=layout.appended().0).map(Position) {
-            // What was checked before need not be checked again unless more
-            // is owed now.
+            // States that were checked before are checked again only if a new promise was
+            // made.
             if survived < checked && !operation.promises_durability() {
                 continue;
             }

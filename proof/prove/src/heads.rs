@@ -1,16 +1,15 @@
 //! The log with several heads, as a small abstract model.
 //!
-//! One chain of partials runs over all heads: each partial names its
-//! predecessor, whichever head that is in, and stands at the successor's place
-//! of one of the heads. The rules are those of `docs/design/heads.md`, H1 to H7. This
-//! model came before the code: it explores every short sequence of appends,
-//! flushes, checkpoints, changes of the number of heads and crashes, with
-//! every way in which unflushed writes may survive, and each rule can be
-//! switched off to see what it is for.
+//! One chain of partials runs over all heads: each partial names its predecessor, in any
+//! head, and is stored at the successor's place of one of the heads. The rules are those
+//! of `docs/design/heads.md`, H1 to H7. The model was written before the code. It
+//! explores every short sequence of appends, flushes, checkpoints, changes of the number
+//! of heads and crashes, with every subset of surviving unflushed writes, and each rule
+//! can be switched off to show its purpose.
 //!
-//! What is left out because `docs/testing.md` proves it of the real log: files,
-//! the cleaner, the usage table. A group is one or two values; the state is the
-//! sequence of all values; an image is the state at a boundary.
+//! Files, the cleaner and the usage table are left out, because `docs/testing.md` proves
+//! them on the real log. A group is one or two values; the state is the sequence of all
+//! values; an image is the state at a boundary.
 
 pub mod explore;
 pub mod log;

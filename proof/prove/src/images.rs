@@ -1,13 +1,13 @@
-//! Crafted and mutated images: any bytes at all give an error or a tree,
-//! never a panic, a loop, or unbounded memory.
+//! Crafted and mutated images: any bytes give an error or a tree, never a panic, an
+//! endless loop, or unbounded memory.
 //!
-//! The images of a workload, one unmounted and one dead, are mutated: bits,
-//! bytes and words of the sectors that hold anything, whole sectors copied,
-//! exchanged or filled. In half of the mutants the subject repairs checksums
-//! ([`Repair`]), so that the mutation reaches the code behind them. Each is
-//! mounted, walked, operated on, unmounted and checked.
+//! The images of a workload, one unmounted and one crashed, are mutated: bits, bytes and
+//! words of used sectors change, whole sectors are copied, exchanged or filled. In half
+//! of the mutants the subject repairs checksums ([`Repair`]), so that the mutation
+//! reaches the code behind them. Each mutant is mounted, walked, changed, unmounted and
+//! checked.
 //!
-//! A hang is ended by a watchdog that tells how to repeat it.
+//! A watchdog ends a hang and prints how to repeat it.
 
 use crate::explorer::{Plan, mix};
 use crate::failure::{Failure, Promise};
@@ -28,25 +28,25 @@ use varve_device::{MemoryDevice, MemoryImage};
 /// Makes the checksums over changed bytes of an image right again.
 pub type Repair = Box<dyn Fn(&mut MemoryImage, &[Range<u64>])>;
 
-/// What mutants did.
+/// Counts of mutants by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcomes {
     /// Mutants mounted.
     pub mutants: u64,
-    /// Of these, refused by mount.
+    /// Mutants that mount refused.
     pub refused: u64,
-    /// Of these, mounted read-only or with damage reported.
+    /// Mutants that mounted read-only or with a report of damage.
     pub reported: u64,
-    /// Of these, walked from end to end.
+    /// Mutants that were walked completely.
     pub walked: u64,
-    /// Of these, in which the offline check found errors.
+    /// Mutants in which the offline check found errors.
     pub found_by_check: u64,
 }
 
-/// A mutant must be done within this.
+/// Time limit of a mutant.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Prints `story` and ends the process unless told otherwise in time.
+/// Prints the current story and ends the process if a mutant exceeds its time limit.
 struct Watchdog(Sender<String>);
 
 impl Watchdog {
@@ -74,7 +74,7 @@ impl Watchdog {
     }
 }
 
-/// A workload with enough files for index nodes and directory nodes.
+/// Returns a workload with enough files for index nodes and directory nodes.
 pub fn workload(seed: u64) -> Vec<Operation> {
     let mut profile = Plan::quick(seed).profile;
     profile
@@ -84,7 +84,8 @@ pub fn workload(seed: u64) -> Vec<Operation> {
     Generator::new(profile, Random::new(seed)).take(250)
 }
 
-/// What a workload leaves: the image of a volume that died, and of one that was unmounted.
+/// Returns the images of a workload: of a volume that crashed, and of one that was
+/// unmounted.
 ///
 /// # Errors
 /// If the workload fails.
@@ -148,7 +149,7 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
         })
     }
 
-    /// Mutant number `index` of `seed`.
+    /// Tries mutant number `index` of `seed`.
     ///
     /// # Errors
     /// If anything panics.
@@ -198,12 +199,13 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
         self.subject.check(device);
     }
 
-    /// Walks, does whatever it can, and unmounts; true if the walk ended well.
+    /// Walks the tree, runs operations, and unmounts. Returns true if the walk was
+    /// complete.
     fn use_mounted(&self, mounted: Box<dyn Mounted>, operations: &[Operation]) -> bool {
         let walked = tree::walk_damaged(&*mounted, Bounds::damaged());
         let mut runner = Runner::new(mounted, new_clock(), Model::new(4096));
         for operation in operations {
-            // What is open in the model is not open here.
+            // Files that are open in the model are not open here.
             let open = operation.to_string().contains('@');
             if !open {
                 let _ = runner.perform(operation);
@@ -228,10 +230,10 @@ pub(crate) fn used_sectors(image: &MemoryImage) -> Vec<u64> {
     sectors
 }
 
-/// Changes something of the image and says where.
+/// Changes a part of the image and returns its range.
 pub(crate) fn mutate(image: &mut MemoryImage, sectors: &[u64], random: &mut Random) -> Range<u64> {
     let sector = *random.pick(sectors);
-    // Structures begin at the sector's start more often than not.
+    // The beginning of a sector is chosen more often, because structures begin there.
     let within = if random.once_in(2) {
         random.below(64)
     } else {
@@ -299,7 +301,7 @@ pub(crate) fn mutate(image: &mut MemoryImage, sectors: &[u64], random: &mut Rand
     }
 }
 
-/// The most memory this process has held, in bytes, if the system tells.
+/// Returns the peak memory of this process in bytes, if the system provides it.
 pub fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -16,15 +16,15 @@ use varve_fs::{FileSystem, Options, Result};
 /// A volume that is updated in place.
 #[derive(Clone, Debug)]
 pub struct InPlace {
-    /// How it is made.
+    /// Options for its creation.
     pub format: FfsFormatOptions,
-    /// How its layout is mounted.
+    /// Mount options of its layout.
     pub mount: FfsMountOptions,
-    /// How its tree is mounted.
+    /// Mount options of its tree.
     pub options: Options,
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// The device writes single sectors.
+    /// True if the device writes single sectors.
     pub sectors: bool,
 }
 
@@ -48,7 +48,8 @@ impl Default for InPlace {
 }
 
 impl InPlace {
-    /// With fragments of a sector: tails of files share blocks.
+    /// Returns a subject with fragments of a sector, in which tails of files share
+    /// blocks.
     pub fn with_fragments() -> Self {
         InPlace {
             sectors: true,
@@ -56,27 +57,28 @@ impl InPlace {
         }
     }
 
-    /// Metadata in place, in the order that makes a check sufficient.
+    /// Selects metadata updates in place, in the order that makes a check sufficient.
     pub fn ordered(mut self) -> Self {
         self.format.metadata = Metadata::Synchronous;
         self
     }
 
-    /// Metadata in place, in any order.
+    /// Selects metadata updates in place, in any order.
     pub fn unordered(mut self) -> Self {
         self.format.metadata = Metadata::Asynchronous;
         self
     }
 
-    /// With this allocation policy, which is not FFS's own: blocks are not divided.
+    /// Returns a subject with an allocation policy other than FFS's own; blocks are not
+    /// divided.
     pub fn with_policy(policy: Policy) -> Self {
         let mut subject = InPlace::default();
         subject.format.policy = policy;
         subject
     }
 
-    /// One with each other policy, in small pieces: extents of a few blocks, buddies,
-    /// blocks of 1, 2 and 8 in regions, a shuffled list, and FFS with gaps.
+    /// Returns one subject per other policy, in small sizes: extents of a few blocks,
+    /// buddies, blocks of 1, 2 and 8 in regions, a shuffled list, and FFS with gaps.
     pub fn of_every_policy() -> Vec<Self> {
         let policies = [
             Policy::Extents {
@@ -100,7 +102,7 @@ impl InPlace {
         policies.map(InPlace::with_policy).into()
     }
 
-    /// So small that room is given up and reused all the time.
+    /// Returns a subject so small that space is freed and reused all the time.
     pub fn small(self) -> Self {
         let mut subject = self;
         subject.device_bytes = 3 << 20;
@@ -108,7 +110,7 @@ impl InPlace {
         subject
     }
 
-    /// How the small one is explored.
+    /// Returns the plan for the small subject.
     pub fn churn(seed: u64) -> Plan {
         let mut plan = Plan {
             profile: Profile::churn(),
@@ -120,7 +122,7 @@ impl InPlace {
         plan
     }
 
-    /// Repairs whatever a device holds, and answers what a check says then.
+    /// Repairs the volume on a device, and returns the findings of a check afterwards.
     ///
     /// # Errors
     /// If it cannot be repaired.
@@ -129,7 +131,7 @@ impl InPlace {
         Ok(self.check(device))
     }
 
-    /// Repairs whatever a device holds, and answers what was done.
+    /// Repairs the volume on a device, and returns the report.
     ///
     /// # Errors
     /// If it cannot be repaired.

@@ -1,9 +1,9 @@
 //! A torn partial of one life, completed by a torn one of the next.
 //!
-//! Recovery gives a partial up of which one unit is missing. The next life
-//! writes at the same place, the same bytes among others; of its write only
-//! the missing unit lands. The partial that was given up is now whole, and
-//! must not count: the running system has seen that it did not.
+//! Recovery drops a partial of which one unit is missing. The next life writes at the
+//! same place, partly the same bytes; of its write only the missing unit survives. The
+//! dropped partial is now complete, and must not be accepted, because the running system
+//! has seen that it was dropped.
 
 use crate::generator::{Generator, Kind, Profile};
 use crate::model::Model;
@@ -15,7 +15,7 @@ use crate::tree::{Bounds, Tree, walk};
 use std::sync::Arc;
 use varve_device::{Device, Event, MemoryDevice, MemoryImage, RecordingDevice};
 
-/// Does `text` on `image` and returns the writes since the last flush.
+/// Runs `text` on `image` and returns the writes since the last flush.
 fn live(subject: &impl Subject, image: &MemoryImage, text: &str, seed: u64) -> Live {
     let device = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)));
     let clock = new_clock();
@@ -62,8 +62,8 @@ fn formatted(subject: &impl Subject) -> MemoryImage {
     device.snapshot()
 }
 
-/// Tries every unit of every write; returns how many leftovers were tried, and
-/// how many came back.
+/// Tries every unit of every write. Returns the number of leftovers tried, and of those
+/// accepted.
 ///
 /// # Panics
 /// If the subject does not mount.
@@ -111,7 +111,7 @@ fn told(operations: &[Operation]) -> String {
     told.join("; ")
 }
 
-/// `image` with the units of `writes` that `lands` says, by their addresses.
+/// Returns `image` with the units of `writes` for whose address `lands` returns true.
 fn landed(
     image: &MemoryImage,
     writes: &[(u64, Vec<u8>)],
@@ -129,9 +129,8 @@ fn landed(
     image
 }
 
-/// A random life, torn at random; much the same life again, of which what was
-/// missing lands, and something else perhaps; five times over. Returns as
-/// [`returned`] does.
+/// Tears a random life at random, then repeats a similar life of which only the missing
+/// writes survive, and possibly others, five times. Returns the same as [`returned`].
 ///
 /// # Panics
 /// If the subject does not mount.
@@ -174,7 +173,7 @@ pub fn returned_at_random(subject: &impl Subject, unit: usize, seed: u64) -> (u6
             missing.extend(lost.then_some(at));
             !lost
         });
-        // Names that a recovery has seen to be gone.
+        // Names that a recovery has dropped.
         let (mut refused, mut newest): (Vec<&str>, _) = (Vec::new(), "c");
         for name in ["d", "e", "f", "g", "h"] {
             let tree = tree_of(subject, &torn);

@@ -1,43 +1,43 @@
-//! How Varve is put to the proof.
+//! Tests, models and explorers that show that Varve keeps its promises.
 //!
-//! | module | its part |
+//! | module | content |
 //! |---|---|
-//! | [`operation`] | what workloads are made of, and stories as text |
+//! | [`operation`] | operations of workloads, and stories as text |
 //! | [`generator`] | random workloads |
-//! | [`model`] | the tree as it should be, and what a crash may leave of it |
-//! | [`contract`] | which trees a crash may leave, and the check |
-//! | [`runner`], [`reference`](mod@reference) | operations on the real thing and the model, side by side |
-//! | [`explorer`] | the power cut at every write, in every way |
+//! | [`model`] | the correct tree, and the contents that a crash may leave |
+//! | [`contract`] | the trees that a crash may leave, and the check |
+//! | [`runner`], [`reference`](mod@reference) | operations on the subject and the model in parallel |
+//! | [`explorer`] | the power cut at every write, in every manner |
 //! | [`between`] | flushes between the partials of a group |
 //! | [`bounded`] | all short workloads over a small tree |
 //! | [`groups`] | crashes between groups, without a device |
 //! | [`faults`] | devices that fail, lie and decay |
 //! | [`applications`] | real programs on a recorded mount, and their own checkers |
-//! | [`variants`] | the logs that it explores |
+//! | [`variants`] | the variants of the log that are explored |
 //! | [`in_place`] | FFS as a subject |
 //! | [`virtual_log`] | VLFS as a subject |
 //! | [`full`] | volumes filled and emptied again |
 //! | [`space`] | volumes of any layout filled with anything, and emptied in any order |
-//! | [`resized`] | another size and another name, cut short everywhere |
-//! | [`traces`] | stories that catch a missing rule |
-//! | [`transactions`] | histories that are judged, commits that are cut short, full volumes |
-//! | [`leftover`] | what one life left torn and the next completes |
+//! | [`resized`] | changes of size and label, interrupted everywhere |
+//! | [`traces`] | stories that detect a missing rule |
+//! | [`transactions`] | histories and their judgement, interrupted commits, full volumes |
+//! | [`leftover`] | partials that one life left torn and the next completes |
 //! | [`lost`] | a durable partial that is lost, each in turn |
-//! | [`crafted`] | partial segments that describe more than they hold |
-//! | [`abstract_log`] | what small abstract models of the log share: a device, the search through stories |
-//! | [`heads`] | the log with several heads, as such a model |
-//! | [`holes`] | blocks written into holes of used segments, likewise |
-//! | [`room`] | the accounts of room, likewise |
+//! | [`crafted`] | partial segments that describe more than they contain |
+//! | [`abstract_log`] | common parts of the abstract models: a device, the search through stories |
+//! | [`heads`] | an abstract model of the log with several heads |
+//! | [`holes`] | an abstract model of blocks written into holes of used segments |
+//! | [`room`] | an abstract model of the accounts of free space |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
-//! | [`told`] | what a repair would change, or a mount refuse or pass over: a check reports it |
-//! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
-//! | [`mounted`], [`subjects`], [`strangers`] | what is tested, behind one interface, and cleaners of other processes beside it |
-//! | [`tree`] | a whole tree as seen from outside |
-//! | [`rows`] | all of this by name, for as long as there is time |
-//! | [`failure`] | failures as stories, made short |
+//! | [`told`] | a check reports everything that a repair would change, or a mount refuse or skip |
+//! | [`toy`] | a layout simple enough to be right, and with bugs to be found |
+//! | [`mounted`], [`subjects`], [`strangers`] | subjects behind one interface, and cleaners of other processes |
+//! | [`tree`] | a whole tree as seen through the file system |
+//! | [`rows`] | all of this by name, for a given time |
+//! | [`failure`] | failures as short stories |
 //!
-//! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
-//! it, `VARVE_PROVE_SCALE` multiplies the work.
+//! Every run follows from one seed, which is printed first. `VARVE_SEED` sets it,
+//! `VARVE_PROVE_SCALE` multiplies the work.
 
 pub mod abstract_log;
 pub mod applications;

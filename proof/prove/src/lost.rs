@@ -1,8 +1,7 @@
-//! A durable partial that is lost, each in turn.
+//! A durable partial that is lost, one after the other.
 //!
-//! Whoever mounts must be told, if anything on the device says that it was
-//! durable, in whichever head of the log it stood and wherever the witness
-//! stands.
+//! The mount must report the loss if anything on the device proves that the partial was
+//! durable, in any head of the log and at any place of the proof.
 
 use crate::model::Model;
 use crate::mounted::Subject;
@@ -12,15 +11,15 @@ use std::sync::Arc;
 use varve_device::{MemoryDevice, MemoryImage};
 use varve_fsck::inspect::Inspector;
 
-/// Some syncs that go to several heads, if there are several, and no
-/// checkpoint in between.
+/// Some syncs that use several heads, if there are several, without a checkpoint in
+/// between.
 const STORY: &str = "create a; write a 0+98304 #1; sync; create b; write b 0+32768 #2; sync; \
                      write a 0+49152 #3; sync; write a 49152+98304 #4; sync; mkdir c; sync; \
                      write b 0+65536 #5; sync";
 
-/// Clears the header of every partial behind the checkpoint, one at a time.
-/// Returns how many of them a later partial knows to have been durable, and
-/// the serials of those whose loss nobody was told of.
+/// Clears the header of every partial behind the checkpoint, one at a time. Returns the
+/// number of those that a later partial knows to have been durable, and the serials of
+/// those whose loss was not reported.
 ///
 /// # Panics
 /// If the subject does not mount.

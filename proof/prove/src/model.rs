@@ -1,11 +1,11 @@
 //! A POSIX tree that is obviously right: maps, and one rule per line.
 //!
-//! It answers each operation as ext4 under Linux does, keeps for every file
-//! the contents a crash may leave ([`content`]), and is cheap to clone: a
-//! clone shares every inode.
+//! It returns the result of ext4 under Linux for each operation, keeps for every file the
+//! contents that a crash may leave ([`content`]), and is cheap to clone, because a clone
+//! shares every inode.
 //!
-//! Not modelled: times, permissions (the caller is root), and operations that
-//! the kernel answers before a file system is asked (data of symbolic links).
+//! Not modelled: times, permissions (the caller is root), and operations that the kernel
+//! answers without the file system (data of symbolic links).
 
 pub mod content;
 mod names;
@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::FileKind;
 
-/// An inode of the model; no relation to the numbers of the real thing.
+/// Identifier of an inode of the model, unrelated to inode numbers.
 pub type Id = u64;
 
-/// The root's.
+/// Identifier of the root.
 pub const ROOT: Id = 1;
 
-/// Linux error numbers that the model answers.
+/// Linux error numbers that the model returns.
 #[expect(missing_docs, reason = "the names are those of errno(3)")]
 pub mod errno {
     pub const EPERM: i32 = 1;
@@ -38,47 +38,47 @@ pub mod errno {
 }
 use errno::*;
 
-/// Why an operation changed nothing.
+/// The reason why an operation changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is answered with this error number.
+    /// It fails with this error number.
     Errno(i32),
-    /// It is outside the model: nobody is asked.
+    /// It is outside of the model and is not run.
     Skip,
 }
 
-/// What an operation gives back when it succeeds.
+/// Result of a successful operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// No value.
     Done,
     /// The bytes read.
     Bytes(Vec<u8>),
-    /// How many bytes were copied.
+    /// The number of bytes copied.
     Count(u64),
 }
 
-/// The answer to an operation.
+/// Result of an operation.
 pub type Outcome = Result<Answer, Refusal>;
 
 /// One inode.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Type of the inode.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
-    /// Owner.
+    /// User that owns it.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names; for a directory 2 plus its subdirectories, 0 once removed.
+    /// Number of names; for a directory 2 plus its subdirectories, 0 after its removal.
     pub nlink: u32,
-    /// For a directory, the directory above.
+    /// For a directory, its parent.
     pub parent: Id,
     /// For a directory, its names.
     pub entries: BTreeMap<Vec<u8>, Id>,
-    /// For a symbolic link, where it leads.
+    /// For a symbolic link, its target.
     pub target: Vec<u8>,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -86,21 +86,22 @@ pub struct Node {
     pub content: Content,
 }
 
-/// A tree, and the files held open.
+/// A tree, and the open files.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Bytes in a block of the file system modelled.
+    /// Bytes per block of the file system.
     pub block_bytes: u64,
     nodes: BTreeMap<Id, Arc<Node>>,
     next: Id,
     slots: BTreeMap<u8, Id>,
-    /// Promises of durability count for nothing: all pasts stay possible.
+    /// True if promises of durability are ignored, so that all earlier contents stay
+    /// possible.
     pub distrustful: bool,
-    /// Data survives in the order of operations, as names do: no past of it
-    /// is possible once the operation is.
+    /// True if data survives in the order of operations, as names do: if an operation
+    /// survives, no earlier content is possible.
     pub exact: bool,
-    /// Data is overwritten in place, before the operation survives: what a crash
-    /// leaves of an overwrite is not bound to a moment.
+    /// True if data is overwritten in place before the operation is durable, so that the
+    /// content after a crash is not bound to a moment.
     pub in_place: bool,
 }
 
@@ -108,13 +109,13 @@ fn refuse<T>(errno: i32) -> Result<T, Refusal> {
     Err(Refusal::Errno(errno))
 }
 
-/// The target of the symbolic link `path` with `length` bytes.
+/// Returns the target of `length` bytes of a symbolic link.
 pub fn symlink_target(length: u64) -> Vec<u8> {
     pattern_bytes(77, Range { offset: 0, length })
 }
 
 impl Model {
-    /// An empty tree: the root, mode 0755.
+    /// Returns an empty tree: the root, mode 0755.
     pub fn new(block_bytes: u64) -> Self {
         let mut model = Model {
             block_bytes,
@@ -130,7 +131,7 @@ impl Model {
         model
     }
 
-    /// The inode `id`.
+    /// Returns the inode `id`.
     ///
     /// # Panics
     /// If there is none.
@@ -138,27 +139,27 @@ impl Model {
         &self.nodes[&id]
     }
 
-    /// How often the content of `id` has changed; `None` before it existed.
+    /// Returns the number of changes of the content of `id`; `None` before it existed.
     pub fn content_changes(&self, id: Id) -> Option<u64> {
         self.nodes.get(&id).map(|node| node.content.changes())
     }
 
-    /// The content of `id`, if it exists.
+    /// Returns the content of `id`, if it exists.
     pub fn content(&self, id: Id) -> Option<&Content> {
         self.nodes.get(&id).map(|node| &node.content)
     }
 
-    /// The contents of all files.
+    /// Returns the contents of all files.
     pub fn contents(&self) -> impl Iterator<Item = &Content> {
         self.nodes.values().map(|node| &node.content)
     }
 
-    /// The open files.
+    /// Returns the open files.
     pub fn slots(&self) -> &BTreeMap<u8, Id> {
         &self.slots
     }
 
-    /// Inodes that have a name, the root included.
+    /// Returns the number of inodes with a name, including the root.
     pub fn named_inodes(&self) -> u64 {
         self.nodes.values().filter(|node| node.nlink > 0).count() as u64
     }
@@ -186,14 +187,14 @@ impl Model {
         id
     }
 
-    /// Forgets `id` if neither a name nor a slot holds it.
+    /// Forgets `id` if it has no name and is not open.
     fn forget_if_unused(&mut self, id: Id) {
         if self.node(id).nlink == 0 && !self.slots.values().any(|&open| open == id) {
             self.nodes.remove(&id);
         }
     }
 
-    /// The regular file meant; data of anything else is an error or outside.
+    /// Returns a regular file; other types give an error or are outside of the model.
     fn file(&self, file: &File) -> Result<Id, Refusal> {
         let id = self.any_file(file)?;
         match self.node(id).kind {
@@ -203,7 +204,7 @@ impl Model {
         }
     }
 
-    /// The inode meant.
+    /// Returns an inode of any type.
     ///
     /// # Errors
     /// If there is none.
@@ -214,7 +215,7 @@ impl Model {
         }
     }
 
-    /// The inode at `path`, which is not a symbolic link.
+    /// Returns the inode at `path`, which must not be a symbolic link.
     fn attributes_of(&self, path: &Path) -> Result<Id, Refusal> {
         let id = self.resolve(path)?;
         match self.node(id).kind {
@@ -223,7 +224,7 @@ impl Model {
         }
     }
 
-    /// The inode at `path`, if it may have attributes of the user's.
+    /// Returns the inode at `path`, if it may have user attributes.
     fn xattrs_of(&self, path: &Path) -> Result<Id, Refusal> {
         let id = self.attributes_of(path)?;
         match self.node(id).kind {
@@ -232,10 +233,10 @@ impl Model {
         }
     }
 
-    /// Does `operation`, or says why not.
+    /// Runs `operation`.
     ///
     /// # Errors
-    /// The refusal; nothing has changed then.
+    /// The refusal, after which nothing has changed.
     pub fn apply(&mut self, operation: &Operation) -> Outcome {
         let outcome = self.apply_loosely(operation);
         if self.exact {
@@ -322,7 +323,7 @@ impl Model {
         Ok(())
     }
 
-    /// The operations on a file's bytes.
+    /// Runs an operation on a file's bytes.
     fn apply_data(&mut self, operation: &Operation) -> Outcome {
         use Operation as O;
         match operation {
@@ -401,7 +402,7 @@ impl Model {
         Ok(Answer::Count(count))
     }
 
-    /// Leaves only the newest states of what `operation` promises. The fsync
+    /// Drops all but the newest states of everything that `operation` promises. The fsync
     /// of a directory promises names, and no file's data.
     fn sync(&mut self, operation: &Operation) -> Result<(), Refusal> {
         if let Operation::Fsync { file, .. } = operation {
@@ -420,14 +421,14 @@ impl Model {
         Ok(())
     }
 
-    /// Only the newest content of `id` is possible from now on.
+    /// Makes the newest content of `id` the only possible one.
     fn settle_file(&mut self, id: Id) {
         if !self.distrustful {
             self.change(id).content.settle();
         }
     }
 
-    /// Only the newest contents are possible from now on.
+    /// Makes the newest contents the only possible ones.
     pub fn settle(&mut self) {
         if self.distrustful {
             return;
@@ -439,13 +440,14 @@ impl Model {
         }
     }
 
-    /// The process died: nothing is open, and what had no name is gone.
+    /// Kills the process: all files are closed, and those without a name are removed.
     pub fn close_all(&mut self) {
         self.slots.clear();
         self.nodes.retain(|_, node| node.nlink > 0);
     }
 
-    /// One with the same measures, and the root alone, which is yet to be added.
+    /// Returns a model with the same settings and without inodes; the caller adds the
+    /// root.
     pub(crate) fn emptied(&self) -> Self {
         Model {
             nodes: BTreeMap::new(),
@@ -461,7 +463,7 @@ impl Model {
     }
 }
 
-/// Attributes live in the user's name space.
+/// Returns the name of an attribute in the user's name space.
 pub fn xattr_name(name: &str) -> Vec<u8> {
     format!("user.{name}").into_bytes()
 }

@@ -1,8 +1,7 @@
-//! The file system under test, whatever lies beneath it.
+//! The file system under test, on any layout.
 //!
-//! [`Mounted`] is the file system's interface with the view and the caller
-//! filled in and the layout forgotten; [`Subject`] is how to make, mount and
-//! check one on a device.
+//! [`Mounted`] is the interface of the file system with a fixed view and caller, and
+//! without the type of the layout. [`Subject`] makes, mounts and checks one on a device.
 
 use crate::strangers::Stranger;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +16,16 @@ use varve_fs::{
 pub struct Name {
     /// The name.
     pub name: Vec<u8>,
-    /// What it leads to.
+    /// Inode of the file.
     pub ino: InodeNo,
-    /// Its kind.
+    /// Type of the file.
     pub kind: FileKind,
-    /// Where to resume.
+    /// Cookie at which a listing continues.
     pub cookie: u64,
 }
 
-/// A tree in which anybody may work, through this program or through the kernel;
-/// the caller is root. The methods are those of [`FileSystem`].
+/// A tree that is used through this program or through the kernel; the caller is root.
+/// The methods are those of [`FileSystem`].
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub trait Tree: Send + Sync {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr>;
@@ -37,7 +36,7 @@ pub trait Tree: Send + Sync {
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
     fn rename(&self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), flags: Rename) -> Result<()>;
-    /// At most `limit` names after the cookie `after`, `.` and `..` included.
+    /// Returns at most `limit` names after the cookie `after`, including `.` and `..`.
     fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>>;
     fn getattr(&self, ino: InodeNo) -> Result<Attr>;
     fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr>;
@@ -53,8 +52,8 @@ pub trait Tree: Send + Sync {
     fn statfs(&self) -> StatFs;
 }
 
-/// A mounted file system; the caller is root, the view is live. The methods
-/// are those of [`FileSystem`].
+/// A mounted file system; the caller is root, the view is live. The methods are those of
+/// [`FileSystem`].
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub trait Mounted: Tree {
     fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>>;
@@ -67,51 +66,51 @@ pub trait Mounted: Tree {
     fn layout_checkpoint(&self) -> Result<()>;
     fn write_back(&self) -> Result<bool>;
     fn maintain(&self) -> Result<()>;
-    /// The layout cleans what it can.
+    /// Cleans all segments that the layout can clean.
     fn clean(&self) -> Result<()>;
-    /// The layout moves the blocks of files into their order.
+    /// Moves the blocks of files into their order.
     fn coalesce(&self) -> Result<()>;
-    /// The layout's cleaner judges what lives in a few segments, and waits.
+    /// Makes the layout's cleaner judge the live blocks of a few segments, and wait.
     fn claim(&self) -> Result<()>;
-    /// It moves what it last found living.
+    /// Moves the blocks that the cleaner last judged as live.
     fn move_claimed(&self) -> Result<()>;
-    /// A cleaner of another process makes its next call.
+    /// Makes the next call of a cleaner of another process.
     fn stranger(&self, which: u8) -> Result<()>;
-    /// The mount's own cleaner follows another policy from now on.
+    /// Changes the policy of the mount's own cleaner.
     fn switch_policy(&self) -> Result<()>;
     fn usage(&self) -> Usage;
     fn unmount(&self) -> Result<()>;
     fn drop_caches(&self);
-    /// Why the volume takes no writes, if it does not.
+    /// Returns the reason why the volume takes no writes, if there is one.
     fn read_only(&self) -> Option<String>;
-    /// Damage that mounting found.
+    /// Returns the damage that mounting found.
     fn damage(&self) -> Vec<String>;
-    /// Bytes in a block, and bytes an inode holds itself.
+    /// Returns the bytes per block, and the bytes that an inode stores itself.
     fn measures(&self) -> (u32, usize);
-    /// Bytes that the extended attributes of a file may take.
+    /// Returns the bytes that the extended attributes of a file may take.
     fn attribute_bytes(&self) -> usize;
-    /// What a crash may do to what is not durable.
+    /// Returns the promise for changes that are not durable.
     fn promise(&self) -> Promise;
 }
 
-/// Moves what a cleaner has found living.
+/// Moves the blocks that a cleaner has judged as live.
 pub type Claimed<L> = Box<dyn FnOnce(&FileSystem<L>) -> Result<()> + Send>;
 
-/// What a layout adds to a file system.
+/// Functions that a layout adds to a file system.
 pub struct Extras<L: Layout> {
-    /// Cleans what can be cleaned.
+    /// Cleans all segments that can be cleaned.
     pub clean: fn(&FileSystem<L>) -> Result<()>,
     /// Moves the blocks of files into their order.
     pub coalesce: fn(&FileSystem<L>) -> Result<()>,
-    /// Judges what lives, and says how to move it.
+    /// Judges live blocks, and returns the function that moves them.
     pub claim: fn(&FileSystem<L>) -> Result<Claimed<L>>,
     /// Makes the next call of a cleaner of another process.
     pub stranger: fn(&FileSystem<L>, &mut Stranger) -> Result<()>,
-    /// Has the mount's own cleaner follow another policy.
+    /// Changes the policy of the mount's own cleaner.
     pub switch_policy: fn(&FileSystem<L>) -> Result<()>,
-    /// Damage that mounting found.
+    /// Returns the damage that mounting found.
     pub damage: fn(&FileSystem<L>) -> Vec<String>,
-    /// Releases the layout once the file system is unmounted.
+    /// Unmounts the layout after the file system.
     pub unmount: fn(&FileSystem<L>) -> Result<()>,
 }
 
@@ -154,7 +153,7 @@ impl<L: Layout> Handle<L> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn system(&self) -> &FileSystem<L> {
         &self.system
     }
@@ -368,20 +367,18 @@ impl<L: Layout> Mounted for Handle<L> {
     }
 }
 
-/// A file system on a device, ready to be put to the proof.
+/// A file system on a device, as the subject of tests.
 pub trait Subject: Sync {
-    /// Makes an empty file system. The same device and clock give the same
-    /// bytes.
+    /// Makes an empty file system. The same device and clock give the same bytes.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()>;
 
-    /// Mounts it; what a crash left is finished before this returns. `seed`
-    /// decides what is otherwise random.
+    /// Mounts it, including the recovery after a crash. `seed` determines random choices.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn mount(
         &self,
         device: Arc<dyn Device>,
@@ -389,7 +386,7 @@ pub trait Subject: Sync {
         seed: u64,
     ) -> Result<Box<dyn Mounted>>;
 
-    /// Mounts it so that nothing is written, if it can be.
+    /// Mounts it without any write, if the subject supports that.
     fn mount_read_only(
         &self,
         _device: Arc<dyn Device>,
@@ -398,15 +395,15 @@ pub trait Subject: Sync {
         None
     }
 
-    /// The image with its newest checkpoint damaged, if an older one is kept for
-    /// that: it must lead to the same tree.
+    /// Returns the image with its newest checkpoint damaged, if an older one is kept that
+    /// must lead to the same tree.
     fn without_newest_checkpoint(&self, _image: &MemoryImage) -> Option<MemoryImage> {
         None
     }
 
-    /// What an offline check finds wrong; empty for a sound volume.
+    /// Returns the findings of an offline check; empty for an undamaged volume.
     fn check(&self, device: Arc<dyn Device>) -> Vec<String>;
 
-    /// Bytes the device needs to have.
+    /// Returns the bytes of the device that it needs.
     fn device_bytes(&self) -> u64;
 }

@@ -1,15 +1,15 @@
-//! What a workload is made of, and how it is written down.
+//! Operations of a workload, and their text form.
 //!
-//! A story is a list of operations, one per line or separated by `;`, so that
-//! a failure message can be pasted into a test:
+//! A story is a list of operations, one per line or separated by `;`, so that a failure
+//! message can be pasted into a test:
 //!
 //! ```text
 //! create a; write a 0+4096 #7; fsync a; rename a b
 //! ```
 //!
-//! Paths are relative to the root and have no leading slash. A component
-//! `x^255` stands for 255 times `x`. `@1` is a file held open (see `open`).
-//! Offsets, lengths and sizes are bytes.
+//! Paths are relative to the root and have no leading slash. A component `x^255` means
+//! 255 times `x`. `@1` is an open file (see `open`). Offsets, lengths and sizes are in
+//! bytes.
 
 mod text;
 
@@ -20,14 +20,14 @@ pub use text::BadOperation;
 pub struct Path(pub String);
 
 impl Path {
-    /// The components as the bytes a file system is given.
+    /// Returns the components as the bytes for a file system.
     pub fn components(&self) -> Vec<Vec<u8>> {
         let parts = self.0.split('/').filter(|part| !part.is_empty());
         parts.map(expand).collect()
     }
 }
 
-/// `x^255` is 255 times `x`; anything else is itself.
+/// Expands `x^255` to 255 times `x`; any other component is unchanged.
 fn expand(component: &str) -> Vec<u8> {
     match component.split_once('^') {
         Some((text, times)) => text.as_bytes().repeat(times.parse().unwrap_or(1)),
@@ -35,12 +35,12 @@ fn expand(component: &str) -> Vec<u8> {
     }
 }
 
-/// A file: by name, or one held open.
+/// A file: by name, or an open one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum File {
-    /// By its path.
+    /// A file by path.
     At(Path),
-    /// By the slot it was opened in.
+    /// An open file by its slot.
     Open(u8),
 }
 
@@ -49,28 +49,28 @@ pub enum File {
 pub struct Range {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
 impl Range {
-    /// The first byte behind it.
+    /// Returns the first byte behind the range.
     pub fn end(self) -> u64 {
         self.offset + self.length
     }
 }
 
-/// How a rename treats an existing target.
+/// Treatment of an existing target by a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Over {
-    /// Replaces it.
+    /// It is replaced.
     Replace,
-    /// Refuses (`RENAME_NOREPLACE`).
+    /// The rename is refused (`RENAME_NOREPLACE`).
     Refuse,
-    /// Swaps the two (`RENAME_EXCHANGE`).
+    /// Source and target are swapped (`RENAME_EXCHANGE`).
     Exchange,
-    /// Replaces it, and leaves a whiteout, a device 0:0 without permissions,
-    /// under the old name (`RENAME_WHITEOUT`).
+    /// It is replaced, and a whiteout, a device 0:0 without permissions, gets the old
+    /// name (`RENAME_WHITEOUT`).
     Whiteout,
 }
 
@@ -160,36 +160,37 @@ pub enum Operation {
         data_only: bool,
     },
     Sync,
-    /// What the background writer does once data is old; promises nothing.
+    /// Writes old dirty data back like the background writer; promises nothing.
     WriteBack,
-    /// Sync, then an image of the whole.
+    /// Syncs, then takes a checkpoint.
     Checkpoint,
-    /// The layout's checkpoint alone, with dirty data left in memory.
+    /// Takes a checkpoint of the layout, with dirty data left in memory.
     LayoutCheckpoint,
-    /// The layout cleans what it can.
+    /// Cleans all segments that the layout can clean.
     Clean,
-    /// The layout's cleaner judges what lives in a few segments, and waits.
+    /// Makes the layout's cleaner judge the live blocks of a few segments, and wait.
     Claim,
-    /// It moves what it last found living, whatever has happened since.
+    /// Moves the blocks that the cleaner last judged as live, whatever has happened
+    /// since.
     Move,
-    /// A cleaner of another process makes its next call.
+    /// Makes the next call of a cleaner of another process.
     Stranger(u8),
-    /// The mount's own cleaner follows another policy from now on.
+    /// Changes the policy of the mount's own cleaner.
     SwitchPolicy,
-    /// The layout moves the blocks of files into their order.
+    /// Moves the blocks of files into their order.
     Coalesce,
-    /// The file system's background step.
+    /// Runs the background step of the file system.
     Maintain,
-    /// Forgets what is clean.
+    /// Evicts all clean data.
     DropCaches,
     /// Unmounts and mounts.
     Remount,
-    /// The process dies, the device does not; a new one mounts.
+    /// Kills the process and not the device; a new process mounts.
     Kill,
 }
 
 impl Operation {
-    /// True if it gives or takes names.
+    /// Returns true if it adds or removes names.
     pub fn changes_names(&self) -> bool {
         use Operation as O;
         matches!(
@@ -205,8 +206,8 @@ impl Operation {
         )
     }
 
-    /// After success everything done before is durable: all of it, or one
-    /// file's data and all names and attributes.
+    /// Returns true if success makes everything before it durable: all data, or one
+    /// file's data, and all names and attributes.
     pub fn promises_durability(&self) -> bool {
         matches!(
             self,
@@ -215,8 +216,8 @@ impl Operation {
     }
 }
 
-/// The bytes that `pattern` puts at `offset..offset + length` of a file: no
-/// zeros, and different in every 8 bytes, so that a misplaced one is noticed.
+/// Returns the bytes of `pattern` at `offset..offset + length` of a file: no zeros, and
+/// different in every 8 bytes, so that a misplaced one is detected.
 pub fn pattern_bytes(pattern: u64, range: Range) -> Vec<u8> {
     let at = |position: u64| {
         let word = ((pattern << 40) ^ (position / 8)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -225,10 +226,10 @@ pub fn pattern_bytes(pattern: u64, range: Range) -> Vec<u8> {
     (range.offset..range.end()).map(at).collect()
 }
 
-/// Reads a story.
+/// Parses a story.
 ///
 /// # Panics
-/// If a line is not an operation: stories are written by us.
+/// If a line is not an operation, because stories are part of the tests.
 pub fn story(text: &str) -> Vec<Operation> {
     let lines = text.split([';', '\n']).map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
@@ -237,7 +238,7 @@ pub fn story(text: &str) -> Vec<Operation> {
         .collect()
 }
 
-/// Writes a story, one operation per line.
+/// Formats a story, one operation per line.
 pub fn tell(operations: &[Operation]) -> String {
     operations
         .iter()

@@ -1,11 +1,11 @@
-//! One large file whose blocks are overwritten at random, some of them often, on a volume so full
-//! that its segments are reused ahead of checkpoints all the time, as a whole (rules E1 to
-//! E3 of `docs/design/reuse.md`) or hole by hole (P1 to P3 of `docs/design/holes.md`), and a power cut at any
-//! write.
+//! One large file is overwritten at random, some blocks often, on a volume so full that
+//! its segments are constantly reused ahead of checkpoints, as a whole (rules E1 to E3 of
+//! `docs/design/reuse.md`) or hole by hole (P1 to P3 of `docs/design/holes.md`). The
+//! power fails at any write.
 //!
-//! Whatever of the unflushed writes survives, from the newest record and from
-//! the one before, each block has a content that was written no earlier than
-//! the last sync that returned.
+//! Whichever of the unflushed writes survive, from the newest record and from the one
+//! before, each block has a content that was written no earlier than the last sync that
+//! returned.
 
 use crate::mounted::Subject;
 use crate::random::Random;
@@ -18,19 +18,19 @@ use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const BLOCK: u64 = 4096;
-/// Overwrites between two looks at what is due.
+/// Number of overwrites between two runs of maintenance.
 const AT_ONCE: u64 = 24;
-/// Laps between two syncs.
+/// Number of such intervals between two syncs.
 const LAPS: u64 = 4;
-/// One stop in so many is explored.
+/// One in this number of stops is explored.
 const STOP_ONE_IN: u64 = 12;
 
-/// Segments that were reused before checkpoints said that nothing is in them.
+/// Number of segments reused before a checkpoint recorded them as empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Reused {
-    /// Given back as a whole.
+    /// Segments reused as a whole.
     pub vacated: u64,
-    /// Written into, hole by hole (`docs/design/holes.md`).
+    /// Segments reused hole by hole (`docs/design/holes.md`).
     pub plugged: u64,
 }
 
@@ -38,7 +38,7 @@ struct Volume {
     device: Arc<RecordingDevice<MemoryDevice>>,
     fs: FileSystem<Lfs>,
     ino: InodeNo,
-    /// How often each block has been written.
+    /// Number of writes of each block.
     versions: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ fn content(block: u64, version: u32) -> [u8; BLOCK as usize] {
 }
 
 impl Volume {
-    /// Filled with one file to `percent` of what the tree may take.
+    /// Returns a volume with one file that fills `percent` of the available space.
     fn filled(log: &Log, seed: u64, percent: u64) -> Result<Self, String> {
         let clock = new_clock();
         let device = Arc::new(RecordingDevice::new(MemoryDevice::new(log.device_bytes)));
@@ -111,7 +111,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Cleans any segment, whether it pays or not: young ones as well.
+    /// Cleans any segment, also a young one, without regard to the benefit.
     fn clean(&self, random: &mut Random) -> varve_lfs::Result<()> {
         let layout = self.fs.layout();
         let candidates = layout.candidates();
@@ -124,7 +124,8 @@ impl Volume {
 
     fn lap(&mut self, random: &mut Random) -> Result<(), String> {
         for _ in 0..AT_ONCE {
-            // Half of them to a tenth, so that young segments empty as well.
+            // Half of the writes use a tenth of the blocks, so that young segments become
+            // empty as well.
             let blocks = self.versions.len() as u64;
             let among = if random.once_in(2) {
                 blocks
@@ -171,11 +172,11 @@ fn look(log: &Log, image: &MemoryImage, least: &[u32], most: &[u32]) -> Result<(
     Ok(())
 }
 
-/// Overwrites for `rounds` rounds on a volume `percent` full, and explores each;
-/// `images` counts those that were mounted. Returns what was reused.
+/// Overwrites for `rounds` rounds on a volume `percent` full, and explores each round;
+/// `images` counts the mounted images. Returns the number of reused segments.
 ///
 /// # Errors
-/// What is wrong, and behind which stop of which round.
+/// The fault, with the stop and the round.
 pub fn explore(seed: u64, percent: u64, rounds: u64, images: &mut u64) -> Result<Reused, String> {
     let log = log();
     let mut random = Random::new(seed);
@@ -219,7 +220,7 @@ pub fn explore(seed: u64, percent: u64, rounds: u64, images: &mut u64) -> Result
     })
 }
 
-/// What is wrong with an image, from either record.
+/// Checks an image from either record.
 fn judge(log: &Log, image: &MemoryImage, least: &[u32], most: &[u32]) -> Result<(), String> {
     look(log, image, least, most)?;
     if let Some(first) = log.check(Arc::new(MemoryDevice::from_image(image))).first() {

@@ -1,19 +1,19 @@
-//! Panics as answers: what must never happen is caught and reported.
+//! Catches panics and reports them as errors.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// While something is caught on this thread: what it panicked with.
+    /// While `catch` runs on this thread: the message of the panic.
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
     static DEPTH: RefCell<u32> = const { RefCell::new(0) };
 }
 
 static HOOK: Once = Once::new();
 
-/// Keeps the message and the place of a panic that [`catch`] will see, and
-/// leaves all others to the hook that was there.
+/// Installs a hook that keeps the message and the place of a panic inside [`catch`], and
+/// forwards all others to the former hook.
 fn install() {
     HOOK.call_once(|| {
         let before = panic::take_hook();
@@ -26,10 +26,10 @@ fn install() {
     });
 }
 
-/// Runs `work`; a panic becomes an error with its message and place.
+/// Runs `work` and converts a panic into an error with its message and place.
 ///
 /// # Errors
-/// The panic's message.
+/// The message of the panic.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     install();
     DEPTH.with(|depth| *depth.borrow_mut() += 1);

@@ -1,24 +1,24 @@
-//! The one source of chance of a run, and the environment that steers it.
+//! The source of randomness of a run, and its environment variables.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A stream of draws that its seed alone decides.
+/// A random stream that follows from its seed alone.
 #[derive(Debug, Clone)]
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// The stream of `seed`.
+    /// Returns the stream of `seed`.
     pub fn new(seed: u64) -> Self {
         Random(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A draw from `0..bound`.
+    /// Draws from `0..bound`.
     ///
     /// # Panics
     /// If `bound` is zero.
@@ -27,12 +27,12 @@ impl Random {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True once in `n` draws.
+    /// Returns true once in `n` draws.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of the choices.
+    /// Draws one of the choices.
     ///
     /// # Panics
     /// If there is none.
@@ -41,8 +41,8 @@ impl Random {
     }
 }
 
-/// The run's seed: `VARVE_SEED`, or `default`, printed with the command that
-/// repeats the run. Call it first in every randomised test.
+/// Returns the run's seed, `VARVE_SEED` or `default`, and prints it with the command that
+/// repeats the run. Every randomised test calls this first.
 pub fn announce_seed(test: &str, default: u64) -> u64 {
     let seed = std::env::var("VARVE_SEED")
         .ok()
@@ -52,7 +52,7 @@ pub fn announce_seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// How much more than usual is asked of tests: `VARVE_PROVE_SCALE`, a decimal number,
+/// Returns the factor for the work of tests: `VARVE_PROVE_SCALE`, a decimal number,
 /// default 1.
 pub fn scale() -> f64 {
     std::env::var("VARVE_PROVE_SCALE")
@@ -62,7 +62,7 @@ pub fn scale() -> f64 {
         .unwrap_or(1.0)
 }
 
-/// `count` times [`scale`], at least 1.
+/// Returns `count` times [`scale`], at least 1.
 pub fn scaled(count: u64) -> u64 {
     ((count as f64 * scale()) as u64).max(1)
 }

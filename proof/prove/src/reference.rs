@@ -1,4 +1,4 @@
-//! Random operations without crashes: the real thing against the model.
+//! Random operations without crashes: the subject is compared with the model.
 
 use crate::failure::{Failure, Promise, shrink};
 use crate::generator::{Generator, Profile};
@@ -13,26 +13,26 @@ use std::time::Duration;
 use varve_device::{Clock, MemoryDevice};
 use varve_fs::Result as FsResult;
 
-/// Mounts a volume, each time anew, after the last mount was unmounted.
+/// Mounts a volume again, after the last mount was unmounted.
 pub type Mount<'a> = Box<dyn FnMut() -> FsResult<Box<dyn Mounted>> + 'a>;
 
-/// What to run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// What operations are drawn from.
+    /// Profile from which operations are drawn.
     pub profile: Profile,
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
-    /// The whole tree is compared after so many.
+    /// Number of operations after which the whole tree is compared.
     pub verify_every: usize,
-    /// The volume may refuse growth.
+    /// True if the volume may refuse growth.
     pub may_be_full: bool,
-    /// How long to shrink a failure.
+    /// Time for shrinking a failure.
     pub patience: Duration,
 }
 
 impl Course {
-    /// `operations` of `profile`.
+    /// Returns a course of `operations` operations of `profile`.
     pub fn new(profile: Profile, operations: u64) -> Self {
         Course {
             profile,
@@ -57,8 +57,7 @@ impl Course {
         let Err(failure) = self.attempt(&story, self.verify_every, &volume) else {
             return Ok(());
         };
-        // Compare after every operation now: what follows the first
-        // difference is not needed.
+        // A comparison after every operation ends the story at the first difference.
         let failure = match self.attempt(&failure.story, 1, &volume) {
             Err(earlier) => earlier,
             Ok(()) => failure,
@@ -77,7 +76,7 @@ impl Course {
     /// Runs the course drawn from `seed` on a fresh volume of `subject`.
     ///
     /// # Errors
-    /// As [`Course::run`].
+    /// The same as [`Course::run`].
     pub fn run_on(&self, seed: u64, subject: &impl Subject) -> Result<(), Failure> {
         self.run(seed, |clock: Arc<dyn Clock>| {
             let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
@@ -93,7 +92,7 @@ impl Course {
     /// Runs a given story.
     ///
     /// # Errors
-    /// How it failed; the story ends there.
+    /// The failure; the story ends there.
     pub fn attempt<'a>(
         &self,
         story: &[Operation],

@@ -1,12 +1,12 @@
-//! Makes the checksums of a mutated volume right again, so that mutations reach
-//! the code behind them.
+//! Makes the checksums of a mutated volume right again, so that mutations reach the code
+//! behind them.
 //!
-//! The extents that checksums protect are read off the image before the
-//! mutation: blocks and inodes from the summaries, the summaries themselves,
-//! checkpoint records, superblocks, the owner record; those of the other two layouts
-//! from their checksums (`others`). Whoever refers to an extent stores its checksum, wherever that is: so the old checksum is
-//! replaced by the new one in all that is used, which changes other extents,
-//! and so on until nothing changes.
+//! The extents that checksums protect are read from the image before the mutation: blocks
+//! and inodes from the summaries, the summaries themselves, checkpoint records,
+//! superblocks, the owner record; those of the other two layouts from their checksums
+//! (`others`). A structure that refers to an extent stores its checksum at an unknown
+//! place. So the old checksum is replaced by the new one in all used sectors, which
+//! changes other extents, and so on until nothing changes.
 
 mod others;
 
@@ -18,19 +18,20 @@ use varve_ffs::format::Seal;
 use varve_lfs::format::summary::{Entries, Entry, HEADER_BYTES, SummaryHeader};
 use varve_lfs::format::{Superblock, crc32c, crc32c_of};
 
-/// What stands in an extent, and where its checksum is.
+/// Kind of an extent, and the place of its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Its checksum is with whoever refers to it.
+    /// The checksum is stored with the references to the extent.
     Referred,
-    /// A summary with so many bytes of entries: checksum at 0 over the rest,
-    /// and another over its header with its successor.
+    /// A summary with this number of bytes of entries: a checksum at 0 over the rest, and
+    /// another one over its header in its successor.
     Summary,
-    /// Checksum at 8 over everything from 12.
+    /// A checksum at 8 over everything from 12.
     Fixed,
-    /// Checksum at 4 over everything from 8.
+    /// A checksum at 4 over everything from 8.
     Owner,
-    /// Checksum at 0 over everything from 4, and perhaps in the structure that refers to it.
+    /// A checksum at 0 over everything from 4, and possibly in the structure that refers
+    /// to it.
     First,
     /// A sector with a seal of the volume with this tag.
     Sealed(u64),
@@ -39,13 +40,13 @@ enum Kind {
 struct Extent {
     range: Range<u64>,
     kind: Kind,
-    /// The checksum others hold of it; 0 if none do.
+    /// The checksum in references to it; 0 if there are none.
     known_as: u32,
-    /// Where they hold it.
+    /// Places of these references.
     holders: Vec<u64>,
 }
 
-/// Rounds of replacing before giving up.
+/// Largest number of rounds of replacement.
 const ROUNDS: usize = 40;
 const SECTOR: u64 = 512;
 
@@ -65,7 +66,7 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Learns what checksums protect in `original`.
+    /// Finds the extents that checksums protect in `original`.
     pub fn new(original: &MemoryImage) -> Self {
         let mut extents = match parse_superblock(original) {
             Some(superblock) => extents(original, &superblock),
@@ -100,7 +101,7 @@ impl Checksums {
         Checksums { extents }
     }
 
-    /// Byte addresses of the sectors that checksums protect.
+    /// Returns the byte addresses of the sectors that checksums protect.
     pub fn sectors(&self) -> Vec<u64> {
         let all = self.extents.iter().map(|extent| extent.range.clone());
         let mut sectors: Vec<u64> = all.flat_map(|range| range.step_by(512)).collect();
@@ -109,7 +110,7 @@ impl Checksums {
         sectors
     }
 
-    /// Repairs `image`, which was the original before the ranges `changed`.
+    /// Repairs `image`, which equals the original except for the ranges `changed`.
     pub fn repair(&self, image: &mut MemoryImage, changed: &[Range<u64>]) {
         let mut dirty: Vec<Range<u64>> = changed.to_vec();
         for _ in 0..ROUNDS {
@@ -140,7 +141,7 @@ impl Extent {
         }
     }
 
-    /// Gives a changed extent, and those who refer to it, its right checksum.
+    /// Updates the checksum of a changed extent, and of the references to it.
     fn reseal(&self, image: &mut MemoryImage, dirty: &mut Vec<Range<u64>>) {
         let mut bytes = bytes_of(image, &self.range);
         let start = self.range.start;
@@ -251,7 +252,7 @@ fn summary_extents(
     }
 }
 
-/// Learns where the checksums of `original` are.
+/// Finds the checksums of `original`, and returns their repair.
 pub fn learn_repair(original: &MemoryImage) -> Repair {
     let repair = Checksums::new(original);
     Box::new(move |image: &mut MemoryImage, changed: &[Range<u64>]| repair.repair(image, changed))
@@ -271,7 +272,7 @@ mod tests {
     use std::sync::Arc;
     use varve_device::MemoryDevice;
 
-    /// An image with a log that has been written to.
+    /// Returns an image with a log that has been written.
     fn used_image(subject: &Log) -> MemoryImage {
         let device = Arc::new(MemoryDevice::new(subject.device_bytes));
         subject.format(device.clone(), new_clock()).unwrap();

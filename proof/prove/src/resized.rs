@@ -1,15 +1,15 @@
-//! Another size, another name: cut short at every write, and in random order with
-//! everything else (`docs/design/resize.md`).
+//! Changes of size and label, interrupted at every write, and in random order with other
+//! operations (`docs/design/resize.md`).
 //!
 //! For every image that a power cut may leave of a change:
-//! - it says the old size and name or the new ones, and its check finds nothing;
-//! - it mounts for writing and shows the tree of before; if it says a new, smaller
-//!   size, also on a device that ends there.
+//! - it has the old size and label or the new ones, and its check finds nothing;
+//! - it mounts for writing and shows the former tree; if it has a new, smaller size, also
+//!   on a device that ends there.
 //!
-//! For a share of them, drawn by lot, moreover:
-//! - the same change, asked for again, is completed, and again finds nothing;
-//! - it goes on being used, is unmounted and loses its primary superblock: whichever
-//!   copy takes its place shows all that was written (S1 and S2).
+//! For a random share of them, moreover:
+//! - the same change is requested again and completed, and a check again finds nothing;
+//! - it is used further, is unmounted and loses its primary superblock: any copy that
+//!   replaces it shows everything written (S1 and S2).
 
 use crate::explorer::{mix, same_tree};
 use crate::failure::{Failure, Promise};
@@ -30,12 +30,12 @@ use varve_device::{
 use varve_lfs::format::Superblock;
 use varve_lfs::{Error, Lfs, ResizeOptions, Tune, resize, tune};
 
-/// What is changed.
+/// A change of a volume.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Label or UUID.
+    /// A change of the label or UUID.
     Name(Tune),
-    /// The size, in bytes.
+    /// A change of the size, to this number of bytes.
     Size(u64),
 }
 
@@ -43,7 +43,7 @@ impl Change {
     /// Makes the change.
     ///
     /// # Errors
-    /// As the change.
+    /// Errors of the change.
     pub fn make(&self, device: &Arc<dyn Device>, seed: u64) -> Result<Superblock, Error> {
         match self {
             Change::Name(tuning) => tune(&**device, tuning),
@@ -59,7 +59,7 @@ impl Change {
 }
 
 impl Change {
-    /// The least size, if this one is refused for what lives.
+    /// Returns the least possible size, if this one is refused because of live data.
     fn least(&self, image: &MemoryImage) -> Option<u64> {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
         match self.make(&device, 0) {
@@ -69,18 +69,18 @@ impl Change {
     }
 }
 
-/// What was looked at.
+/// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Images of crashes.
+    /// Crash images.
     pub states: u64,
-    /// Those that said the new size or name.
+    /// Crash images with the new size or label.
     pub changed: u64,
-    /// Those that went on being used.
+    /// Crash images that were used further.
     pub further: u64,
 }
 
-/// `image` on a device of so many bytes.
+/// Returns `image` on a device of `bytes` bytes.
 pub fn on_device_of(image: &MemoryImage, bytes: u64) -> MemoryImage {
     let geometry = Geometry {
         size: bytes,
@@ -98,8 +98,8 @@ pub fn on_device_of(image: &MemoryImage, bytes: u64) -> MemoryImage {
     other
 }
 
-/// A volume that has been used: `length` drawn operations, then `text`. It is left
-/// unmounted, or as its server's death leaves it.
+/// Returns a used volume, after `length` random operations and then `text`. It is either
+/// unmounted, or in the state after a crash of its server.
 ///
 /// # Panics
 /// If that fails.
@@ -149,7 +149,7 @@ fn superblock_of(image: &MemoryImage) -> Result<Superblock, Failure> {
         .map_err(|error| Failure::new(Promise::Mount, format!("superblock: {error}")))
 }
 
-/// What tells whether a change has been made.
+/// Returns the fields that show whether a change was made.
 fn said(superblock: &Superblock) -> (u64, u32, [u8; 64], [u8; 16]) {
     (
         superblock.device_bytes.get(),
@@ -159,25 +159,25 @@ fn said(superblock: &Superblock) -> (u64, u32, [u8; 64], [u8; 16]) {
     )
 }
 
-/// A change that is cut short everywhere.
+/// A change that is interrupted everywhere.
 pub struct Cut<'a> {
-    /// How the volume is mounted and checked.
+    /// Mount and check of the volume.
     pub subject: &'a Log,
-    /// Of the crash states at each stop.
+    /// Limits of the crash states at each stop.
     pub limits: Limits,
     /// The medium's atomic unit, in bytes.
     pub unit: u32,
-    /// One in so many images goes on being used.
+    /// One in this number of images is used further.
     pub further_one_in: u64,
-    /// Decides everything drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Cut<'_> {
-    /// Makes `change` on `base`, and looks at everything a power cut may leave.
+    /// Makes `change` on `base`, and checks every state that a power cut may leave.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn explore(&self, base: &MemoryImage, change: &Change) -> Result<Counts, Failure> {
         let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(base)));
         let device: Arc<dyn Device> = recorder.clone();
@@ -241,7 +241,7 @@ impl Cut<'_> {
         self.lose_primary(image, lot)
     }
 
-    /// The same once more, on what is left; then a device that ends where the volume
+    /// Repeats the change on a crash image; then uses a device that ends where the volume
     /// does.
     fn complete(&self, image: &MemoryImage, seen: &Seen<'_>, lot: u64) -> Result<(), Failure> {
         let memory = Arc::new(MemoryDevice::from_image(image));
@@ -260,7 +260,7 @@ impl Cut<'_> {
         same_tree(&seen.tree, &tree_of(self.subject, &cut, 7)?, "made again")
     }
 
-    /// The volume goes on, and then its primary is gone.
+    /// Uses the volume further, and then removes its primary superblock.
     fn lose_primary(&self, image: &MemoryImage, lot: u64) -> Result<(), Failure> {
         let fail = |text: String| Failure::new(Promise::Afterwards, text);
         let device = Arc::new(MemoryDevice::from_image(image));
@@ -268,7 +268,7 @@ impl Cut<'_> {
         let mounted = mounted.map_err(|error| fail(format!("mounted again: {error}")))?;
         let mut runner = Runner::new(mounted, new_clock(), Model::new(4096));
         for round in 0..4 {
-            // Names that nothing else takes: the model need not know the rest.
+            // Nothing else uses these names, so the model need not know the rest.
             let text = format!("create n{round}; write n{round} 0+300000 #{round}");
             for operation in story(&text) {
                 match runner.perform(&operation) {
@@ -294,7 +294,7 @@ impl Cut<'_> {
     }
 }
 
-/// What a change began with and comes to.
+/// The states before and after a change.
 struct Seen<'a> {
     change: &'a Change,
     tree: Tree,
@@ -302,10 +302,10 @@ struct Seen<'a> {
     after: Superblock,
 }
 
-/// Sizes and operations in any order, on the real thing and the model.
+/// Changes sizes and runs operations in random order, on the subject and the model.
 ///
 /// # Errors
-/// The first difference, or what a check finds.
+/// The first difference, or a finding of the check.
 pub fn any_order(subject: &Log, seed: u64, rounds: u64) -> Result<Counts, Failure> {
     let fail = |text: String| Failure::new(Promise::Reference, text);
     let mut random = Random::new(seed);
@@ -321,8 +321,9 @@ pub fn any_order(subject: &Log, seed: u64, rounds: u64) -> Result<Counts, Failur
         runner.verify().map_err(fail)?;
         let profile = Profile::crash();
         let generator = Random::new(random.word());
-        // Much, so that there is something to be moved; but what a full volume takes
-        // of a write the model does not know.
+        // The write is large, so that there are blocks to be moved; its length is
+        // limited, because the model does not know how much of a write a full volume
+        // accepts.
         let free = runner.mounted().statfs().free * 4096;
         let name = ["p", "q", "r", "s"][random.below(4) as usize];
         let bytes = random.below((free / 2).max(1)).min(3 << 20);
@@ -349,7 +350,7 @@ pub fn any_order(subject: &Log, seed: u64, rounds: u64) -> Result<Counts, Failur
             .mounted()
             .sync()
             .map_err(|error| fail(error.to_string()))?;
-        // Closed, or left as the server's death leaves it.
+        // The volume is unmounted, or left as by a crash of its server.
         if random.below(2) == 0 {
             let closed = runner.mounted().unmount();
             closed.map_err(|error| fail(format!("unmount: {error}")))?;
@@ -359,7 +360,7 @@ pub fn any_order(subject: &Log, seed: u64, rounds: u64) -> Result<Counts, Failur
         image = device.snapshot();
         drop(runner);
         counts.states += 1;
-        // Sometimes as small as it can be.
+        // Sometimes the size is the least possible one.
         let least = match round % 4 {
             3 => Change::Size(4 << 20).least(&image),
             _ => None,

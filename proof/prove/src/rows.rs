@@ -1,10 +1,9 @@
 //! The rows of the proof's table: each a kind of attack, in rounds, without end.
 //!
-//! A row does round after round for as long as it may. What a round does is
-//! decided by the seed and the round's number, so that a failure is repeated
-//! by naming both; only `applications` and `histories` also depend on threads.
-//! The tests run the same code at a fixed size; rows that cannot be run from
-//! here are named with the command that does.
+//! A row runs rounds for the time that it is given. A round follows from the seed and its
+//! number, so naming both repeats a failure; only `applications` and `histories` also
+//! depend on threads. The tests run the same code at a fixed size; a row that cannot be
+//! run from here names the command that runs it.
 
 mod report;
 mod rounds;
@@ -17,19 +16,19 @@ use std::time::{Duration, Instant};
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does.
+    /// Description.
     pub about: &'static str,
-    /// What is counted.
+    /// Name of the unit that is counted.
     pub unit: &'static str,
-    /// The test that runs it at CI size, or the only command there is.
+    /// The test that runs it at CI size, or the only command.
     pub command: &'static str,
-    /// One round; none if it is a test only.
+    /// The function of one round; `None` if it is only a test.
     pub round: Option<Round>,
 }
 
-/// Does round `index` of `seed`; counts what it does, failing or not.
+/// Runs round `index` of `seed`, and counts its work, also on failure.
 pub type Round = fn(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>;
 
 /// Every row, in the order of the table.
@@ -167,25 +166,25 @@ pub const ROWS: [Row; 18] = [
     },
 ];
 
-/// The row with this name.
+/// Returns the row with this name.
 pub fn named(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// How much of a row to do.
+/// The amount of work of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
-    /// Rounds from the first on, until this much time has passed.
+    /// Rounds from the first on, until this time has passed.
     Time(Duration),
     /// This round alone.
     Round(u64),
 }
 
-/// Failures of one row after which it ends: more would be of the same kind.
+/// Number of failures after which a row ends, because more would be of the same kind.
 const FAILURES: usize = 3;
 
 impl Row {
-    /// Runs it; `watch` hears after every round. None if it is a test only.
+    /// Runs the row; `watch` is called after every round. `None` if it is only a test.
     pub fn run(
         &'static self,
         seed: u64,
@@ -233,7 +232,7 @@ mod tests {
                 continue; // too long for a test that proves little more
             }
             if matches!(row.name, "applications" | "histories") {
-                continue; // threads decide, too
+                continue; // also depends on threads
             }
             let run = || row.run(7, Extent::Round(1), &mut |_| {}).unwrap();
             let (first, second) = (run(), run());

@@ -1,4 +1,4 @@
-//! Does each operation on the real thing and on the model, and compares.
+//! Runs each operation on the subject and on the model, and compares the results.
 
 use crate::model::content::describe;
 use crate::model::errno::ENOSPC;
@@ -16,30 +16,30 @@ const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 0x10;
 
-/// After this, dirty data is old and the background writer writes it.
+/// Age after which the background writer writes dirty data.
 const OLD: Duration = Duration::from_secs(31);
 
-/// A clock at which every run begins, 2023-11-14, advancing a little at each
-/// reading.
+/// Returns the clock with which every run begins, 2023-11-14; it advances a little at
+/// each reading.
 pub fn new_clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000))
 }
 
-/// A mounted file system and the model of what it should hold.
+/// A mounted file system and the model of its content.
 pub struct Runner {
-    /// What it should hold.
+    /// The expected content.
     pub model: Model,
     mounted: Box<dyn Mounted>,
     slots: BTreeMap<u8, InodeNo>,
     clock: Arc<VirtualClock>,
-    /// Growing operations may be refused for lack of space.
+    /// True if growing operations may be refused for lack of space.
     pub may_be_full: bool,
-    /// Operations refused for lack of space.
+    /// Number of operations refused for lack of space.
     pub refused_as_full: u64,
 }
 
 impl Runner {
-    /// `mounted` holds what `model` says.
+    /// Returns a runner; `mounted` must have the content of `model`.
     pub fn new(mounted: Box<dyn Mounted>, clock: Arc<VirtualClock>, model: Model) -> Self {
         Runner {
             model,
@@ -51,22 +51,21 @@ impl Runner {
         }
     }
 
-    /// The real thing.
+    /// Returns the subject.
     pub fn mounted(&self) -> &dyn Mounted {
         &*self.mounted
     }
 
-    /// Puts `mounted`, in which nothing is open, in the place of the present
-    /// one.
+    /// Replaces the mount by `mounted`, in which no file is open.
     pub fn replace(&mut self, mounted: Box<dyn Mounted>) {
         self.slots.clear();
         self.mounted = mounted;
     }
 
-    /// Does one operation on both.
+    /// Runs one operation on both.
     ///
     /// # Errors
-    /// How the two differ.
+    /// The difference.
     pub fn step(&mut self, operation: &Operation) -> Result<Outcome, String> {
         let mut predicted = self.model.clone();
         let expected = predicted.apply(operation);
@@ -118,11 +117,11 @@ impl Runner {
         }
     }
 
-    /// Does one operation on the real thing alone. [`Operation::Remount`] and
-    /// [`Operation::Kill`] are the caller's: it knows the device.
+    /// Runs one operation on the subject alone. The caller handles [`Operation::Remount`]
+    /// and [`Operation::Kill`], because it knows the device.
     ///
     /// # Errors
-    /// As the file system answers.
+    /// Errors of the file system.
     pub fn perform(&mut self, operation: &Operation) -> FsResult<Answer> {
         use Operation as O;
         let fs = &*self.mounted;
@@ -310,7 +309,7 @@ impl Runner {
     /// Reads everything and compares it with the newest state of the model.
     ///
     /// # Errors
-    /// How the two differ.
+    /// The difference.
     pub fn verify(&self) -> Result<(), String> {
         let seen = tree::walk(&*self.mounted, Bounds::default())?;
         let (lines, ids) = tree::model_lines(&self.model);
@@ -374,7 +373,7 @@ impl Runner {
         self.verify_holes(file.ino, &expected)
     }
 
-    /// SEEK_DATA and SEEK_HOLE cover every byte that is not zero.
+    /// Checks that SEEK_DATA and SEEK_HOLE cover every byte that is not zero.
     fn verify_holes(&self, ino: InodeNo, expected: &[u8]) -> Result<(), String> {
         let size = expected.len() as u64;
         let mut at = 0;
@@ -402,7 +401,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The inodes counted are those reached, and those held open.
+    /// Checks that the inodes counted are those reached by name, and those that are open.
     fn verify_usage(&self, seen: &Tree) -> Result<(), String> {
         let nameless: std::collections::BTreeSet<u64> =
             self.model.slots().values().copied().collect();
@@ -428,7 +427,7 @@ impl Runner {
     }
 }
 
-/// Operations that a full volume may refuse.
+/// Returns true if a full volume may refuse the operation.
 fn may_grow(operation: &Operation) -> bool {
     use Operation as O;
     !matches!(

@@ -1,14 +1,15 @@
 //! A copy that follows its original (`docs/spec/stream.md`).
 //!
-//! A [`Ledger`] is what groups say, kept in maps: the model of a replay. Original and
+//! A [`Ledger`] keeps the changes of groups in maps: the model of a replay. Original and
 //! copy are compared with it inode by inode: all attributes, versions and times, the
-//! extended attributes, which blocks exist and how, and their content. The original's
-//! tree moreover follows the model of the tree, and the copy mounts and shows it.
+//! extended attributes, the existing blocks with their states, and their content. The
+//! original's tree also follows the model of the tree, and the copy mounts and shows it.
 //!
 //! For every image that a power cut may leave of a replay:
-//! - it stands at the end of a group of the original, and is what that was;
+//! - its position is the end of a group of the original, and it equals the original
+//!   there;
 //! - its check finds nothing;
-//! - for a share of them: the same stream, once more, brings it to the end.
+//! - for a share of them: the same stream, replayed again, brings it to the end.
 
 mod course;
 
@@ -34,18 +35,18 @@ use varve_lfs::{Lfs, MountOptions};
 pub use course::{Course, File, Files, Ledger, files_of};
 use course::{Outcome, because, failed};
 
-/// A stream that has been taken apart.
+/// A stream in parsed form.
 pub struct Taken {
-    /// As it is shipped.
+    /// The stream as it is shipped.
     pub bytes: Vec<u8>,
-    /// Record by record.
+    /// The records.
     pub records: Vec<Record>,
 }
 
-/// Everything that is durable behind `since`.
+/// Returns the stream of everything durable behind `since`.
 ///
 /// # Errors
-/// As shipping.
+/// Errors of shipping.
 pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
     let mut shipper = lfs.ship(since)?;
     let mut bytes = Vec::new();
@@ -64,7 +65,7 @@ pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
 /// Replays a stream onto a copy.
 ///
 /// # Errors
-/// As replaying; what was done before is on the device.
+/// Errors of replaying; earlier groups are on the device.
 pub fn replay(
     device: Arc<dyn Device>,
     options: &MountOptions,
@@ -83,26 +84,26 @@ pub fn replay(
     outcome.map(|()| done)
 }
 
-/// What was done.
+/// Counts of a test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Groups that were shipped and replayed.
     pub groups: u64,
     /// Copies that were compared.
     pub compared: u64,
-    /// Times that the log was gone and a new base was made.
+    /// Times that the log was lost and a new base was made.
     pub bases: u64,
     /// Crash images.
     pub states: u64,
-    /// Streams that were replayed once more on one of them.
+    /// Streams that were replayed again on a crash image.
     pub again: u64,
 }
 
-/// An original at work, and its copy.
+/// An original in use, and its copy.
 pub struct Pair<'a> {
     subject: &'a Log,
     profile: Profile,
-    /// The log was gone: there will be a new base.
+    /// True if the log was lost, so that a new base is needed.
     lost: bool,
     seed: u64,
     random: Random,
@@ -110,7 +111,7 @@ pub struct Pair<'a> {
     model: Model,
     /// The copy.
     pub copy: MemoryImage,
-    /// All that the original was.
+    /// All states of the original.
     pub course: Course,
     followed: Mark,
     mark: Mark,
@@ -118,18 +119,18 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// A new volume and its base.
+    /// Returns a new volume and its base.
     ///
     /// # Errors
-    /// As a mount.
+    /// Errors of a mount.
     pub fn new(subject: &'a Log, seed: u64) -> Outcome<Self> {
         Pair::using(subject, Profile::crash(), seed)
     }
 
-    /// The same, on which operations of a profile are drawn.
+    /// Does the same for operations of a given profile.
     ///
     /// # Errors
-    /// As a mount.
+    /// Errors of a mount.
     pub fn using(subject: &'a Log, profile: Profile, seed: u64) -> Outcome<Self> {
         let original = Arc::new(MemoryDevice::new(subject.device_bytes));
         let formatted = subject.format(original.clone(), new_clock());
@@ -165,7 +166,7 @@ impl<'a> Pair<'a> {
         Ok(lfs.map_err(because("the copy"))?.mark())
     }
 
-    /// One mount of the original: `rounds` of drawn operations, cleaning and
+    /// Mounts the original and runs `rounds` of random operations, cleaning and
     /// checkpoints, each followed by shipping and replaying.
     ///
     /// # Errors
@@ -178,7 +179,7 @@ impl<'a> Pair<'a> {
         let (mounted, lfs) = mounted.map_err(because("mounting the original"))?;
         let mut runner = Runner::new(mounted, new_clock(), self.model.clone());
         runner.may_be_full = true;
-        // What is kept for a shipper who reads nothing must not be in anybody's way.
+        // The log kept for a shipper that reads nothing must not prevent anything.
         let idle = lfs.ship(lfs.mark()).map_err(because("an idle shipper"))?;
         for round in 0..rounds {
             let random = Random::new(self.random.word());
@@ -200,7 +201,7 @@ impl<'a> Pair<'a> {
         runner.verify().map_err(failed)?;
         match self.random.below(2) {
             0 => runner.mounted().unmount().map_err(because("unmount"))?,
-            // Left as it is, or with a checkpoint.
+            // The volume is left as it is, or with a checkpoint.
             _ if self.random.below(3) == 0 => {
                 lfs.take_checkpoint(false).map_err(because("checkpoint"))?
             }
@@ -216,12 +217,13 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// The ledger has all that is durable.
+    /// Adds everything durable to the ledger.
     fn keep_up(&mut self, lfs: &Lfs) -> Outcome<()> {
         let news = match take(lfs, self.followed) {
-            // As the copy, which needs a new base.
+            // Like the copy, the ledger needs a new base.
             Err(ShipError::LogGone { mark, why }) => {
-                // Of others the summary is there, and not what it tells of.
+                // In other cases the summary exists, and the blocks that it describes do
+                // not.
                 if why.contains(&format!("partial segment {}", mark.serial + 1)) {
                     really_gone(lfs, &self.original.snapshot(), mark)?;
                 }
@@ -239,10 +241,11 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// A stream since `since`, from the original's image, which nobody has mounted.
+    /// Returns a stream since `since`, from the original's image, which must not be
+    /// mounted.
     ///
     /// # Errors
-    /// As shipping.
+    /// Errors of shipping.
     pub fn shipped(&mut self, since: Mark) -> Outcome<Vec<u8>> {
         let options = MountOptions {
             read_only: true,
@@ -254,7 +257,7 @@ impl<'a> Pair<'a> {
         Ok(take(&lfs, since).map_err(because("shipping"))?.bytes)
     }
 
-    /// Ships what is new, replays it, compares.
+    /// Ships the new part of the log, replays it, and compares.
     fn ship(&mut self, lfs: &Arc<Lfs>) -> Outcome<()> {
         self.keep_up(lfs)?;
         let taken = match take(lfs, self.mark) {
@@ -290,7 +293,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The same stream once more: not a write.
+    /// Replays the same stream again, which must write nothing.
     fn changes_nothing(&self, stream: &[u8]) -> Outcome<()> {
         let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(&self.copy)));
         let done = replay(recorder.clone(), &self.options(), stream);
@@ -301,7 +304,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// A part of the stream, which may end within a group.
+    /// Replays a part of the stream, which may end within a group.
     fn cut_short(&mut self, taken: &Taken) -> Outcome<()> {
         let bytes = self.random.below(taken.bytes.len() as u64) as usize;
         let device = Arc::new(MemoryDevice::from_image(&self.copy));
@@ -313,7 +316,7 @@ impl<'a> Pair<'a> {
         self.course.look(self.subject, &device.snapshot()).map(drop)
     }
 
-    /// The copy mounts and shows the tree.
+    /// Mounts the copy and compares its tree.
     ///
     /// # Errors
     /// The first difference.
@@ -323,7 +326,7 @@ impl<'a> Pair<'a> {
         let mounted = mounted.map_err(because("mounting the copy"))?;
         let mut runner = Runner::new(mounted, new_clock(), self.model.clone());
         runner.verify().map_err(because("the copy"))?;
-        // It can go on by itself, and is a copy no longer once it has.
+        // The copy can be used by itself, and is no longer a copy after that.
         runner.may_be_full = true;
         let random = Random::new(self.seed);
         let operations = Generator::on(self.profile.clone(), random, self.model.clone()).take(20);
@@ -340,19 +343,19 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// What was done.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The original's device.
+    /// Returns the original's device.
     pub fn original(&self) -> &Arc<MemoryDevice> {
         &self.original
     }
 }
 
-/// No summary on the whole volume follows `mark`, but for those in segments that were
-/// opened anew since, whose beginning is gone.
+/// Checks that no summary on the whole volume follows `mark`, except for those in
+/// segments that were opened again since, whose beginning is lost.
 fn really_gone(lfs: &Lfs, image: &MemoryImage, mark: Mark) -> Outcome<()> {
     let geometry = lfs.geometry_of_volume();
     let tag = lfs.superblock().volume_tag();
@@ -381,10 +384,10 @@ fn really_gone(lfs: &Lfs, image: &MemoryImage, mark: Mark) -> Outcome<()> {
     Ok(())
 }
 
-/// Replays `stream` onto `base`, and looks at everything that a power cut may leave.
+/// Replays `stream` onto `base`, and checks every state that a power cut may leave.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first fault.
 pub fn explore(
     subject: &Log,
     base: &MemoryImage,

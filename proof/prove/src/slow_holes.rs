@@ -1,4 +1,4 @@
-//! A device whose host allocates blocks at their first write, as an image file's does.
+//! A device whose host allocates blocks at their first write, like that of an image file.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -9,8 +9,8 @@ use varve_device::{Device, Extent, Geometry, Result, SECTOR};
 /// Bytes that a host allocates at once.
 const UNIT: u64 = 4096;
 
-/// Passes everything on. What reads as zeros and was not written since it was discarded, as
-/// far as this device knows, is a hole.
+/// A device that forwards all requests. A unit that reads as zeros, and was not written
+/// since it was discarded, as far as this device knows, is a hole.
 #[derive(Debug)]
 pub struct SlowHoles {
     inner: Arc<dyn Device>,
@@ -20,7 +20,7 @@ pub struct SlowHoles {
 }
 
 impl SlowHoles {
-    /// Over another device.
+    /// Returns a device over another one.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         SlowHoles {
             inner,
@@ -33,7 +33,7 @@ impl SlowHoles {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this part of a unit is a hole.
+    /// Returns true if this part of a unit is a hole.
     fn is_hole(&self, at: u64, to: u64) -> Result<bool> {
         if self.written().contains(&(at / UNIT)) {
             return Ok(false);
@@ -43,7 +43,7 @@ impl SlowHoles {
         Ok(bytes.iter().all(|byte| *byte == 0))
     }
 
-    /// Writes that began in a hole.
+    /// Returns the number of writes that began in a hole.
     pub fn filling_writes(&self) -> u64 {
         self.filling.load(Relaxed)
     }

@@ -1,11 +1,11 @@
-//! Transactions of which nearly everything is written before their commit, beside
-//! writes, checkpoints and cleaning, and a power cut at any write (`docs/design/transactions.md`,
-//! "Larger than memory").
+//! Transactions of which nearly all data is written before their commit, in parallel with
+//! writes, checkpoints and cleaning, and a power cut at any write
+//! (`docs/design/transactions.md`, "Larger than memory").
 //!
 //! Each transaction writes blocks of one old file, and a new file, and is committed,
-//! aborted, or cut off with the process. Whatever of the unflushed writes survives, from
-//! the newest record and from the one before: all of these are as some one commit left
-//! them, no older than the last that returned, and the offline check finds nothing.
+//! aborted, or interrupted with the process. Whichever unflushed writes survive, from the
+//! newest record and from the one before: all blocks are in the state of one commit, no
+//! older than the last that returned, and the offline check finds nothing.
 
 mod meanwhile;
 
@@ -24,32 +24,32 @@ use varve_fs::{
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const BLOCK: u64 = 4096;
-/// Blocks of the file that transactions write to.
+/// Number of blocks of the file that transactions write.
 const BLOCKS: u64 = 160;
-/// Of the one that others do.
+/// Number of blocks of the file that is written outside of transactions.
 const OTHERS: u64 = 100;
-/// One stop in so many is explored.
+/// One in this number of stops is explored.
 const STOP_ONE_IN: u64 = 30;
 
 type Fs = FileSystem<Lfs>;
 
-/// What was done.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Transactions that were committed.
     pub commits: u64,
-    /// And those that were not.
+    /// Transactions that were aborted.
     pub aborts: u64,
-    /// And those whose room somebody else needed.
+    /// Transactions that were aborted because their space was needed.
     pub given_up: u64,
     /// Blocks that were written before their commit.
     pub spilled: u64,
-    /// Segments that were given back.
+    /// Segments that were emptied.
     pub emptied: u64,
 }
 
-/// What a commit left: the number of the last that wrote each block, and the number
-/// of the one that made the new file.
+/// The state after a commit: for each block the number of the last transaction that wrote
+/// it, and the number of the one that created the new file.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
     blocks: Vec<u32>,
@@ -61,9 +61,9 @@ struct Volume {
     device: Arc<Meanwhile>,
     fs: Arc<Fs>,
     random: Random,
-    /// Behind each commit, the first of them before any.
+    /// State after each commit; the first one precedes all commits.
     moments: Vec<Moment>,
-    /// The number of the last transaction.
+    /// Number of the last transaction.
     number: u32,
     others: u32,
     done: Done,
@@ -134,7 +134,7 @@ fn put(fs: &Fs, ino: InodeNo, tag: u64, block: u64, number: u32) -> Result<(), S
         .map_err(|error| format!("{tag}, block {block}: {error}"))
 }
 
-/// The number that a block bears.
+/// Returns the transaction number in a block.
 fn get(fs: &Fs, ino: InodeNo, tag: u64, block: u64) -> Result<u32, String> {
     let mut bytes = vec![0; BLOCK as usize];
     let read = fs.read(ino, block * BLOCK, &mut bytes);
@@ -178,7 +178,7 @@ impl Volume {
         })
     }
 
-    /// The process dies, and somebody mounts what it left; the device keeps what it has.
+    /// Kills the process and mounts again; the device keeps its content.
     fn kill(&mut self, log: &Log) -> Result<(), String> {
         self.number += 1;
         let fs = mount(log, self.device.clone(), Some(self.number.into()))?;
@@ -197,7 +197,7 @@ impl Volume {
         self.moments.last().expect("there is a first")
     }
 
-    /// Changes outside of transactions, and what becomes due.
+    /// Makes changes outside of transactions, and runs maintenance.
     fn others(&mut self) -> Result<(), String> {
         let ino = look_up(&self.fs, "others")?;
         self.others += 1;
@@ -227,7 +227,7 @@ impl Volume {
         }
     }
 
-    /// So much outside of transactions that the log comes by every clean segment.
+    /// Writes so much outside of transactions that the log uses every clean segment.
     fn churn(&mut self) -> Result<(), String> {
         let ino = look_up(&self.fs, "others")?;
         for lap in 0..28 {
@@ -243,7 +243,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A transaction up to its end, which is for the caller to choose.
+    /// Runs a transaction up to its end, which the caller chooses.
     fn transaction(&mut self) -> Result<(Transaction<Lfs>, Moment), String> {
         self.number += 1;
         let number = self.number;
@@ -259,7 +259,7 @@ impl Volume {
         let mut moment = self.last().clone();
         let (old, new) = (look_up(&txn, "old")?, make(&txn, &format!("new{number}"))?);
         if self.random.once_in(4) {
-            // All of it anew, behind a cut.
+            // All blocks are written again after a truncation.
             let set = SetAttr {
                 size: Some(100),
                 ..SetAttr::default()
@@ -327,7 +327,7 @@ impl Volume {
         self.others()?;
         let (txn, moment) = match self.transaction() {
             Ok(open) => open,
-            // Somebody else needed the room.
+            // The transaction's space was needed.
             Err(error) if error.ends_with(&Error::Aborted.to_string()) => {
                 self.done.given_up += 1;
                 return self.others();
@@ -341,11 +341,11 @@ impl Volume {
             }
             2 => {
                 self.done.aborts += 1;
-                std::mem::forget(txn); // nobody was there to end it
+                std::mem::forget(txn); // the process died before it ended
                 return self.kill(log);
             }
             3 => {
-                // While a checkpoint makes sure of what it has written.
+                // The commit happens while a checkpoint flushes its writes.
                 let outcome = Arc::new(Mutex::new(None));
                 let told_to = Arc::clone(&outcome);
                 *self.device.hook.lock().expect("no panic") = Some(Box::new(move || {
@@ -367,12 +367,12 @@ impl Volume {
     }
 }
 
-/// A checkpoint of the layout alone: nothing is written back first.
+/// Takes a checkpoint of the layout alone; no dirty data is written back first.
 fn layout_checkpoint(fs: &Fs) -> Result<(), String> {
     fs.layout().take_checkpoint(false).map_err(told)
 }
 
-/// Which of `moments` an image is at.
+/// Checks that an image is in the state of one of `moments`.
 fn look(log: &Log, image: &MemoryImage, moments: &[Moment]) -> Result<(), String> {
     let fs = mount(log, Arc::new(MemoryDevice::from_image(image)), None)?;
     let old = look_up(&fs, "old")?;
@@ -417,11 +417,11 @@ fn judge(log: &Log, image: &MemoryImage, moments: &[Moment]) -> Result<(), Strin
     Ok(())
 }
 
-/// Runs transactions for `rounds` rounds and explores each; `images` counts those that
-/// were mounted.
+/// Runs transactions for `rounds` rounds and explores each; `images` counts the mounted
+/// images.
 ///
 /// # Errors
-/// What is wrong, and behind which stop of which round.
+/// The fault, with the stop and the round.
 pub fn explore(seed: u64, rounds: u64, images: &mut u64) -> Result<Done, String> {
     let log = log();
     let mut volume = Volume::fresh(&log, seed)?;

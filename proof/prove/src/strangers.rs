@@ -1,5 +1,4 @@
-//! Cleaners of other processes, one call at a time: anything may happen
-//! between two of them.
+//! Cleaners of other processes, one call at a time, with any operation between two calls.
 
 use varve_fs::{FileSystem, Result};
 use varve_lfs::Lfs;
@@ -9,18 +8,18 @@ use varve_lfs::policy::PolicyKind;
 
 type Called<T> = std::result::Result<T, CallError>;
 
-/// Blocks moved in one call: few, so that a segment takes several.
+/// Number of blocks moved in one call; a segment takes several calls.
 const AT_ONCE: usize = 6;
 
-/// What such a cleaner is about to do.
+/// The next step of such a cleaner.
 #[derive(Debug, Default)]
 enum Stage {
-    /// To claim the emptiest segment that is free.
+    /// It leases the emptiest free segment.
     #[default]
     Looking,
-    /// To move what lives in the segment it has claimed.
+    /// It moves the live blocks of its leased segment.
     Moving(u32, Vec<Block>),
-    /// To declare it done.
+    /// It reports the segment as done.
     Closing(u32),
 }
 
@@ -35,7 +34,7 @@ impl Stranger {
     /// Makes its next call.
     ///
     /// # Errors
-    /// What stopped the volume, or its device.
+    /// The error that stopped the volume, or one of the device.
     pub fn step(&mut self, layout: &Lfs) -> Result<()> {
         let claimed = match self.stage {
             Stage::Moving(segment, _) | Stage::Closing(segment) => Some(segment),
@@ -44,7 +43,7 @@ impl Stranger {
         match self.next(layout) {
             Ok(stage) => self.stage = stage,
             Err(CallError::Failed(error)) => return Err(error.into()),
-            // It was silent for too long.
+            // The cleaner was silent for too long.
             Err(CallError::Unknown) => *self = Stranger::default(),
             Err(_) => {
                 if let Some(segment) = claimed {
@@ -112,10 +111,10 @@ impl Stranger {
     }
 }
 
-/// Has the mount's own cleaner follow another policy.
+/// Changes the policy of the mount's own cleaner.
 ///
 /// # Errors
-/// As changing it.
+/// Errors of the change.
 pub fn switch_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let mut settings = layout.cleaner_settings();

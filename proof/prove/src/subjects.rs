@@ -1,4 +1,4 @@
-//! The file systems that are put to the proof.
+//! The file systems under test.
 
 use crate::between;
 use crate::mounted::{Claimed, Extras, Handle, Mounted, Subject};
@@ -14,11 +14,11 @@ use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::policy::Coalescing;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, ResizeOptions};
 
-/// Bytes that a growing volume grows by.
+/// Bytes by which a growing volume grows at a time.
 const GROWTH: u64 = (2 << 20) + 4096;
 
-/// The options every subject is mounted with: little memory, so that blocks
-/// are forgotten and written back, and no threads, so that runs repeat.
+/// Returns the mount options of every subject: little memory, so that blocks are evicted
+/// and written back, and no threads, so that runs repeat.
 pub fn options() -> Options {
     Options {
         cache_bytes: 1 << 20,
@@ -27,10 +27,10 @@ pub fn options() -> Options {
     }
 }
 
-/// Mounts a layout as it is.
+/// Mounts a layout without additions.
 ///
 /// # Errors
-/// As [`FileSystem::mount`].
+/// The same as [`FileSystem::mount`].
 pub fn mount_layout<L: Layout>(layout: Arc<L>, clock: Arc<dyn Clock>) -> Result<Box<dyn Mounted>> {
     let system = FileSystem::mount(layout, clock, options())?;
     Ok(Box::new(Handle::new(system, Extras::default())))
@@ -43,32 +43,32 @@ pub struct MemoryVolume {
 }
 
 impl MemoryVolume {
-    /// An empty volume.
+    /// Returns an empty volume.
     ///
     /// # Errors
-    /// As [`FileSystem::format`].
+    /// The same as [`FileSystem::format`].
     pub fn new(clock: Arc<dyn Clock>, memory: MemoryOptions) -> Result<Self> {
         let layout = Arc::new(MemoryLayout::new(memory));
         FileSystem::format(&*layout, &*clock, (0, 0))?;
         Ok(MemoryVolume { layout, clock })
     }
 
-    /// The layout in its present life.
+    /// Returns the layout in its present life.
     pub fn layout(&self) -> &Arc<MemoryLayout> {
         &self.layout
     }
 
-    /// Mounts what has been committed.
+    /// Mounts the committed state.
     ///
     /// # Errors
-    /// As [`FileSystem::mount`].
+    /// The same as [`FileSystem::mount`].
     pub fn mount(&mut self) -> Result<Box<dyn Mounted>> {
         self.layout = Arc::new(self.layout.crash());
         mount_layout(Arc::clone(&self.layout), Arc::clone(&self.clock))
     }
 }
 
-/// The toy layout, whole or with a bug.
+/// The toy layout, correct or with a bug.
 #[derive(Default)]
 pub struct Toy {
     /// The planted bug.
@@ -76,7 +76,7 @@ pub struct Toy {
 }
 
 impl Toy {
-    /// The toy with `bug`.
+    /// Returns the toy with `bug`.
     pub fn with(bug: Bug) -> Self {
         Toy { bug: Some(bug) }
     }
@@ -112,30 +112,29 @@ impl Subject for Toy {
 pub struct Log {
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// How the volume is made.
+    /// Options for creating the volume.
     pub format: FormatOptions,
-    /// How it is mounted; the seed is set at each mount.
+    /// Mount options; the seed is set at each mount.
     pub mount: MountOptions,
-    /// How the file system on it is mounted.
+    /// Mount options of the file system on it.
     pub options: Options,
-    /// Flush between the partials of a group, as another thread may.
+    /// Flushes between the partials of a group, as another thread may.
     pub flush_between: bool,
-    /// Every mount that writes asks for another number of heads, up to that of
-    /// `mount`.
+    /// Gives every writing mount another number of heads, up to that of `mount`.
     pub changing_heads: bool,
-    /// Whoever is told to clean asks the mount's policy which segments, instead of
-    /// taking the emptiest whether it pays or not.
+    /// Makes the operation `clean` use the mount's policy, instead of the emptiest
+    /// segments without regard to the benefit.
     pub cleans_by_policy: bool,
-    /// Bytes of the volume at first. Whoever is told to clean by another policy lets
-    /// it grow instead, until it has the whole device.
+    /// Initial bytes of the volume. The operation that changes the policy lets it grow
+    /// instead, up to the whole device.
     pub grows_from: Option<u64>,
-    /// The device fills holes slowly, and whoever is told to put files in order writes
-    /// ahead of the log instead.
+    /// Makes the device fill holes slowly, and the operation `coalesce` write ahead of
+    /// the log instead.
     pub writes_ahead: bool,
 }
 
 impl Default for Log {
-    /// Segments as small as they may be, so that few operations fill one.
+    /// Returns the smallest segments, so that few operations fill one.
     fn default() -> Self {
         Log {
             device_bytes: 8 << 20,
@@ -159,7 +158,7 @@ impl Default for Log {
     }
 }
 
-/// The emptiest segments.
+/// Returns the emptiest segments.
 fn emptiest(layout: &Lfs) -> Vec<u32> {
     let mut candidates = layout.candidates();
     candidates.sort_by_key(|candidate| candidate.live_bytes);
@@ -167,10 +166,10 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
     emptiest.map(|candidate| candidate.segment).collect()
 }
 
-/// Moves the live blocks out of the emptiest segments, whether it pays or not.
+/// Moves the live blocks out of the emptiest segments, without regard to the benefit.
 ///
 /// # Errors
-/// As cleaning a segment.
+/// Errors of cleaning a segment.
 pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
@@ -180,10 +179,10 @@ pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
     Ok(())
 }
 
-/// Moves the live blocks out of the segments that the mount's policy likes best.
+/// Moves the live blocks out of the segments that the mount's policy chooses.
 ///
 /// # Errors
-/// As cleaning a segment.
+/// Errors of cleaning a segment.
 fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let policy = layout.cleaner_settings().policy.policy();
@@ -194,13 +193,13 @@ fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
     Ok(())
 }
 
-/// Moves the blocks of every file into their order, whether it pays or not.
+/// Moves the blocks of every file into their order, without regard to the benefit.
 ///
 /// # Errors
-/// As coalescing a file.
+/// Errors of coalescing a file.
 fn coalesce(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
-    // Numbers come back, so the small trees of workloads have none above.
+    // Numbers are reused, so the small trees of workloads have none above.
     for number in InodeNo::FIRST.0..256 {
         let policy = Coalescing::thorough();
         match layout.coalesce(&policy, InodeNo(number), 0, u64::MAX) {
@@ -211,8 +210,8 @@ fn coalesce(system: &FileSystem<Lfs>) -> Result<()> {
     Ok(())
 }
 
-/// As [`clean`], with whatever else happens between finding and moving, as if
-/// another thread had done it.
+/// Does the same as [`clean`] in two steps, between which other operations run, as if
+/// another thread made them.
 fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
     let layout = system.layout();
     let mut claims = Vec::new();
@@ -235,10 +234,10 @@ fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
     }))
 }
 
-/// Lets a mounted volume grow a little, if the device is not all its own.
+/// Lets a mounted volume grow a little, unless it covers the whole device.
 ///
 /// # Errors
-/// As growing, but for having no room to.
+/// Errors of growing, except for a lack of space for it.
 fn grow(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     let bytes = layout.superblock().device_bytes.get() + GROWTH;
@@ -250,10 +249,10 @@ fn grow(system: &FileSystem<Lfs>) -> Result<()> {
 }
 
 impl Log {
-    /// The file system itself, mounted for writing.
+    /// Returns the file system itself, mounted for writing.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     pub fn system(
         &self,
         device: Arc<dyn Device>,
@@ -289,10 +288,10 @@ impl Log {
         FileSystem::mount(layout, clock, self.options.clone())
     }
 
-    /// As [`Subject::mount`], with the layout below.
+    /// Does the same as [`Subject::mount`], and also returns the layout.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     pub fn mount_and_layout(
         &self,
         device: Arc<dyn Device>,
@@ -399,8 +398,8 @@ impl Subject for Log {
             ..CheckOptions::default()
         };
         match check(device, new_clock(), &options) {
-            // A power cut in the middle of a resize leaves copies of the superblock that are
-            // older, which fsck reports and repair writes again; the volume is sound.
+            // A power cut during a resize leaves older copies of the superblock, which
+            // fsck reports and repair rewrites; the volume is undamaged.
             Ok(report) if report.needs_repair() => (report.errors.iter())
                 .chain(&report.warnings)
                 .filter(|found| found.kind != FindingKind::SuperblockCopy)

@@ -1,11 +1,12 @@
-//! A device that can be taken away, as a process's is when it dies.
+//! A device that can be disconnected, as when its process is killed.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use varve_device::{Device, DeviceError, Geometry, Operation, Result, Zones};
 
-/// Passes everything on until [`SwitchedDevice::cut`], nothing afterwards.
+/// A device that forwards all requests until [`SwitchedDevice::cut`], and none
+/// afterwards.
 #[derive(Debug)]
 pub struct SwitchedDevice {
     inner: Arc<dyn Device>,
@@ -13,7 +14,7 @@ pub struct SwitchedDevice {
 }
 
 impl SwitchedDevice {
-    /// A way to `inner` that can be cut.
+    /// Returns a connection to `inner` that can be cut.
     pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
         Arc::new(SwitchedDevice {
             inner,
@@ -21,7 +22,7 @@ impl SwitchedDevice {
         })
     }
 
-    /// Fails every request from now on.
+    /// Makes every request fail from now on.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
     }

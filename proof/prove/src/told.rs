@@ -1,9 +1,9 @@
-//! Damage is told: what a repair would change, or a mount would refuse or pass over, the
-//! offline check reports.
+//! Damage is reported: the offline check reports everything that a repair would change,
+//! or that a mount would refuse or skip.
 //!
-//! A mutant on which a check finds nothing must be as good as the original: it mounts for
-//! writing, every call of a walk answers and agrees with the others, a check finds nothing
-//! after the unmount, and a repair changes nothing that the mount did not.
+//! A mutant on which a check finds nothing must be equivalent to the original: it mounts
+//! for writing, the calls of a walk succeed and agree with each other, a check finds
+//! nothing after the unmount, and a repair changes nothing that the mount did not.
 
 use crate::failure::{Failure, Promise};
 use crate::images::{images_of, mutate, used_sectors};
@@ -23,15 +23,15 @@ use varve_device::{Device, MemoryDevice, MemoryImage};
 use varve_fsck::check::{CheckOptions, check};
 use varve_fsck::repair::{RepairOptions, repair};
 
-/// A layout whose offline tools are put to the proof.
+/// A layout whose offline tools are tested.
 pub trait Repaired: Subject {
-    /// Repairs a volume; what was changed that a mount for writing does not change.
+    /// Repairs a volume. Returns the changes that a mount for writing does not make.
     ///
     /// # Errors
-    /// Why it cannot be repaired.
+    /// The reason why it cannot be repaired.
     fn repair(&self, device: Arc<dyn Device>) -> Result<Vec<String>, String>;
 
-    /// What fsck reports with an exit code that is not 0.
+    /// Returns the findings for which fsck returns an exit code other than 0.
     fn reported(&self, device: Arc<dyn Device>) -> Vec<String> {
         self.check(device)
     }
@@ -69,7 +69,7 @@ impl Repaired for InPlace {
         let done = self.repaired(device).map_err(|error| error.to_string())?;
         let copies = (done.superblocks > 0).then(|| format!("{} superblocks", done.superblocks));
         let recovery = done.recovery;
-        // A mount does these itself.
+        // A mount makes these changes itself.
         let repairs = recovery.repairs.into_iter().filter(|_| !recovery.unclean);
         Ok(copies
             .into_iter()
@@ -80,32 +80,32 @@ impl Repaired for InPlace {
 }
 
 impl Repaired for VirtualLog {
-    /// There is no repair of this layout, so nothing is changed.
+    /// This layout has no repair, so nothing is changed.
     fn repair(&self, _device: Arc<dyn Device>) -> Result<Vec<String>, String> {
         Ok(Vec::new())
     }
 }
 
-/// What became of mutants.
+/// Counts of mutants by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcomes {
     /// Mutants tried.
     pub mutants: u64,
-    /// Of these, reported by the check.
+    /// Mutants reported by the check.
     pub reported: u64,
 }
 
-/// An image, and how the checksums of its mutants are made right.
+/// An image, with the repair of its mutants' checksums.
 pub struct Original {
-    /// As the workload left it.
+    /// The image after the workload.
     pub image: MemoryImage,
-    /// Sectors that are not empty, and those of them that have a checksum.
+    /// Sectors that are not empty, and those with a checksum.
     sectors: [Vec<u64>; 2],
     seals: Checksums,
 }
 
 impl Original {
-    /// Learns where the checksums of an image are.
+    /// Finds the checksums of an image.
     pub fn new(image: MemoryImage) -> Self {
         let seals = Checksums::new(&image);
         Original {
@@ -115,7 +115,7 @@ impl Original {
         }
     }
 
-    /// The image a workload leaves that died, and the one that is left by an unmount.
+    /// Returns the image after a crash of a workload, and the one after an unmount.
     ///
     /// # Errors
     /// If the workload fails.
@@ -123,7 +123,8 @@ impl Original {
         Ok(images_of(subject, operations, 4096)?.map(Original::new))
     }
 
-    /// A mutant: one or two changes, their checksums made right three times of four.
+    /// Returns a mutant: one or two changes, whose checksums are made right three times
+    /// out of four.
     pub fn mutant(&self, random: &mut Random) -> (MemoryImage, Vec<Range<u64>>) {
         let mut image = self.image.clone();
         let mut changed = Vec::new();
@@ -137,8 +138,8 @@ impl Original {
         (image, changed)
     }
 
-    /// The image with every occurrence of `from` in it replaced, and the checksums made
-    /// right. Answers how many there were.
+    /// Returns the image with every occurrence of `from` replaced and right checksums,
+    /// and the number of occurrences.
     ///
     /// # Panics
     /// If `to` has another length.
@@ -165,10 +166,11 @@ fn device_of(image: &MemoryImage) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::from_image(image))
 }
 
-/// What the check says of an image; if that is nothing, the image must be sound.
+/// Returns the findings of the check of an image; if there are none, the image must be
+/// undamaged.
 ///
 /// # Errors
-/// What is wrong that was not reported.
+/// Damage that was not reported.
 pub fn judge(subject: &impl Repaired, image: &MemoryImage) -> Result<Vec<String>, String> {
     let problems = subject.reported(device_of(image));
     if !problems.is_empty() {
@@ -198,7 +200,7 @@ pub fn judge(subject: &impl Repaired, image: &MemoryImage) -> Result<Vec<String>
     ] {
         let done = subject.repair(Arc::clone(&device));
         let done = done.map_err(|error| format!("a repair {when} fails: {error}"))?;
-        // The checkpoint of a mount writes the slot that a crash tore.
+        // The checkpoint of a mount rewrites the slot that a crash tore.
         let is_more = |done: &&String| !done.contains("of the checkpoint ring");
         if let Some(done) = done.iter().find(is_more) {
             return Err(format!("a repair {when} did something: {done}"));
@@ -214,10 +216,10 @@ pub fn judge(subject: &impl Repaired, image: &MemoryImage) -> Result<Vec<String>
     Ok(problems)
 }
 
-/// Tries so many mutants of a workload's two images.
+/// Tries `count` mutants of a workload's two images.
 ///
 /// # Errors
-/// The first that was damaged and not reported.
+/// The first one that was damaged and not reported.
 pub fn mutants(
     subject: &impl Repaired,
     operations: &[Operation],

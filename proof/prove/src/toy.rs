@@ -1,16 +1,15 @@
 //! A toy layout on a device, and the bugs planted in it.
 //!
-//! It is the simplest thing that keeps a layout's promises: a journal of
-//! groups that is never reclaimed, with everything in memory beside it. It
-//! serves twice. Whole, it separates the file system's mistakes from those of
-//! a real layout: what fails on it is not the layout's. With a [`Bug`], it
-//! shows that the explorer catches what it should.
+//! It is the simplest layout that keeps the promises: a journal of groups that is never
+//! reclaimed, with everything in memory as well. It has two purposes. Without a bug it
+//! separates faults of the file system from those of a real layout. With a [`Bug`] it
+//! shows that the explorer finds what it should.
 //!
-//! On the device: from byte 4096, partials one behind the other, each a
-//! header sector and a payload, in whole write units. A group is one partial or
-//! several, the last of them marked; it counts when all are valid. Each
-//! header carries the checksum of its predecessor's, and the number of the
-//! mount that wrote it, so that leftovers of an earlier life do not fit.
+//! On the device: from byte 4096, partials one behind the other, each a header sector and
+//! a payload, in whole write units. A group is one or several partials, the last of them
+//! marked; it is accepted when all are valid. Each header contains the checksum of its
+//! predecessor's, and the number of the mount that wrote it, so that leftovers of an
+//! earlier life do not fit.
 
 mod codec;
 mod state;
@@ -25,22 +24,22 @@ use varve_fs::{
     Mapping, Position, Purpose, Request, Result, StatFs, Usage, Version, View,
 };
 
-/// Where the first partial lies.
+/// Address of the first partial.
 const START: u64 = 4096;
-/// Payload bytes in a partial: small, so that groups have several.
+/// Bytes of payload in a partial: small, so that groups have several.
 const PARTIAL_BYTES: usize = 3 * WRITE_UNIT - SECTOR as usize;
 const BLOCK_BYTES: u32 = 4096;
 /// Partials end on multiples of this, so that none can tear its predecessor.
 const WRITE_UNIT: usize = 4096;
 
-/// A mistake, planted.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// `commit` returns without a flush.
     SkippedFlush,
     /// The payload's checksum is not compared.
     UncheckedPayload,
-    /// Partials count although their group's last is missing (rule 1).
+    /// Partials are accepted although the last one of their group is missing (rule 1).
     HalfGroups,
     /// Recovery stops one group early.
     LostAcknowledged,
@@ -52,29 +51,28 @@ pub enum Bug {
     RecordsLast,
     /// One block in four is not written, but its pointer is (rule 4).
     UnwrittenBlocks,
-    /// Images without data carry sizes not yet logged (rule 4).
+    /// Images without data have sizes that are not logged yet (rule 4).
     EarlySizes,
     /// A partial fits behind any predecessor, of any life (rule 9).
     AnyPredecessor,
-    /// The last item of a group is left out now and then.
+    /// The last item of a group is sometimes left out.
     ShortGroups,
     /// The group's items are appended as two groups (rule 6).
     SplitGroups,
-    /// Recovery shows the last block written to a file a second time,
-    /// elsewhere.
+    /// Recovery shows the last block written to a file a second time, at another place.
     MisplacedBlock,
     /// Recovery panics on a torn header.
     PanicOnTornHeader,
     /// Extended attributes of an old version return.
     StaleXattrs,
-    /// A mount takes for durable what it reads (rule 12).
+    /// A mount assumes that everything it reads is durable (rule 12).
     NoFlushAtMount,
-    /// A mount leaves in place what it found torn at the journal's end.
+    /// A mount leaves a torn partial at the journal's end in place.
     NoFreshStart,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 17] = [
         Bug::SkippedFlush,
         Bug::UncheckedPayload,
@@ -96,7 +94,7 @@ impl Bug {
     ];
 }
 
-/// A block's place: a number no other content ever had.
+/// Place of a block: a number that no other content ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToyPointer {
     id: u64,
@@ -137,7 +135,7 @@ struct Journal {
     failed: bool,
 }
 
-/// See the module's head.
+/// The toy layout on a device.
 pub struct ToyLayout {
     device: Arc<dyn Device>,
     bug: Option<Bug>,
@@ -162,7 +160,7 @@ impl ToyLayout {
         };
         let groups = replay(&*device, &mut journal, bug)?;
         if bug != Some(Bug::NoFlushAtMount) {
-            // What was read may still be in a cache (rule 12).
+            // Data that was read may still be in a volatile cache (rule 12).
             device.flush()?;
         }
         let kept =
@@ -188,10 +186,10 @@ impl ToyLayout {
         Ok(layout)
     }
 
-    /// Clears the sector that a header at the tail would be in, before any
-    /// other write. Without this the rest of a torn partial there could be
-    /// filled in by ours, should ours be torn as well, and a group that was
-    /// given up would count. One sector, because more could be torn itself.
+    /// Clears the sector of a header at the tail before any other write. If this is
+    /// omitted, the rest of a torn partial there can be completed by a new torn one, and
+    /// a group that was dropped becomes valid. It clears one sector only, because a
+    /// longer write can itself be torn.
     fn start_afresh(&self) -> Result<()> {
         let zeros = [0; SECTOR as usize];
         self.device
@@ -231,7 +229,7 @@ impl ToyLayout {
         Ok(())
     }
 
-    /// Leaves out what the bug leaves out.
+    /// Leaves out the items that the bug leaves out.
     fn logged(&self, items: Vec<Item>, appended: u64) -> Vec<Item> {
         let mut items = items;
         match self.bug {
@@ -269,7 +267,7 @@ impl ToyLayout {
     }
 }
 
-/// The order in which a group takes effect.
+/// Returns the order in which the items of a group take effect.
 fn ordered(items: &[Item], bug: Option<Bug>) -> Vec<&Item> {
     let mut order: Vec<&Item> = items.iter().collect();
     if bug == Some(Bug::RecordsLast) {
@@ -278,8 +276,8 @@ fn ordered(items: &[Item], bug: Option<Bug>) -> Vec<&Item> {
     order
 }
 
-/// Reads partials from the journal's tail on until one does not fit, and
-/// leaves the tail behind the last whole group.
+/// Reads partials from the journal's tail until one does not fit, and sets the tail
+/// behind the last complete group.
 fn replay(device: &dyn Device, journal: &mut Journal, bug: Option<Bug>) -> Result<Vec<Vec<Item>>> {
     let mut groups = Vec::new();
     let mut pending = Vec::new();

@@ -1,13 +1,12 @@
-//! The shortest stories that catch a missing rule of the log protocol, each
-//! explored at every power cut. The rules' numbers are those of the table in
-//! the protocol's description; file 0 is `a`, 1 is `b`, 2 is `c`. Rules 15 and
-//! 17 have none of their own: the offline check and replay hold them.
+//! The shortest stories that detect a missing rule of the log protocol, each explored at
+//! every power cut. The rules' numbers are those of the protocol's table; file 0 is `a`,
+//! 1 is `b`, 2 is `c`. Rules 15 and 17 have no story: the offline check and replay verify
+//! them.
 //!
-//! A write-back whose first partial somebody else flushed is not an operation
-//! of its own: the explorer keeps every subset of the unflushed writes, and
-//! with it the first partial alone; where the log must know that it is durable,
-//! [`crate::between`] flushes it. Groups are made long enough to have several
-//! partials where a trace needs them.
+//! A write-back whose first partial another thread flushed is not an operation of its
+//! own: the explorer keeps every subset of the unflushed writes, including the first
+//! partial alone. If the log must know that it is durable, [`crate::between`] flushes it.
+//! Groups are long enough to have several partials if a story needs them.
 
 use crate::explorer::{Explorer, Plan};
 use crate::failure::{Failure, Promise};
@@ -16,33 +15,33 @@ use crate::operation::{Operation, story};
 use crate::subjects::Log;
 use varve_device::Event;
 
-/// Long enough for a group of several partials.
+/// A range long enough for a group of several partials.
 const LONG: &str = "0+204800";
 
-/// In [`either_checkpoint`]: what lies between two nodes, a segment and a half.
+/// Bytes between two nodes in [`either_checkpoint`], a segment and a half.
 const A_BYTES: usize = 192 << 10;
-/// In [`either_checkpoint`]: how often `c` is written until the log is about to
-/// come to the segments between the nodes. From 9 to 12, the planted bug shows.
+/// Number of writes of `c` in [`either_checkpoint`] until the log is about to reach the
+/// segments between the nodes. The planted bug is found with 9 to 12.
 const AROUND: usize = 11;
-/// A story, and how it is explored.
+/// A story, and the settings of its exploration.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// The rule without which it fails.
     pub name: &'static str,
-    /// What is done.
+    /// The operations.
     pub story: String,
-    /// What is done after every crash, and crashed everywhere.
+    /// Operations after every crash, which crash everywhere as well.
     pub second_life: Option<&'static str>,
-    /// Crashes in a row.
+    /// Number of successive crashes.
     pub depth: u32,
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// With fewer states at each stop: for long stories.
+    /// True to check fewer states at each stop, for long stories.
     pub quick: bool,
-    /// Somebody flushes between the partials of a group.
+    /// True to flush between the partials of a group.
     pub flush_between: bool,
-    /// Every state is seen from the older checkpoint, too, and used no further;
-    /// only the newest of the unflushed writes may be missing.
+    /// True to check every state from the older checkpoint as well, and not to use it
+    /// further; only the newest of the unflushed writes may be missing.
     pub from_older: bool,
 }
 
@@ -59,16 +58,16 @@ fn trace(name: &'static str, story: &str) -> Trace {
     }
 }
 
-/// Rule 20: what the older checkpoint needs lies where the log goes next, once
-/// the newest has found it empty.
+/// Rule 20: the log next reuses blocks that the older checkpoint needs, after the newest
+/// one has found their segment empty.
 ///
-/// The files `d`…`h` have a block at their beginning and one so far behind it
-/// that there is an index node. Their second blocks, nodes and inodes lie in
-/// segments of their own, and those of `a` between them. Once `a` is gone these
-/// are clean, and `c` is written until the log is about to come to them. Then
-/// all the second blocks are replaced: one checkpoint finds the segments of
-/// the old ones empty, and `c` is written on at once. Who begins at the
-/// checkpoint before needs the old inodes and nodes to find the first blocks.
+/// The files `d`…`h` have a block at their beginning and one so far behind it that there
+/// is an index node. Their second blocks, nodes and inodes are in segments of their own,
+/// and those of `a` between them. After `a` is removed these are clean, and `c` is
+/// written until the log is about to reach them. Then all the second blocks are replaced:
+/// one checkpoint finds the segments of the old ones empty, and `c` is written at once. A
+/// mount from the checkpoint before needs the old inodes and nodes to find the first
+/// blocks.
 fn either_checkpoint() -> String {
     let files = ["d", "e", "f", "g", "h"];
     let each = |step: &dyn Fn(usize, &str) -> String| -> String {
@@ -95,19 +94,19 @@ fn either_checkpoint() -> String {
     )
 }
 
-/// Every trace.
+/// Returns every trace.
 pub fn all() -> Vec<Trace> {
     [groups(), recovery(), cleaning()].concat()
 }
 
-/// Rounds in which a volume that small comes to its old segments again.
+/// Returns rounds in which a small volume reuses its segments.
 fn reuse() -> String {
     let round = "write a LONG #1; fsync a; write b LONG #2; fsync b; unlink b; clean; create b;
         write a 4096+8192 #3; fsync a; clean; layout-checkpoint; clean;";
     format!("create a; create b; {}", round.repeat(8))
 }
 
-/// Rules 1 to 7: what a group holds.
+/// Returns the traces of rules 1 to 7: the content of a group.
 fn groups() -> Vec<Trace> {
     vec![
         trace(
@@ -167,7 +166,8 @@ fn groups() -> Vec<Trace> {
     ]
 }
 
-/// Rules 8 to 16: where the log goes on, and what recovery takes for valid.
+/// Returns the traces of rules 8 to 16: the continuation of the log, and the partials
+/// that recovery accepts.
 fn recovery() -> Vec<Trace> {
     let partly = "create b; write b 4096+40960 #1; write-back";
     vec![
@@ -198,7 +198,7 @@ fn recovery() -> Vec<Trace> {
             ..trace("missing_rule_10_where_recovery_resumes", partly)
         },
         Trace {
-            // Where segments lie apart, a group needs several requests.
+            // If segments are not adjacent, a group needs several requests.
             flush_between: true,
             device_bytes: 3584 << 10,
             quick: true,
@@ -246,7 +246,7 @@ fn recovery() -> Vec<Trace> {
     ]
 }
 
-/// Rules 18 to 20: moves, and when segments are written again.
+/// Returns the traces of rules 18 to 20: moves, and the reuse of segments.
 fn cleaning() -> Vec<Trace> {
     vec![
         Trace {
@@ -270,7 +270,7 @@ fn cleaning() -> Vec<Trace> {
              layout-checkpoint; drop-caches; read a 0+8192",
         ),
         Trace {
-            // So small that segments are reused.
+            // The device is so small that segments are reused.
             device_bytes: 3584 << 10,
             quick: true,
             ..trace("missing_rule_20_reuse_waits", &reuse())
@@ -285,7 +285,7 @@ fn cleaning() -> Vec<Trace> {
 }
 
 impl Trace {
-    /// How it is explored.
+    /// Returns the plan of the exploration.
     pub fn plan(&self, seed: u64) -> Plan {
         let second_life: Option<Vec<Operation>> = self.second_life.map(story);
         let mut plan = Plan {
@@ -309,9 +309,8 @@ impl Trace {
         }
     }
 
-    /// Explores it with `explorer`, whose subject has as many bytes as
-    /// [`Trace::device_bytes`] or more. If it has just as many, and they are few,
-    /// the log must come around.
+    /// Explores it with `explorer`, whose subject has at least [`Trace::device_bytes`].
+    /// If it has exactly these, and they are few, the log must wrap.
     ///
     /// # Errors
     /// The shortest failing story found.
@@ -332,12 +331,12 @@ impl Trace {
         Ok(())
     }
 
-    /// Whether the device is so small that the log comes around.
+    /// Returns true if the device is so small that the log wraps.
     pub fn reuses_segments(&self) -> bool {
         self.device_bytes < Log::default().device_bytes
     }
 
-    /// The log on a device of the trace's size.
+    /// Returns the log on a device of the trace's size.
     pub fn log(&self) -> Log {
         Log {
             device_bytes: self.device_bytes,
@@ -347,7 +346,7 @@ impl Trace {
     }
 }
 
-/// Bytes written in all.
+/// Returns the total number of bytes written.
 fn written(trace: &[Event]) -> u64 {
     let lengths = trace.iter().map(|event| match event {
         Event::Write { data, .. } => data.len() as u64,

@@ -1,8 +1,8 @@
-//! A whole tree as it is seen from outside, and its comparison.
+//! A whole tree as seen through the file system, and its comparison.
 //!
-//! The part that crashes restore to one moment (names, kinds, links, owners,
-//! modes, attributes, targets) is a list of [`Line`]s, which a model makes as
-//! well; contents are kept beside it.
+//! The part that crashes restore to one moment (names, kinds, links, owners, modes,
+//! attributes, targets) is a list of [`Line`]s, which a model produces as well; contents
+//! are kept separately.
 
 mod walk;
 
@@ -12,13 +12,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use varve_fs::{FileKind, InodeNo};
 pub use walk::{Bounds, Trouble, walk, walk_damaged};
 
-/// One name and what it leads to, without contents. Inode numbers do not
-/// appear: names of one file refer to the first of them.
+/// One name and its file, without contents. Inode numbers do not appear: names of one
+/// file refer to the first of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// From the root, components separated by `/`.
+    /// Path from the root, components separated by `/`.
     pub path: Vec<u8>,
-    /// What it is; the type bits of the mode.
+    /// Type of the file: the type bits of the mode.
     pub kind: u32,
     /// Permission bits.
     pub mode: u32,
@@ -28,9 +28,9 @@ pub struct Line {
     pub nlink: u32,
     /// The first path of the same file, in the order of the list.
     pub same_as: Option<Vec<u8>>,
-    /// Of a symbolic link.
+    /// Target of a symbolic link.
     pub target: Vec<u8>,
-    /// By name.
+    /// Extended attributes by name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -68,14 +68,14 @@ fn shorten(path: &[u8]) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// A hash by which equal lists are found.
+/// Returns a hash by which equal lists are found.
 pub fn fingerprint(lines: &[Line]) -> u64 {
     let mut hasher = DefaultHasher::new();
     lines.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The first few differences between two lists, one per line of text.
+/// Returns the first few differences between two lists, one per line of text.
 pub fn differences(expected: &[Line], found: &[Line]) -> String {
     let by_path = |lines: &[Line]| -> BTreeMap<Vec<u8>, String> {
         lines
@@ -99,31 +99,31 @@ pub fn differences(expected: &[Line], found: &[Line]) -> String {
 /// A tree as a mounted file system shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// Sorted by path, parents first; the root is the first.
+    /// Lines sorted by path, parents first; the root is the first.
     pub lines: Vec<Line>,
-    /// Of regular files: the first path's index, the number, sectors, bytes.
+    /// Regular files: index of the first path, inode number, sectors, bytes.
     pub files: Vec<SeenFile>,
-    /// Inodes reached.
+    /// Number of inodes reached.
     pub inodes: u64,
-    /// What could not be read because the device or a checksum refused, if
-    /// the walk may go on then.
+    /// Paths that could not be read because of the device or a checksum, if the walk may
+    /// continue then.
     pub unreadable: Vec<String>,
 }
 
-/// A regular file as seen.
+/// A regular file.
 #[derive(Clone, Debug)]
 pub struct SeenFile {
-    /// Index into the lines, of its first path.
+    /// Index of the line of its first path.
     pub line: usize,
-    /// Its inode number.
+    /// Inode number.
     pub ino: InodeNo,
-    /// `st_blocks`.
+    /// Value of `st_blocks`.
     pub sectors: u64,
-    /// Everything in it.
+    /// The whole content.
     pub bytes: Vec<u8>,
 }
 
-/// The model's lines, and the file behind each.
+/// Returns the model's lines, and the file of each.
 pub fn model_lines(model: &Model) -> (Vec<Line>, Vec<Id>) {
     let (mut lines, mut ids): (Vec<Line>, Vec<Id>) = (Vec::new(), Vec::new());
     let mut first: BTreeMap<Id, Vec<u8>> = BTreeMap::new();

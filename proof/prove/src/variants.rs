@@ -1,4 +1,4 @@
-//! The ways in which the log is put before the crash explorer.
+//! The variants of the log for the crash explorer.
 
 use crate::explorer::{Explorer, Plan};
 use crate::failure::Failure;
@@ -6,19 +6,19 @@ use crate::generator::{Kind, Profile};
 use crate::subjects::Log;
 use varve_lfs::policy::PolicyKind;
 
-/// A log, how it is explored, and how long its workloads are.
+/// A log, the plan of its exploration, and the length of its workloads.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// The log.
     pub subject: Log,
-    /// How it is explored.
+    /// The plan of the exploration.
     pub plan: Plan,
-    /// Operations in a workload.
+    /// Number of operations in a workload.
     pub length: u64,
 }
 
 impl Variant {
-    /// Small segments, blocks of 4096 bytes, the default order.
+    /// Returns small segments, blocks of 4096 bytes, the default order.
     pub fn plain(seed: u64) -> Self {
         Variant {
             subject: Log::default(),
@@ -27,7 +27,7 @@ impl Variant {
         }
     }
 
-    /// So small that segments are cleaned and reused.
+    /// Returns a volume so small that segments are cleaned and reused.
     pub fn under_cleaning(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         variant.subject.device_bytes = 3584 << 10;
@@ -38,14 +38,15 @@ impl Variant {
         variant
     }
 
-    /// The same, and survivors of several segments are moved oldest first.
+    /// Returns the same, with live blocks of several segments moved oldest first.
     pub fn under_sorted_cleaning(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
         variant.subject.mount.policy = PolicyKind::COST_BENEFIT;
         variant
     }
 
-    /// The cleaner finds what lives, anything happens, and then it moves it.
+    /// Returns a variant in which the cleaner finds live blocks, other operations run,
+    /// and then it moves the blocks.
     pub fn with_claims(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         variant.plan.profile.kinds.extend([Kind::Claim; 4]);
@@ -54,8 +55,8 @@ impl Variant {
         variant
     }
 
-    /// Two cleaners of other processes beside the mount's own, whose policy
-    /// changes, on a volume so small that segments are reused.
+    /// Returns a variant with two cleaners of other processes in addition to the mount's
+    /// own, whose policy changes, on a volume so small that segments are reused.
     pub fn with_strangers(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
         let kinds = &mut variant.plan.profile.kinds;
@@ -66,7 +67,7 @@ impl Variant {
         variant
     }
 
-    /// Files are put in order while they are changed.
+    /// Returns a variant in which files are coalesced while they are changed.
     pub fn under_coalescing(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         let profile = &mut variant.plan.profile;
@@ -76,7 +77,8 @@ impl Variant {
         variant
     }
 
-    /// Groups of several partials, and a flush behind the first of each.
+    /// Returns a variant with groups of several partials, and a flush behind the first of
+    /// each.
     pub fn with_flushes_between(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         variant.subject.flush_between = true;
@@ -86,7 +88,8 @@ impl Variant {
         variant
     }
 
-    /// Four heads, and as little as a block is worth a partial of its own.
+    /// Returns a variant with four heads, in which even one block is worth a partial in
+    /// another head.
     pub fn with_heads(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         let mount = &mut variant.subject.mount;
@@ -97,7 +100,7 @@ impl Variant {
         variant
     }
 
-    /// The same so small that segments are cleaned and reused.
+    /// Returns the same on a volume so small that segments are cleaned and reused.
     pub fn with_heads_under_cleaning(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
         variant.subject.mount = Variant::with_heads(seed).subject.mount;
@@ -105,14 +108,15 @@ impl Variant {
         variant
     }
 
-    /// Virtual segments with a flush behind each partial.
+    /// Returns a variant with heads and a flush behind each partial.
     pub fn with_heads_and_flushes_between(seed: u64) -> Self {
         let mut variant = Variant::with_flushes_between(seed);
         variant.subject.mount = Variant::with_heads(seed).subject.mount;
         variant
     }
 
-    /// Each life has another number of heads, and some are short.
+    /// Returns a variant in which each life has another number of heads, and some lives
+    /// are short.
     pub fn with_changing_heads(seed: u64) -> Self {
         let mut variant = Variant::second_lives(seed);
         variant.subject.mount = Variant::with_heads(seed).subject.mount;
@@ -120,7 +124,8 @@ impl Variant {
         variant
     }
 
-    /// So small that segments are cleaned and reused, and growing while it is used.
+    /// Returns a volume so small that segments are cleaned and reused, which grows while
+    /// it is used.
     pub fn growing(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
         let subject = &mut variant.subject;
@@ -133,7 +138,8 @@ impl Variant {
         variant
     }
 
-    /// Holes are filled ahead of the log, and made again where segments become clean.
+    /// Returns a variant in which holes are filled ahead of the log, and made again when
+    /// segments become clean.
     pub fn writing_ahead(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
         variant.subject.writes_ahead = true;
@@ -142,7 +148,7 @@ impl Variant {
         variant
     }
 
-    /// Larger blocks, inodes and segments.
+    /// Returns a variant with larger blocks, inodes and segments.
     pub fn with_other_measures(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         variant.subject.device_bytes = 12 << 20;
@@ -153,7 +159,7 @@ impl Variant {
         variant
     }
 
-    /// Files with great holes.
+    /// Returns a variant with large holes in files.
     pub fn with_deep_indexes(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         let plan = &mut variant.plan;
@@ -162,7 +168,7 @@ impl Variant {
         variant
     }
 
-    /// Everything survives as a prefix, data too.
+    /// Returns a variant in which everything survives as a prefix, including data.
     pub fn in_strict_order(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         variant.subject.options.strict_order = true;
@@ -170,9 +176,9 @@ impl Variant {
         variant
     }
 
-    /// Much that is written and not flushed, a crash, a short life that writes
-    /// much the same, and another crash: what one leaves torn the other may
-    /// complete.
+    /// Returns a variant with many unflushed writes, a crash, a short life with similar
+    /// writes, and another crash: a partial that one life leaves torn may be completed by
+    /// the other.
     pub fn second_lives(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         let plan = &mut variant.plan;
@@ -189,7 +195,7 @@ impl Variant {
     /// Explores workload number `index` of the plan's seed.
     ///
     /// # Errors
-    /// As [`Explorer::explore`].
+    /// The same as [`Explorer::explore`].
     pub fn explore(&self, explorer: &Explorer<'_, Log>, index: u64) -> Result<(), Failure> {
         explorer.explore_generated(index, self.length, &self.plan)
     }

@@ -19,16 +19,16 @@ use varve_vlog::{InDrive, InOrder, Medium};
 /// A volume on the virtual log.
 #[derive(Clone, Debug)]
 pub struct VirtualLog {
-    /// How it is made.
+    /// Options for its creation.
     pub format: VlfsFormatOptions,
-    /// How its layout is mounted.
+    /// Mount options of its layout.
     pub mount: VlfsMountOptions,
-    /// How its tree is mounted.
+    /// Mount options of its tree.
     pub options: Options,
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// So many cylinders of a simulated drive are the device: near is by the
-    /// head, and records lie among the data. 0: there is no drive.
+    /// Number of cylinders of a simulated drive that is the device: distances are
+    /// measured from the head, and records are stored among the data. 0 means no drive.
     pub cylinders: u32,
 }
 
@@ -52,14 +52,15 @@ impl Default for VirtualLog {
 }
 
 impl VirtualLog {
-    /// With units of a sector: inodes and records share blocks.
+    /// Returns a subject with units of a sector, in which inodes and records share
+    /// blocks.
     pub fn with_small_units() -> Self {
         let mut subject = VirtualLog::default();
         subject.format.unit_bytes = 512;
         subject
     }
 
-    /// So small that room is given up and reused all the time.
+    /// Returns a subject so small that space is freed and reused all the time.
     pub fn small() -> Self {
         VirtualLog {
             device_bytes: 4 << 20,
@@ -67,7 +68,7 @@ impl VirtualLog {
         }
     }
 
-    /// As small as there are, with some 220 blocks for users: churn fills it
+    /// Returns the smallest subject, with some 220 blocks for users, which churn fills
     /// again and again.
     pub fn least(self) -> Self {
         VirtualLog {
@@ -76,8 +77,8 @@ impl VirtualLog {
         }
     }
 
-    /// With so few records of changes that they are taken all the time, and
-    /// each fold is forced.
+    /// Returns a subject with so few slots for records of changes that they are used up
+    /// all the time, and each fold is forced.
     pub fn with_slots(self, slots: u64) -> Self {
         let format = VlfsFormatOptions {
             slots: Some(slots),
@@ -86,7 +87,7 @@ impl VirtualLog {
         VirtualLog { format, ..self }
     }
 
-    /// Inside a drive, of whose cylinders it has two.
+    /// Returns a subject inside a drive with two cylinders.
     pub fn in_drive() -> Self {
         VirtualLog {
             cylinders: 2,
@@ -95,7 +96,7 @@ impl VirtualLog {
         }
     }
 
-    /// Inside a drive of about as many bytes.
+    /// Returns a subject inside a drive of about the same size.
     pub fn inside_a_drive(self) -> Self {
         let fits = |&cylinders: &u32| drive(cylinders).geometry.bytes() >= self.device_bytes;
         let cylinders = (2..1000).find(fits).unwrap_or(1000);
@@ -106,7 +107,7 @@ impl VirtualLog {
         }
     }
 
-    /// How the small one is explored.
+    /// Returns the plan for the small subject.
     pub fn churn(seed: u64) -> Plan {
         Plan {
             profile: Profile::churn(),
@@ -116,8 +117,8 @@ impl VirtualLog {
         }
     }
 
-    /// How one with units of a sector is explored: short blocks take from one
-    /// unit to all of a block.
+    /// Returns the plan for units of a sector, where short blocks take from one unit to a
+    /// whole block.
     pub fn in_sectors(plan: Plan) -> Plan {
         let mut plan = Plan {
             units: vec![512],
@@ -129,8 +130,8 @@ impl VirtualLog {
 
     fn medium(&self, device: Arc<dyn Device>) -> Arc<dyn Medium> {
         if self.cylinders > 0 {
-            // Its time is its own: where the head is depends on the requests
-            // since it was mounted, and on nothing else.
+            // The drive has its own time, so the position of the head depends only on the
+            // requests since the mount.
             let clock = Arc::new(VirtualClock::new(0, 0));
             let disk = SimulatedDisk::over(Sectors(device), drive(self.cylinders), clock, 1);
             return Arc::new(InDrive(Arc::new(disk)));
@@ -157,7 +158,7 @@ impl VirtualLog {
         let system = FileSystem::mount(Arc::new(layout), clock, self.options.clone())?;
         let extras: Extras<Vlfs> = Extras {
             clean: |system| compact(system, u64::MAX),
-            // Stopped before it is done.
+            // The compactor is stopped before it is done.
             coalesce: |system| compact(system, 5),
             claim,
             unmount: |system| Ok(system.layout().unmount()?),
@@ -171,7 +172,7 @@ fn drive(cylinders: u32) -> Drive {
     drives::st19101().with_cylinders(cylinders)
 }
 
-/// The compactor works, until it has moved so much or nothing is to be gained.
+/// Runs the compactor until it has moved this much or can gain nothing.
 fn compact(system: &FileSystem<Vlfs>, most_units: u64) -> Result<()> {
     let layout = system.layout();
     if layout.stopped().is_some() {
@@ -181,8 +182,8 @@ fn compact(system: &FileSystem<Vlfs>, most_units: u64) -> Result<()> {
     Ok(())
 }
 
-/// The compactor finds what lives in a region, and moves it later: as if
-/// another thread had come between.
+/// Finds the live blocks of a region, and returns the function that moves them later, as
+/// if another thread ran in between.
 fn claim(system: &FileSystem<Vlfs>) -> Result<Claimed<Vlfs>> {
     let claims = system.layout().claim_region()?;
     Ok(Box::new(move |system| match claims {
@@ -254,7 +255,7 @@ impl Subject for VirtualLog {
     fn without_newest_checkpoint(&self, image: &MemoryImage) -> Option<MemoryImage> {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
         let superblock = Vlfs::find_superblock(&*device).ok()?;
-        // While one is written the other is alone.
+        // While one checkpoint is written, the other is the only valid one.
         if whole_checkpoints(self.medium(device)).ok()? != [true, true] {
             return None;
         }

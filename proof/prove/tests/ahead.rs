@@ -1,4 +1,4 @@
-//! Segments of an image file are written before the log comes to them.
+//! Tests that segments of an image file are written before the log reaches them.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const AHEAD: u64 = 8 << 20;
 struct Volume {
     fs: FileSystem<Lfs>,
     file: InodeNo,
-    /// Small commits have asked for it.
+    /// True if a small commit has requested the background thread.
     summoned: Arc<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ impl Volume {
         self.fs.fsync(self.file, true).unwrap();
     }
 
-    /// As the thread does that is summoned.
+    /// Writes ahead if it was requested, like the background thread.
     fn write_ahead(&self) -> u64 {
         match self.summoned.swap(false, Relaxed) {
             true => self.fs.layout().write_ahead().unwrap(),
@@ -65,8 +65,8 @@ impl Volume {
     }
 }
 
-/// Nearly all updates write where something has been written, and the volume has taken
-/// no more than is ahead of the log.
+/// Nearly all updates overwrite space that was already written, and the image grows no
+/// more than the bytes ahead of the log.
 #[test]
 fn small_updates_meet_no_holes_but_the_first() {
     let updates = 2000;
@@ -96,7 +96,7 @@ fn small_updates_meet_no_holes_but_the_first() {
     let (met, bytes, _) = run(false);
     assert!(met > updates * 9 / 10 && bytes == 0, "{met}, {bytes}");
     let (met, bytes, opened) = run(true);
-    // The rest of the first segment, the next one, and the one behind it.
+    // The rest of the first segment, the next segment, and the one after it.
     assert!(met < 3 * u64::from(SEGMENT) / 4096 + updates / 50, "{met}");
     assert!(
         bytes <= AHEAD + opened * u64::from(SEGMENT),
@@ -104,7 +104,7 @@ fn small_updates_meet_no_holes_but_the_first() {
     );
 }
 
-/// What is written ahead is what was there, so a crash cannot tell.
+/// Writing ahead writes the bytes that are already there, so a crash makes no difference.
 #[test]
 fn nothing_of_it_can_be_read() {
     let memory = Arc::new(MemoryDevice::new(BYTES));
@@ -119,7 +119,7 @@ fn nothing_of_it_can_be_read() {
     let written = volume.write_ahead();
     assert!((1..=AHEAD).contains(&written), "{written}");
     assert!(content(memory.snapshot()) == before);
-    // All that may be ahead is.
+    // The log is ahead as far as it may be.
     assert_eq!(volume.fs.layout().write_ahead().unwrap(), 0);
 }
 
@@ -138,7 +138,7 @@ fn other_devices_are_left_alone() {
     assert_eq!(volume.fs.layout().write_ahead().unwrap(), 0);
 }
 
-/// A host that has no space left for large requests.
+/// A host device without space for large requests.
 #[derive(Debug)]
 struct Full {
     inner: SlowHoles,
@@ -185,7 +185,7 @@ impl Device for Full {
     }
 }
 
-/// One write is refused, no other is tried, and the volume goes on.
+/// After one refused write the log tries no other, and the volume works on.
 #[test]
 fn a_host_without_space_ends_it() {
     let device = Arc::new(Full {

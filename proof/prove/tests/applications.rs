@@ -1,14 +1,15 @@
-//! Applications under crash, at CI size. Without /dev/fuse, or without the
-//! program a test needs, it is skipped loudly, but fails in CI.
+//! Applications under crashes, at the size for continuous integration. If `/dev/fuse` or
+//! a program is missing, the test prints a message and is skipped. In continuous
+//! integration it fails instead.
 
 use varve_prove::applications::{
     Application, Explored, Extent, Git, LogAndManifest, Replace, Sqlite, explore, missing,
 };
 use varve_prove::random::{announce_seed, scaled};
 
-/// Steps of one recording.
+/// Number of steps of one recording.
 const STEPS: u64 = 24;
-/// Power cuts in one recording.
+/// Number of power cuts in one recording.
 const CUTS: usize = 40;
 
 fn skipped(application: &dyn Application) -> bool {
@@ -20,7 +21,7 @@ fn skipped(application: &dyn Application) -> bool {
     true
 }
 
-/// Explores as many recordings as the scale asks for.
+/// Explores the number of recordings that the scale asks for.
 fn survives(test: &str, application: &dyn Application) {
     let seed = announce_seed(test, 1);
     if skipped(application) {
@@ -83,8 +84,8 @@ fn a_log_and_a_manifest_without_syncs_in_strict_order() {
     );
 }
 
-/// A device whose flushes lie loses what was acknowledged, and each
-/// application's check must say so: a check that cannot fail proves nothing.
+/// A device whose flushes do nothing loses acknowledged data, and the check of each
+/// application must find that. A check that cannot fail proves nothing.
 #[test]
 fn lying_flushes_are_noticed() {
     let seed = announce_seed("lying_flushes_are_noticed", 1);

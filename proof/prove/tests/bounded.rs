@@ -1,4 +1,4 @@
-//! All short workloads, the power cut at every write.
+//! All short workloads, with a power cut at every write.
 
 use varve_prove::bounded;
 use varve_prove::explorer::{Explorer, Plan};
@@ -6,7 +6,7 @@ use varve_prove::mounted::Subject;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::subjects::{Log, Toy};
 
-/// Explores every `stride`th sequence, beginning where the seed says.
+/// Explores every `stride`th sequence. The seed decides which is the first.
 fn explore(subject: &impl Subject, length: u32, stride: u64, test: &str) {
     let seed = announce_seed(test, 1);
     let plan = Plan {

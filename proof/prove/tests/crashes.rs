@@ -116,7 +116,7 @@ fn the_log_in_strict_order() {
     assert!(counts.states > 500);
 }
 
-/// How event `at` of two traces differs.
+/// Describes how event `at` of two traces differs.
 fn differing(first: &[Event], second: &[Event], at: usize) -> String {
     match (first.get(at), second.get(at)) {
         (
@@ -186,7 +186,7 @@ fn the_file_system_between_groups() {
     assert!(states > 1000);
 }
 
-/// Goes on after failures, and tells the shortest story of each kind.
+/// Continues after failures, and prints the shortest story of each kind.
 fn collect(subject: &Log, plan: &Plan, workloads: u64, length: u64) {
     let explorer = Explorer::new(subject);
     let mut kinds: BTreeMap<String, (u64, u64, Failure)> = BTreeMap::new();
@@ -229,7 +229,7 @@ fn collected_failures_of_the_log() {
     collect(&Log::default(), &plan, scaled(100), 40);
 }
 
-/// Much cleaning, many checkpoints, and crash after crash.
+/// Failures of workloads with much cleaning, many checkpoints and repeated crashes.
 #[test]
 #[ignore = "for finding several mistakes at once"]
 fn collected_failures_of_the_cleaner() {
@@ -246,7 +246,7 @@ fn collected_failures_of_the_cleaner() {
     collect(&Log::default(), &plan, scaled(60), 40);
 }
 
-/// What one life leaves torn and the next may complete.
+/// Failures of writes that are torn in one life and that the next life may complete.
 #[test]
 #[ignore = "for finding several mistakes at once"]
 fn collected_failures_of_second_lives() {
@@ -259,8 +259,9 @@ fn collected_failures_of_second_lives() {
     collect(&subject, &plan, scaled(20), length);
 }
 
-/// Explores the story in the file that `VARVE_STORY` names, thoroughly; with
-/// `VARVE_SECOND_LIFE`, does that after each crash and crashes again.
+/// Explores the story in the file that `VARVE_STORY` names, thoroughly. With
+/// `VARVE_SECOND_LIFE`, the test runs that second story after each crash and cuts the
+/// power again.
 #[test]
 fn a_story_from_the_environment() {
     let Ok(path) = std::env::var("VARVE_STORY") else {

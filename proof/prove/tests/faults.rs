@@ -1,4 +1,5 @@
-//! Faults at every request, and decay: an error or right data.
+//! Faults at every request, and decay of the medium: each read returns an error or the
+//! right data.
 
 use varve_device::FaultKind;
 use varve_prove::explorer::Plan;
@@ -13,7 +14,8 @@ fn workload(seed: u64, length: u64) -> Vec<Operation> {
     Generator::new(Plan::quick(seed).profile, Random::new(seed)).take(length)
 }
 
-/// Every kind at every `stride`th request it can strike, once and sticky.
+/// Injects every kind of fault at every `stride`th request that it can strike, once and
+/// permanently.
 fn attack(subject: &impl Subject, kinds: &[FaultKind], seed: u64, stride: u64) -> Tally {
     let mut tally = Tally::default();
     let operations = workload(seed, 40);

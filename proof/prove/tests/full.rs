@@ -1,4 +1,4 @@
-//! The full volume: deletes always work and give their space back.
+//! The full volume: deletes always succeed and free their space.
 
 use varve_prove::full;
 use varve_prove::random::{announce_seed, scaled};

@@ -1,14 +1,15 @@
-//! Golden volumes: what earlier versions left on a device opens, holds what it held,
-//! can be changed, and is sound.
+//! Golden volumes. An image that an earlier version left on a device must mount, contain
+//! its old data, accept changes, and be sound.
 //!
 //! `tests/golden` has for each volume its image (`NAME.img.zst`) and the operations that
-//! made it (`NAME.story`); `tests/golden/README.md` says how to add one. The test runs
-//! the story on the model alone, so what an image must hold is written down in words.
+//! made it (`NAME.story`); `tests/golden/README.md` explains how to add one. The test
+//! runs the story on the model alone, so the expected content of an image is a readable
+//! text.
 //!
-//! | volume | what is in it |
+//! | volume | content |
 //! |---|---|
-//! | `log-closed` | every kind of file, names on two levels, attributes, a sparse index of height 2, one of height 3 whose file was cut, reservations, cleaned segments; unmounted |
-//! | `log-crashed` | the same, with groups behind the newest record, and files that were open without a name |
+//! | `log-closed` | every kind of file, names on two levels, attributes, a sparse index of height 2, one of height 3 whose file was truncated, reservations, cleaned segments; unmounted |
+//! | `log-crashed` | the same, with groups after the newest record, and open files without a name |
 //! | `log-holes` | two heads, blocks written into holes, segments reused ahead of checkpoints; crashed |
 //! | `log-transaction` | a transaction written before its commit, and one that was open; crashed |
 //! | `vlfs-closed`, `vlfs-crashed` | VLFS: with records of changes since its checkpoint, and compacted |
@@ -37,7 +38,8 @@ use varve_prove::virtual_log::VirtualLog;
 const BLOCK: u64 = 4096;
 const XATTR_BYTES: u64 = 1000;
 
-/// Volumes whose stories are all one kind of life, and how each is mounted.
+/// Returns the golden volumes whose stories have only one kind of life, each with its
+/// mount options.
 fn plain_subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     vec![
         ("log-closed", Box::new(Log::default())),
@@ -51,7 +53,7 @@ fn plain_subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     ]
 }
 
-/// A log that is nearly full, with two heads, so that blocks go into holes.
+/// Returns a nearly full log with two heads, which writes blocks into holes.
 fn plugged() -> Log {
     let mut log = Variant::with_heads_under_cleaning(1).subject;
     log.mount.heads = 2;
@@ -92,8 +94,8 @@ fn device_of(bytes: &[u8]) -> Arc<MemoryDevice> {
     device
 }
 
-/// What a story leaves. Between `begin` and `commit` are a transaction's operations;
-/// those between `begin` and `abort` were never committed.
+/// Returns the model after a story. Operations between `begin` and `commit` belong to a
+/// transaction; those between `begin` and `abort` were never committed.
 fn told(text: &str) -> Model {
     let mut model = Model::new(BLOCK);
     let (mut pending, mut is_open) = (Vec::new(), false);
@@ -123,8 +125,8 @@ fn apply(model: &mut Model, operations: &[Operation]) {
     }
 }
 
-/// The image of `name` opens without being written to, holds what its story says, is
-/// changed, closed and opened again, and is sound before and after.
+/// Checks that the image of `name` mounts without a write, contains what its story says,
+/// accepts changes and a remount, and is sound before and after.
 fn is_kept(path: &Path, name: &str) {
     let subject = subject_of(name);
     let packed = std::fs::read(path).unwrap();
@@ -179,8 +181,8 @@ fn is_kept(path: &Path, name: &str) {
     runner.mounted().unmount().unwrap();
 }
 
-/// The names and contents are those of the model. (Nothing is freed by a mount that only
-/// reads, so what was deleted may still be counted.)
+/// Checks that the names and contents are those of the model. A read-only mount frees
+/// nothing, so deleted files may still be counted.
 fn shows(mounted: &dyn Mounted, model: &Model) -> Result<(), String> {
     let seen = tree::walk(mounted, Bounds::default())?;
     let (lines, ids) = tree::model_lines(model);
@@ -200,21 +202,22 @@ fn shows(mounted: &dyn Mounted, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything on a device.
+/// Returns all bytes of a device.
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.geometry().size as usize];
     device.read(0, &mut bytes).unwrap();
     bytes
 }
 
-/// What is done to a volume that was opened: everything that needs no second mount.
+/// Returns the profile of changes to a mounted volume: every operation that needs no
+/// second mount.
 fn changes() -> Profile {
     let mut profile = Profile::everything().without(&[Kind::Remount, Kind::Kill]);
     profile.xattr_bytes = XATTR_BYTES;
     profile
 }
 
-/// Every volume of a layout is kept, of which there are at least so many.
+/// Checks every golden volume of a layout, and that there are at least `least` of them.
 fn are_kept(layout: &str, least: usize) {
     let mut volumes = 0;
     for entry in std::fs::read_dir(directory()).unwrap() {
@@ -246,7 +249,7 @@ fn volumes_in_place_of_earlier_versions_are_opened_walked_changed_and_checked() 
     are_kept("ffs-", 3);
 }
 
-/// Makes the volumes of this version, if `VARVE_GOLDEN` names it (`README.md`).
+/// Makes the volumes of this version, if `VARVE_GOLDEN` names it (see `README.md`).
 #[test]
 fn volumes_of_this_version_are_made_where_they_are_asked_for() {
     let Ok(version) = std::env::var("VARVE_GOLDEN") else {
@@ -277,7 +280,7 @@ fn save(version: &str, name: &str, image: &[u8], text: &str) {
     std::fs::write(story_path, text).unwrap();
 }
 
-/// What every plain story begins with.
+/// Returns the beginning of every plain story.
 fn beginning() -> String {
     let mut text = String::from(
         "create sparse\nwrite sparse 0+100 #1\nwrite sparse 1638400+300 #2\n\
@@ -306,7 +309,7 @@ fn beginning() -> String {
     text + "chmod sparse 600\nchown tall 7 8\nsync\nclean\nlayout-checkpoint\n"
 }
 
-/// What stays behind the newest record, if the volume is killed.
+/// Returns the operations after the newest record, for a volume that is killed.
 fn ending() -> &'static str {
     "open l0 @1\nunlink names/n0^1\nunlink l0\ncreate orphan\nwrite orphan 0+9000 #71\n\
      open orphan @2\nunlink orphan\nmkdir late\ncreate late/file\n\
@@ -314,7 +317,8 @@ fn ending() -> &'static str {
      rename late/file late/renamed\nsync\n"
 }
 
-/// One volume at work: the story as it happened, and what the device has at its end.
+/// Runs one volume. Returns the bytes of the device at the end and the story of what was
+/// done.
 fn live(subject: &dyn Subject, name: &str, seed: u64) -> (Vec<u8>, String) {
     let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
     subject.format(device.clone(), new_clock()).unwrap();
@@ -359,7 +363,7 @@ fn live(subject: &dyn Subject, name: &str, seed: u64) -> (Vec<u8>, String) {
     (bytes_of(&device), tell(&happened))
 }
 
-/// A file system on a log, and the story of what was done to it.
+/// A file system on a log, and the story of its operations.
 struct Life {
     device: Arc<MemoryDevice>,
     system: Arc<FileSystem<Lfs>>,
@@ -378,7 +382,7 @@ impl Life {
         }
     }
 
-    /// Does what a line says, in the tree or in a transaction's.
+    /// Executes one line of a story, in the tree or in that of a transaction.
     fn line(&mut self, within: Option<&FileSystem<Lfs>>, line: &str) {
         let (fs, caller) = (within.unwrap_or(&self.system), Caller::root());
         let [operation] = &story(line)[..] else {
@@ -417,11 +421,12 @@ impl Life {
     }
 }
 
-/// Few bytes in each block, so that an image is short; and mostly other blocks than the
-/// last time, so that what they displace leaves holes.
+/// Makes the volume with holes. Each block has few bytes that are not zero, so that the
+/// image is short. Most writes go to other blocks than the last ones, so that the blocks
+/// they replace leave holes.
 fn holes() -> (Vec<u8>, String) {
     let mut life = Life::new(&plugged());
-    // Zeros before them, not behind: those would be left out, and no block be whole.
+    // The zeros precede the data. After it they would be left out, and no block be whole.
     let tail = |block| block * BLOCK + BLOCK - 40;
     let free = life.system.statfs().free;
     let blocks = free * 8 / 10;

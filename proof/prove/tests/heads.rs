@@ -69,7 +69,7 @@ fn a_durable_partial_that_is_lost_is_reported_whichever_head_it_is_in() {
     }
 }
 
-/// What a torn partial leaves, at the place of any head, does not come back.
+/// The remains of a torn partial segment do not become valid again, at any head.
 #[test]
 fn leftovers_of_any_head_are_cleared() {
     let (tried, returned) = leftover::returned(&Variant::with_heads(1).subject, 512);
@@ -77,7 +77,8 @@ fn leftovers_of_any_head_are_cleared() {
     assert_eq!(returned, 0, "of {tried}");
 }
 
-/// What the others rely on: these volumes have groups in several heads.
+/// Checks the premise of the other tests: groups of these volumes are spread over several
+/// heads.
 #[test]
 fn groups_are_parted_between_heads() {
     let Variant { subject, .. } = Variant::with_heads(1);

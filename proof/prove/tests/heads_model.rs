@@ -1,8 +1,8 @@
-//! The rules for several heads, explored in the abstract.
+//! Explores the abstract model of the rules for several heads.
 
 use varve_prove::heads::{Limits, Missing, explore};
 
-/// Two lives and two heads, every rule on or one off.
+/// Two lives and two heads, with every rule on or one rule left out.
 const SHORT: Limits = Limits {
     steps: 5,
     crashes: 1,

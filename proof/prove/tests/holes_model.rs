@@ -1,4 +1,4 @@
-//! The rules for writing into holes, explored in the abstract.
+//! Explores the abstract model of the rules for writing into holes.
 
 use varve_prove::holes::{Limits, Missing, explore};
 

@@ -1,4 +1,4 @@
-//! Mutated images: no panic, no hang, no unbounded memory.
+//! Mutated images cause no panic, no endless loop and no unbounded use of memory.
 
 use std::time::Instant;
 use varve_device::MemoryImage;

@@ -1,4 +1,4 @@
-//! FFS put to the proof: power cuts, the model, the full volume.
+//! Tests of FFS: power cuts, the model, the full volume.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ fn explore(subject: &InPlace, plan: &Plan, workloads: u64, length: u64) -> Count
     counts
 }
 
-/// Two extended attributes fit a block.
+/// Length of an attribute value in bytes, such that two extended attributes fit in a
+/// block.
 const XATTR_BYTES: u64 = 1000;
 
 fn everything() -> Profile {
@@ -88,8 +89,8 @@ fn short_lives_one_after_the_other() {
     assert!(counts.nested_states > 20);
 }
 
-/// Without a journal, on the medium that this needs: each unit is written whole or not
-/// at all.
+/// Returns the plan for FFS without a journal, on a medium that writes each unit whole or
+/// not at all, as this layout requires.
 fn plan_in_place(seed: u64, unit: u32) -> Plan {
     let mut plan = Plan {
         units: vec![unit],
@@ -124,9 +125,9 @@ fn power_cuts_where_nothing_is_ordered() {
     assert!(counts.states > 100);
 }
 
-/// What is removed from a directory may be there again when that has moved: both are
-/// answered before either is durable. (Seed 3 of the test above found that the contract
-/// knew names by their paths alone.)
+/// A name that was removed from a directory may exist again after that directory moved,
+/// because both calls return before either is durable. (Seed 3 of the test above showed
+/// that the contract knew names by their paths alone.)
 #[test]
 fn a_directory_moves_that_something_was_removed_from() {
     let seed = announce_seed("a_directory_moves_that_something_was_removed_from", 1);
@@ -151,8 +152,8 @@ fn power_cuts_where_room_is_reused_in_place() {
     }
 }
 
-/// Where units can read as errors, files may be lost, and nothing else: what a repair
-/// leaves is sound, and it finds nothing the second time.
+/// On a medium where units can read as errors, files may be lost, but nothing else. The
+/// repaired volume is sound, and a second repair finds nothing.
 #[test]
 fn what_is_torn_is_repaired() {
     let seed = announce_seed("what_is_torn_is_repaired", 1);
@@ -236,7 +237,7 @@ fn fill_and_delete_cycles() {
     }
 }
 
-/// Each policy with each order of metadata.
+/// Returns each policy with each order of metadata.
 fn policies_and_orders() -> Vec<InPlace> {
     let policies = InPlace::of_every_policy().into_iter();
     let orders = |subject: InPlace| {
@@ -249,7 +250,7 @@ fn policies_and_orders() -> Vec<InPlace> {
     policies.flat_map(orders).collect()
 }
 
-/// What FFS's own policy passes, each of the others does.
+/// Every other policy passes the tests that FFS's own policy passes.
 #[test]
 fn every_policy_survives_power_cuts_in_every_order() {
     let seed = announce_seed("every_policy_survives_power_cuts_in_every_order", 1);
@@ -270,7 +271,7 @@ fn every_policy_survives_power_cuts_in_every_order() {
             ..InPlace::churn(seed + nth)
         };
         let churn = explore(&subject.small(), &plan, scaled(1), 60);
-        // A workload that syncs early and seldom changes names has few.
+        // A workload that syncs early and seldom changes names has few states.
         assert!(names.states > 10 && names.states + churn.states > 60);
     }
 }
@@ -298,19 +299,21 @@ fn every_policy_on_small_and_full_volumes() {
     }
 }
 
-/// A tail moves to what another file has left, as there is no room behind it.
+/// The last fragments of a file move to space that another file has freed, because the
+/// space after them is used.
 #[cfg(feature = "planted")]
 const MOVED_TAIL: &str = "create c; write c 0+40960 #9; sync; unlink c; sync; \
      create a; write a 0+600 #1; fsync a; create b; write b 0+600 #2; sync; \
      write a 600+2000 #3; fsync a";
 
-/// A file's data comes to where another's indirect block was, of which a record tells.
+/// The data of a file uses the place of another file's indirect block, which a record
+/// mentions.
 #[cfg(feature = "planted")]
 const REUSED_INDIRECT: &str = "create a; write a 49152+4096 #1; sync; unlink a; sync; \
      create b; write b 0+45056 #2; fsync b";
 
-/// The harness is tested, too: mistakes planted in FFS are caught by what is used
-/// without them.
+/// Tests of the harness: bugs planted in FFS are found by the tests that run without
+/// them.
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_are_caught() {
@@ -359,7 +362,7 @@ fn planted_mistakes_are_caught() {
     }
 }
 
-/// The same where metadata is written in place.
+/// The same for FFS that writes metadata in place.
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_without_a_journal_are_caught() {

@@ -1,5 +1,5 @@
-//! A torn partial of one life, completed by a torn one of the next: it must not
-//! come back. How is in `leftover.rs`.
+//! A partial segment torn in one life and completed by a torn one of the next must not
+//! become valid again. `leftover.rs` explains how.
 
 use varve_prove::leftover::{returned, returned_at_random};
 use varve_prove::mounted::Subject;

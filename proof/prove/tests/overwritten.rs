@@ -1,5 +1,5 @@
-//! Overwrites at random on a full volume, under power cuts: what is reused
-//! ahead of checkpoints is missed by nobody.
+//! Random overwrites on a full volume, under power cuts. Every recovery must find its
+//! blocks, although space is reused ahead of checkpoints.
 
 use varve_prove::overwritten::explore;
 use varve_prove::random::announce_seed;

@@ -1,5 +1,5 @@
-//! The harness is tested first: planted bugs must be caught, or a green run
-//! means nothing.
+//! Tests of the harness: each planted bug must be found. Otherwise a passing run means
+//! nothing.
 
 use varve_prove::explorer::{Explorer, Plan};
 use varve_prove::operation::story;
@@ -7,7 +7,8 @@ use varve_prove::random::announce_seed;
 use varve_prove::subjects::Toy;
 use varve_prove::toy::Bug;
 
-/// What random workloads do not find soon, and what is done after the crash.
+/// Stories for bugs that random workloads do not find soon, each with the operations
+/// after the crash.
 const STORIES: [(&str, &str); 3] = [
     (
         "create a; write-back; mkdir c; write-back",

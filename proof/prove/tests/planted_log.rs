@@ -1,5 +1,5 @@
-//! The harness is tested first, on the real log: every planted bug must be
-//! caught by what is used without one, or a green run means nothing.
+//! Tests of the harness on the real log: each planted bug must be found by the tests that
+//! run without it. Otherwise a passing run means nothing.
 //!
 //! ```sh
 //! cargo test -p varve-prove --features planted --test planted_log -- --nocapture
@@ -28,14 +28,14 @@ use varve_prove::subjects::Log;
 use varve_prove::traces;
 use varve_prove::variants::Variant;
 
-/// Part of the harness.
+/// A part of the harness that may find a bug.
 #[derive(Clone, Copy, Debug)]
 enum Net {
     /// The traces of one name.
     Trace(&'static str),
-    /// Random workloads, at most so many.
+    /// Random workloads, at most this number of them.
     Random(&'static str, fn(u64) -> Variant, u64),
-    /// Torn writes completed by the next life.
+    /// Torn writes that the next life completes.
     Leftover,
     /// The same on a log with several heads.
     LeftoverWithHeads,
@@ -43,23 +43,24 @@ enum Net {
     Reported,
     /// Bits that change at rest.
     Decay,
-    /// Durable partials of a log with several heads that are lost.
+    /// Lost durable partial segments of a log with several heads.
     Lost,
     /// Mutated images.
     Images,
-    /// Volumes filled and emptied again.
+    /// Volumes that are filled and emptied repeatedly.
     Full,
-    /// Partials that describe more than they hold.
+    /// Partial segments that describe more than they contain.
     Crafted,
-    /// Overwrites at random on a full volume.
+    /// Random overwrites on a full volume.
     Overwritten,
-    /// The same, less full: holes are written into most of the time.
+    /// The same on a less full volume, which writes into holes most of the time.
     Plugged,
     /// Transactions that are written before their commit.
     Spilled,
 }
 
-/// What the net caught, if anything, and after how many states or runs.
+/// Result of a part of the harness: the failure it found, if any, and the number of
+/// states or runs until then.
 struct Haul {
     caught: Option<String>,
     states: u64,
@@ -199,7 +200,7 @@ fn by_images(seed: u64, states: &mut u64) -> Option<String> {
     failure.map(|failure| told(&failure))
 }
 
-/// Counts cycles.
+/// Fills and empties volumes. `states` counts the cycles.
 fn by_filling(seed: u64, states: &mut u64) -> Option<String> {
     let subject = Log {
         device_bytes: 3584 << 10,
@@ -222,7 +223,7 @@ fn by_crafting(states: &mut u64) -> Option<String> {
     }
 }
 
-/// Everything there is.
+/// Returns every part of the harness.
 fn nets() -> Vec<Net> {
     let mut nets: Vec<Net> = Vec::new();
     let mut names: Vec<&str> = traces::all().iter().map(|trace| trace.name).collect();
@@ -248,8 +249,8 @@ fn nets() -> Vec<Net> {
     nets
 }
 
-/// Does `work` for every bug, or the one that `VARVE_BUG` names, on as many
-/// threads as there are processors.
+/// Calls `work` for every bug, or for the one that `VARVE_BUG` names, on as many threads
+/// as there are processors.
 fn for_each_bug(work: impl Fn(Planted) + Sync) {
     let next = AtomicUsize::new(0);
     let wanted = std::env::var("VARVE_BUG").ok();
@@ -273,8 +274,8 @@ fn for_each_bug(work: impl Fn(Planted) + Sync) {
     });
 }
 
-/// Tells which net catches which bug, and how soon. The one that is cast first
-/// must be among them: [`first`] is chosen by what this prints.
+/// Prints which part of the harness finds which bug, and how soon. The one that is tried
+/// first must be among them: [`first`] is chosen by this output.
 #[test]
 #[ignore = "casts every net for every bug"]
 fn what_catches_what() {
@@ -302,7 +303,8 @@ fn what_catches_what() {
     assert!(holes.is_empty(), "first net does not catch: {holes:?}");
 }
 
-/// The net that catches a bug soonest; if it does not, all are cast.
+/// Returns the part of the harness that finds a bug soonest. If it fails to find the bug,
+/// all others are tried.
 fn first(bug: Planted) -> Net {
     match bug {
         Planted::HalfGroups => Net::Trace("missing_rule_1_last_partial"),
@@ -391,8 +393,8 @@ fn first(bug: Planted) -> Net {
     }
 }
 
-/// Which segments are next to be written decides whether this bug shows. At
-/// random that takes luck; the story must show it whatever the seed.
+/// This bug shows only if certain segments are the next to be written. Random workloads
+/// rarely reach that state; the story must reach it with every seed.
 #[test]
 fn reuse_after_one_checkpoint_is_caught_with_any_seed() {
     let bug = Planted::ReuseAfterOne;

@@ -1,21 +1,22 @@
-//! The cases of `space.rs` are tested first: mistakes planted in the accounts must
-//! be found by as many of them as are drawn there, or a green run means nothing.
+//! Tests of the cases in `space.rs`: bugs planted in the accounts must be found by at
+//! most as many cases as `space.rs` draws. Otherwise a passing run means nothing.
 
 use varve_fs::planted::{self, Planted};
 use varve_prove::random::announce_seed;
 use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
 
-/// Cases that are drawn at most; `space.rs` draws no fewer.
+/// Largest number of cases to draw; `space.rs` draws no fewer.
 const CASES: u64 = 150;
 
-/// The case that is tried first is one that has found it.
+/// Checks that each bug is found. The first case to try is one that has found it before.
 fn are_found(bugs: &[Planted], volumes: &dyn Volumes, seed: u64, first: u64) {
     let mut missed = Vec::new();
     for &bug in bugs {
         let order = (first..CASES).chain(0..first);
         let cases = order.map(|nth| (nth, Case::nth_small(seed, nth)));
-        // A mistake is on this thread alone. It is hardest to live with where names
-        // fill the volume: others would find it, too, or not, and take longer.
+        // A bug is planted on one thread alone, so only cases with one thread are used.
+        // Volumes filled by names are the hardest for the accounts; other volumes may
+        // miss the bug and take longer.
         let mut cases =
             cases.filter(|(_, case)| case.threads == 1 && case.shape.device_bytes < 16 << 20);
         let found = cases.find_map(|(nth, case)| {

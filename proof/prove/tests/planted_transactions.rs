@@ -1,5 +1,5 @@
-//! The harness of transactions is tested first: every planted bug must be caught by
-//! what is used without one.
+//! Tests of the transaction harness: each planted bug must be found by the tests that run
+//! without it.
 //!
 //! ```sh
 //! cargo test -p varve-prove --features planted --test planted_transactions -- --nocapture
@@ -10,9 +10,10 @@ use varve_fs::Isolation;
 use varve_fs::planted::{self, Planted};
 use varve_prove::transactions::{crashes, interleaved};
 
-/// By a cut of the power, in so many stories at most.
+/// Largest number of stories with power cuts per bug.
 const STORIES: u64 = 40;
-/// By the threads' history, in so many rounds at most: their order is the host's.
+/// Largest number of rounds with threads per bug, because the host decides the order of
+/// the threads.
 const ROUNDS: u64 = 60;
 
 fn by_cuts(bug: Planted) -> Option<String> {

@@ -1,5 +1,5 @@
-//! The shortest traces that catch a missing rule of the log protocol, on the
-//! toy and on the log: they are in `traces.rs`.
+//! The shortest traces that find a missing rule of the log protocol, on the toy and on
+//! the log. They are defined in `traces.rs`.
 
 use std::time::Duration;
 use varve_prove::explorer::{Explorer, Plan};
@@ -12,7 +12,7 @@ fn hold_on(subject: &impl Subject, trace: &Trace) {
     let seed = announce_seed(trace.name, 1);
     let explorer = Explorer::new(subject);
     let plan = trace.plan(seed);
-    // A second crash in fewer of the states, where the trace does not need it.
+    // Fewer states get a second crash, if the trace does not need one.
     let nested_one_in = match trace.second_life {
         Some(_) => plan.nested_one_in,
         None => (plan.nested_one_in as f64 / scale()) as u64,
@@ -31,7 +31,8 @@ fn hold_on(subject: &impl Subject, trace: &Trace) {
 fn hold(name: &str) {
     let mut held = 0;
     for trace in traces::all().iter().filter(|trace| trace.name == name) {
-        // The toy reuses nothing, and reads all that it has ever written at each mount.
+        // The toy log reuses no segment, and reads everything that it ever wrote at each
+        // mount.
         if !trace.reuses_segments() {
             hold_on(&Toy::default(), trace);
         }

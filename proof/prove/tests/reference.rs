@@ -1,4 +1,4 @@
-//! Random operations against the model, without crashes.
+//! Random operations compared with the model, without crashes.
 
 use varve_fs::MemoryOptions;
 use varve_prove::generator::Profile;

@@ -1,5 +1,5 @@
-//! Another size, another name: whatever is cut short is old or new, and whole. How
-//! is in `resized.rs`.
+//! Changes of size and label: an interrupted change leaves the old or the new volume, and
+//! it is whole. `resized.rs` explains how.
 
 use varve_device::{Limits, MemoryDevice};
 use varve_lfs::{Lfs, Tune};
@@ -9,12 +9,12 @@ use varve_prove::resized::{Change, Counts, Cut, any_order, on_device_of, used};
 use varve_prove::subjects::Log;
 use varve_prove::variants::Variant;
 
-/// What fills many segments, and leaves holes in them.
+/// A story that fills many segments and leaves holes in them.
 const MIXED: &str = "create a; create b; create c; write a 0+900000 #1; sync; write b 0+700000 #2; \
                      sync; write a 0+400000 #3; sync; write c 0+500000 #4; sync; write b \
                      100000+300000 #5; sync; unlink c; sync; write a 700000+200000 #6; sync";
 
-/// What fills a volume of 16 MiB to the end, and leaves half of it.
+/// A story that fills a volume of 16 MiB to the end, and leaves half of it.
 const MUCH: &str = "create a; create b; create c; create d; create e; create f; write a \
                     0+2000000 #1; write b 0+2000000 #2; write c 0+2000000 #3; sync; write d \
                     0+2000000 #4; write e 0+2000000 #5; sync; write f 0+1500000 #6; sync; unlink \
@@ -117,7 +117,7 @@ fn a_mounted_volume_grows_whatever_is_cut_short() {
     let counts = explorer.counts();
     eprintln!("{counts:?}");
     assert!(counts.states > 500);
-    // And it does grow.
+    // The volume does grow.
     let explorer = Explorer::new(&subject);
     let story = "create a; switch-policy; write a 0+400000 #1; sync; switch-policy; write a \
                  300000+900000 #2; kill; switch-policy; write a 0+100000 #3; fsync a";

@@ -1,4 +1,4 @@
-//! The rules for room, explored in the abstract.
+//! Explores the abstract model of the rules for free space.
 
 use varve_prove::random::{Random, announce_seed, scaled};
 use varve_prove::room::{
@@ -6,7 +6,7 @@ use varve_prove::room::{
     slack_for, walk,
 };
 
-/// One block of the map, one of the directory.
+/// A volume with one block of the map and one block of the directory.
 const SMALL: Geometry = Geometry {
     segments: 8,
     slots: 3,
@@ -21,14 +21,14 @@ fn told(what: &str, explored: &Explored) {
     println!("{what}: {states} states, {broken:?}");
 }
 
-/// Everything, crashes at any step included.
+/// Explores every state, with crashes at any step.
 fn explored(geometry: Geometry, rules: Rules) -> Explored {
     let explored = explore(geometry, rules, Limits::exhaustive(10_000_000));
     told(&format!("{geometry:?} {rules:?}"), &explored);
     explored
 }
 
-/// The batch, and the least slack with which nothing is found.
+/// A batch of this size and the least slack with which the exploration finds no error.
 #[test]
 fn every_removal_is_admitted_and_room_is_back() {
     let mut volumes = vec![(SMALL, 7, 0), (SMALL, 6, 3), (SMALL, 5, 4)];
@@ -88,8 +88,8 @@ fn each_rule_is_missed_when_it_is_left_out() {
     }
 }
 
-/// What a checkpoint wrote is lost if the power is cut before its record, and what it was
-/// to fold is still to be folded. No batch of this size outlasts that.
+/// A power cut before the record of a checkpoint loses what the checkpoint wrote, and its
+/// changes still have to be folded. No batch of this size suffices for that.
 #[test]
 fn a_torn_checkpoint_takes_room_for_good() {
     let mut limits = Limits::exhaustive(1_000_000);
@@ -99,11 +99,12 @@ fn a_torn_checkpoint_takes_room_for_good() {
     assert!(explored.broken.is_some());
 }
 
-/// Volumes that are too large to be explored, filled and then hunted through.
+/// Volumes that are too large to be explored fully are filled and then explored by random
+/// walks.
 #[test]
 fn larger_volumes_are_emptied_with_two_generations_of_metadata_in_the_batch() {
     let seed = announce_seed("larger_volumes_are_emptied", 1);
-    // Segments, slots, and numbers and names in a block.
+    // Segments, slots, and the number of inode numbers and of names in a block.
     let volumes = [(12, 6, 60, 60), (12, 6, 8, 60), (12, 6, 60, 8)];
     for (nth, (segments, slots, per_map, per_directory)) in volumes.into_iter().enumerate() {
         let geometry = Geometry {
@@ -117,7 +118,8 @@ fn larger_volumes_are_emptied_with_two_generations_of_metadata_in_the_batch() {
         let mut refused = 0;
         for life in 0..scaled(1) {
             let mut random = Random::new(seed + life);
-            // As large as the volume can have them once the batch is left.
+            // The metadata of the volume is as large as possible with the batch set
+            // aside.
             let full = filled(geometry, &Rules::new(batch_for(4), 0), &mut random);
             let metadata = 2 + full.maps() + full.directories();
             let rules = Rules::new(batch_for(metadata), 0);
@@ -133,8 +135,8 @@ fn larger_volumes_are_emptied_with_two_generations_of_metadata_in_the_batch() {
     }
 }
 
-/// Blocks that change when something is moved, as the map's and index nodes, count
-/// twice: a quarter of them is too little, and so is half.
+/// Blocks that change when something moves, such as those of the map and index nodes,
+/// count twice. A quarter of them is too little, and so is half.
 #[test]
 fn what_a_move_changes_counts_twice() {
     let seed = announce_seed("what_a_move_changes", 1);
@@ -162,8 +164,9 @@ fn what_a_move_changes_counts_twice() {
     }
 }
 
-/// Directory blocks need no room of their own where floor and slack let a batch gain
-/// wherever the dead slots are: moving one changes no other block of a directory.
+/// Directory blocks need no reserve of their own where the low watermark and the slack let
+/// a batch free space wherever the dead slots are, because moving one changes no other
+/// block of a directory.
 #[test]
 fn directories_need_no_floor_of_their_own_where_a_batch_gains() {
     let seed = announce_seed("directories_need_no_floor", 1);
@@ -191,9 +194,9 @@ fn directories_need_no_floor_of_their_own_where_a_batch_gains() {
     }
 }
 
-/// A full volume is overwritten for ever if floor and slack together let a batch gain
-/// wherever its dead slots are; with the floor alone most of it is refused, and no
-/// removal.
+/// A full volume can be overwritten without end if the low watermark and the slack
+/// together let a batch free space wherever the dead slots are. Without the slack most
+/// overwrites are refused, but no removal.
 #[test]
 fn a_full_volume_is_overwritten_for_ever_with_floor_and_slack() {
     let seed = announce_seed("a_full_volume_is_overwritten", 1);

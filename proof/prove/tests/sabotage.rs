@@ -1,5 +1,5 @@
-//! The log on a device that breaks its word: the explorer must notice, or a
-//! green run on the log means nothing.
+//! The log on a faulty device. The explorer must notice every such fault. Otherwise a
+//! passing run on the log means nothing.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use varve_prove::mounted::{Mounted, Subject};
 use varve_prove::random::announce_seed;
 use varve_prove::subjects::Log;
 
-/// What the device does wrong, beneath the log and above the recorder.
+/// The fault of the device, below the log and above the recorder.
 #[derive(Clone, Copy, Debug)]
 enum Sabotage {
     /// Flushes do nothing.
@@ -24,7 +24,7 @@ enum Sabotage {
     ShortWrites,
     /// One bit of every fourth write is wrong.
     WrongBits,
-    /// Every sixth write lands one unit further on.
+    /// Every sixth write is one unit too far.
     Misdirected,
 }
 

@@ -1,5 +1,5 @@
-//! A copy that follows its original: at every group's end it is what that was. How is
-//! in `shipped.rs`.
+//! A copy that follows its original is at the end of every group what the original was
+//! then. `shipped.rs` explains how.
 
 use std::sync::Arc;
 use varve_device::{Device, Limits, MemoryDevice, MemoryImage, RecordingDevice};
@@ -52,7 +52,7 @@ fn a_replay_is_cut_short_anywhere() {
         let subject = Log::default();
         let seed = seed.wrapping_mul(1000) + story;
         let mut pair = Pair::new(&subject, seed).unwrap();
-        // From the base, and from where an earlier replay has come to.
+        // The replays begin at the base, and at the end of an earlier replay.
         for round in 0..2 {
             let base = pair.copy.clone();
             let since = mark_of(&subject, &base);
@@ -99,7 +99,7 @@ fn streams_that_are_no_good_leave_a_copy_at_the_end_of_a_group() {
         let at = random.below(bad.len() as u64) as usize;
         match random.below(3) {
             0 => bad[at] ^= 1 << random.below(8),
-            // A piece is missing, or comes twice.
+            // A piece is missing, or is repeated.
             1 => drop(bad.drain(at..(at + 64).min(good.len()))),
             _ => {
                 let piece: Vec<u8> = bad[at..(at + 64).min(good.len())].to_vec();
@@ -109,7 +109,7 @@ fn streams_that_are_no_good_leave_a_copy_at_the_end_of_a_group() {
         let device = Arc::new(MemoryDevice::from_image(&base));
         match replay(device.clone(), &subject.mount, &bad) {
             Err(ShipError::BadStream { .. } | ShipError::Unfit(_)) => ended += 1,
-            // What was added stands behind the end.
+            // The added bytes are after the end.
             Ok(_) => {}
             Err(other) => panic!("{other}"),
         }
@@ -119,7 +119,7 @@ fn streams_that_are_no_good_leave_a_copy_at_the_end_of_a_group() {
     assert!(ended > scaled(60) * 2 / 3 - 1, "{ended}");
 }
 
-/// Somebody writes `files` files to a copy of it.
+/// Returns a copy of the image to which `files` files were written.
 fn written_to(subject: &Log, image: &MemoryImage, files: u64) -> MemoryImage {
     let device = Arc::new(MemoryDevice::from_image(image));
     let mounted = subject.mount(device.clone(), new_clock(), 77).unwrap();
@@ -145,7 +145,7 @@ fn another_history_is_refused_and_left_alone() {
     let since = mark_of(&subject, &base);
     pair.live(3, 30).unwrap();
     let stream = pair.shipped(since).unwrap();
-    // Only looked at, and mounted for writing without a write: it goes on.
+    // A copy to which files were written has another history, and refuses the stream.
     for (image, files) in [(&base, 1), (&base, 40), (&copy, 1), (&copy, 40)] {
         let other = written_to(&subject, image, files);
         let device = Arc::new(MemoryDevice::from_image(&other));
@@ -153,7 +153,7 @@ fn another_history_is_refused_and_left_alone() {
         let refused = replay(recorder.clone(), &subject.mount, &stream);
         match refused {
             Err(ShipError::OtherHistory { .. }) => {}
-            // Its own log may have gone further than the stream.
+            // Its own log may have advanced further than the stream.
             Ok(done) if done.ahead => {}
             other => panic!("{files} files: {other:?}"),
         }
@@ -166,7 +166,7 @@ fn another_history_is_refused_and_left_alone() {
     let device = Arc::new(MemoryDevice::from_image(&idle));
     replay(device.clone(), &subject.mount, &stream).unwrap();
     pair.course.look(&subject, &device.snapshot()).unwrap();
-    // Nothing can be shipped from it, nor what its mark names from another volume.
+    // The copy cannot be shipped, and its mark cannot be shipped from another volume.
     let lfs = Lfs::mount(device, new_clock(), read_only(&subject)).unwrap();
     assert!(matches!(lfs.ship(lfs.mark()), Err(ShipError::IsACopy(_))));
     let device: Arc<dyn Device> = pair.original().clone();
@@ -209,7 +209,7 @@ fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     let device = pair.original().clone();
     let (mounted, lfs) = subject.mount_and_layout(device, new_clock(), 5).unwrap();
     let mut runner = Runner::new(mounted, new_clock(), Model::new(4096));
-    // A shipper that reads nothing is in nobody's way.
+    // A shipper that reads nothing does not disturb the volume.
     let mut idle = lfs.ship(since).unwrap();
     for round in 0..200 {
         for operation in story(&format!(
@@ -231,7 +231,7 @@ fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     assert!(gone.to_string().contains("make a new base"));
 }
 
-/// Every way to use a volume that there is a variant of.
+/// Follows an original in the setup of one variant.
 fn follow(name: &str, variant: &Variant, seed: u64) {
     let seed = announce_seed(name, seed);
     let profile = variant.plan.profile.clone();

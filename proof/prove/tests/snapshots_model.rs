@@ -1,4 +1,4 @@
-//! The rules of snapshots, explored in the abstract.
+//! Explores the abstract model of the rules for snapshots.
 
 use varve_prove::random::{announce_seed, scale};
 use varve_prove::snapshots::{Missing, Walks, every, walk};

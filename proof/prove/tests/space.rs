@@ -1,4 +1,4 @@
-//! A volume can always be emptied.
+//! Tests that a volume can always be emptied.
 
 use std::time::{Duration, Instant};
 use varve_prove::random::{announce_seed, scaled};
@@ -7,11 +7,11 @@ use varve_prove::space::{
     Ballast, Case, Cycle, Filling, InPlaces, Logs, Order, Service, Shape, VirtualLogs, Volumes, run,
 };
 
-/// Failures after which there is no point in going on.
+/// Number of failures after which a test stops.
 const FAILURES_MAX: usize = 6;
 
-/// A case as it is drawn, or the one whose seed a failure names, of `small` cases or
-/// `any`: `VARVE_SPACE_CASE=small:9358150883358963638`.
+/// Returns the case whose seed a failure names, of `small` cases or `any`, if the
+/// environment asks for one: `VARVE_SPACE_CASE=small:9358150883358963638`.
 fn asked_for() -> Option<Case> {
     let text = std::env::var("VARVE_SPACE_CASE").ok()?;
     let (of, seed) = text.split_once(':').expect("small:SEED or any:SEED");
@@ -23,19 +23,19 @@ fn asked_for() -> Option<Case> {
     })
 }
 
-/// The case of a row's seed and a number.
+/// A function that returns the case of a seed and a number.
 type Draw = fn(u64, u64) -> Case;
-/// Whether a case belongs to a test.
+/// A function that returns true if a case belongs to a test.
 type Wanted = fn(&Case) -> bool;
 
-/// It is one of the smallest volumes, without ballast.
+/// Returns true for one of the smallest volumes, without ballast.
 fn is_filled_by_names(case: &Case) -> bool {
     case.cycles[0].ballast == Ballast::None
 }
 
-/// Those of so many cases that are wanted, drawn one after the other; or the one that
-/// is asked for alone. After so many seconds none is begun any more. `VARVE_PROVE_SCALE`
-/// makes both more, and never fewer.
+/// Runs the wanted ones among the first `count` cases, one after the other, or only the
+/// one that the environment asks for. The test begins no further case after `seconds`.
+/// `VARVE_PROVE_SCALE` raises both limits and never lowers them.
 fn cases(
     test: &str,
     volumes: &dyn Volumes,
@@ -96,7 +96,8 @@ fn a_volume_on_the_log_can_always_be_emptied() {
     cases(test, &Logs, (150, 12), (Case::nth_small, wanted));
 }
 
-/// Each takes as long as twenty others, and is as likely to meet a refusal.
+/// Each of these cases takes as long as twenty others, and is as likely to find a
+/// refusal.
 #[test]
 fn a_log_that_names_alone_have_filled_can_always_be_emptied() {
     let test = "a_log_that_names_alone_have_filled";
@@ -120,9 +121,10 @@ fn a_volume_of_any_size_on_the_log_can_always_be_emptied() {
     cases(test, &Logs, (4, 8), (Case::nth_of_any_size, |_| true));
 }
 
-/// Drawn by `varve prove --rows space`: files of a few blocks far apart, whose
-/// index nodes were a tenth to a third of what lived. Where these have no room of their
-/// own (`SPARE_NODES` of the log is 0), the last cycle of each is refused a removal.
+/// Runs a case that `varve prove --rows space` has drawn: files of a few blocks far
+/// apart, whose index nodes were a tenth to a third of the live blocks. Without a reserve
+/// for these (`SPARE_NODES` of the log is 0), the last cycle of each case refuses a
+/// removal.
 fn below_tall_indexes(seed: u64, shape: Shape, name_bytes: usize, cycles: Vec<Cycle>) {
     let case = Case {
         seed,
@@ -139,7 +141,7 @@ fn below_tall_indexes(seed: u64, shape: Shape, name_bytes: usize, cycles: Vec<Cy
     assert!(report.removed > 0);
 }
 
-/// Of blocks of 4 KiB.
+/// Returns a shape with blocks of 4 KiB.
 fn shape(device_bytes: u64, unit_bytes: u32, variety: u64) -> Shape {
     Shape {
         device_bytes,
@@ -168,7 +170,7 @@ fn cycle(
     }
 }
 
-/// As in one of so many.
+/// A period that is so long that the event never happens.
 const NEVER: u64 = 1 << 40;
 
 #[test]

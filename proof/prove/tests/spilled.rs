@@ -1,5 +1,5 @@
-//! Transactions that are written before their commit, under power cuts: all of them or
-//! nothing, and what they leave is found by nobody.
+//! Transactions that are written before their commit, under power cuts. Each is complete
+//! or absent, and no reader finds its remains.
 
 use varve_prove::random::announce_seed;
 use varve_prove::spilled::explore;

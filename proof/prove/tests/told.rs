@@ -1,5 +1,6 @@
-//! What a repair would change, or a mount would refuse or pass over, a check reports: over
-//! mutants of the three layouts, and for each kind of damage that once passed for sound.
+//! A check reports every damage that a repair would change, or that a mount would refuse
+//! or skip. The tests use mutants of the three layouts, and each kind of damage that the
+//! check once missed.
 
 use varve_device::MemoryImage;
 use varve_prove::images::{images_of, workload};
@@ -51,7 +52,8 @@ fn damage_of_a_virtual_log_is_told() {
 const STORY: &str = "mkdir d; create d/needle-1; write d/needle-1 0+3000 #1; create d/needle-2; \
                      setxattr d/needle-1 x 8 #2; setxattr d/needle-1 y 300 #3; sync";
 
-/// One with attributes and names that can be found in the image, unmounted.
+/// Returns the image of an unmounted volume, with attributes and names that can be found
+/// in its bytes.
 fn unmounted(subject: &impl Repaired) -> Original {
     match images_of(subject, &story(STORY), 4096) {
         Ok([_, image]) => Original::new(image),
@@ -69,7 +71,8 @@ fn told(subject: &impl Repaired, image: &MemoryImage, what: &str) -> Vec<String>
     }
 }
 
-/// For each layout, what its superblocks begin with, and the seed of its hashes.
+/// Calls `test` for each layout, with a function that checks an image and with the
+/// original image.
 fn everywhere(test: impl Fn(&dyn Fn(&MemoryImage, &str) -> Vec<String>, &Original)) {
     let log = Log::default();
     test(&|image, what| told(&log, image, what), &unmounted(&log));
@@ -111,7 +114,7 @@ fn attributes_that_cannot_be_listed_or_asked_for_are_told() {
             assert!(places > 0, "{what}");
             told(&image, what);
         }
-        // The name's length, the value's, the name.
+        // The fields are the length of the name, the length of the value, and the name.
         let (image, places) = original.replaced(b"\x06\x08\0\0\0user.x", b"\0\x0e\0\0\0user.x");
         assert!(places > 0);
         told(&image, "an attribute's empty name");
@@ -127,7 +130,8 @@ fn a_superblock_that_is_destroyed_or_of_another_volume_is_told() {
     });
 }
 
-/// Every copy says the same, and is whole.
+/// Returns the image with another hash seed. Every copy of the superblock has the same
+/// seed and is whole.
 fn with_another_hash_seed(original: &Original, seed: u64) -> MemoryImage {
     let (from, to) = (seed.to_le_bytes(), (!seed).to_le_bytes());
     let (image, places) = original.replaced(&from, &to);

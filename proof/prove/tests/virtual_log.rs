@@ -1,4 +1,4 @@
-//! VLFS put to the proof: power cuts, the model, the full volume, bit rot.
+//! Tests of VLFS: power cuts, the model, the full volume, decay of the medium.
 
 use std::time::Instant;
 use varve_prove::explorer::{Counts, Explorer, Plan};
@@ -26,7 +26,7 @@ fn explore(subject: &VirtualLog, plan: &Plan, workloads: u64, length: u64) -> Co
     counts
 }
 
-/// Extended attributes as long as Linux has them.
+/// Returns the profile with extended attributes of the longest size that Linux allows.
 fn with_longest(profile: Profile) -> Profile {
     Profile {
         xattr_bytes: 65_536,
@@ -54,7 +54,7 @@ fn power_cuts_with_units_of_a_sector() {
     assert!(counts.states > 300);
 }
 
-/// One to three slots: they are all taken most of the time.
+/// Volumes with one to three slots, which are all in use most of the time.
 #[test]
 fn power_cuts_with_few_slots() {
     let seed = announce_seed("power_cuts_with_few_slots", 1);
@@ -69,8 +69,8 @@ fn power_cuts_with_few_slots() {
     assert!(counts.states > 100);
 }
 
-/// Where the head decides what is near, and records lie among the data. Each
-/// recovery searches all of it, so that there are few states.
+/// The position of the head decides which place is near, and records are among the data.
+/// Each recovery searches the whole drive, so the test has few states.
 #[test]
 fn power_cuts_inside_a_drive() {
     let seed = announce_seed("power_cuts_inside_a_drive", 1);
@@ -123,7 +123,7 @@ fn power_cuts_where_the_volume_is_full() {
     assert!(counts.states > 200);
 }
 
-/// Much is compacted, some of it after others have come between.
+/// Returns a plan with much compaction. Some of it takes effect after other operations.
 fn compacted(seed: u64) -> Plan {
     let mut plan = VirtualLog::churn(seed);
     let kinds = &mut plan.profile.kinds;
@@ -143,8 +143,8 @@ fn power_cuts_while_the_compactor_moves() {
     assert!(counts.states > 200);
 }
 
-/// Set, replaced by longer and shorter ones, removed, moved, in brief and in full
-/// transactions, at each write and flush.
+/// Attributes are set, replaced by longer and shorter ones, removed and moved, in short
+/// and in full transactions, with a power cut at each write and flush.
 #[test]
 fn power_cuts_around_long_attributes() {
     let seed = announce_seed("power_cuts_around_long_attributes", 1);
@@ -252,8 +252,8 @@ fn fill_and_delete_cycles() {
     }
 }
 
-/// The harness is tested, too: mistakes planted in VLFS are caught by what is
-/// used without them.
+/// Tests of the harness: bugs planted in VLFS are found by the tests that run without
+/// them.
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_are_caught() {
@@ -273,8 +273,8 @@ fn planted_mistakes_are_caught() {
     }
 }
 
-/// One of sixty workloads notices the bug, each so many operations and the first one
-/// tried that of this number.
+/// Checks that one of sixty workloads finds the bug. Each has `length` operations, and
+/// the workload with the number `first` is tried first.
 #[cfg(feature = "planted")]
 fn assert_caught(
     bug: varve_fs::planted::Planted,
@@ -293,7 +293,7 @@ fn assert_caught(
     assert!(caught.is_some(), "{bug:?} is not caught");
 }
 
-/// The same of mistakes of the compactor.
+/// The same for bugs of the compactor.
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_of_the_compactor_are_caught() {
@@ -308,15 +308,15 @@ fn planted_mistakes_of_the_compactor_are_caught() {
     }
 }
 
-/// The same of mistakes with records of changes.
+/// The same for bugs with records of changes.
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_with_changes_are_caught() {
     use varve_fs::planted::Planted;
     let seed = announce_seed("planted_mistakes_with_changes_are_caught", 1);
     for bug in Planted::OF_THE_VIRTUAL_LOG {
-        // Metadata must be written over between two folds: with some seeds that
-        // takes many workloads.
+        // Metadata must be overwritten between two folds. With some seeds that takes many
+        // workloads.
         let seed = match bug {
             Planted::MetadataNotHeld => seed + 15,
             _ => seed,
@@ -327,14 +327,14 @@ fn planted_mistakes_with_changes_are_caught() {
             ..VirtualLog::churn(seed)
         };
         if bug == Planted::ChangesOneByOne {
-            // A place must be taken again a slot later, which is rare; any
-            // image shows it.
+            // A place must be used again one slot later, which is rare. Any image shows
+            // the bug.
             (plan.limits.exhaustive_writes, plan.limits.random_subsets) = (0, 0);
             (plan.limits.each_shape, plan.limits.torn_writes) = (1, 0);
             (plan.nested_one_in, plan.afterwards_one_in) = (u64::MAX, u64::MAX);
         }
         let subject = match bug {
-            // Round and round in little room.
+            // The log wraps often in little space.
             Planted::ChangesOneByOne => VirtualLog::with_small_units().least(),
             _ => VirtualLog::with_small_units(),
         };

@@ -1,15 +1,15 @@
-//! What looks at log-structured volumes from outside: it reads the format and
-//! writes, where it does, through ordinary groups of the log.
+//! Examines log-structured volumes independently of a mount. It reads the format, and
+//! writes only through ordinary groups of the log.
 //!
-//! | module | its part |
+//! | module | task |
 //! |---|---|
-//! | [`mod@check`] | every structure of a volume that nobody writes to |
-//! | [`mod@repair`] | mends what check found, as far as that takes no guess |
-//! | [`salvage`] | builds a volume from whatever can still be found |
-//! | [`verify`] | the tree and the data of a volume in use |
-//! | [`inspect`] | what stands where, for people and programs |
+//! | [`mod@check`] | checks every structure of a volume that is not being written |
+//! | [`mod@repair`] | repairs the findings of a check, without guessing |
+//! | [`salvage`] | builds a new volume from the readable parts of a damaged one |
+//! | [`verify`] | verifies the tree and the data of a volume in use |
+//! | [`inspect`] | shows the structures of a volume, for people and programs |
 //!
-//! Source: Seltzer 1992, chapter 6 (what the log's structures say of each other).
+//! Source: Seltzer 1992, chapter 6 (relations between the structures of a log).
 
 pub mod check;
 pub mod inspect;

@@ -1,10 +1,11 @@
-//! TPC-B with transactions of the library, to be set beside Berkeley DB
-//! (`scripts/bench-tpcb.sh`). Each changes an account, a teller and a branch, and
-//! appends to a history; the sums must agree at the end.
+//! TPC-B with transactions of the library, for comparison with Berkeley DB
+//! (`scripts/bench-tpcb.sh`). Each transaction changes an account, a teller and a branch,
+//! and appends to a history; at the end the sums must agree.
 //!
 //! `cargo bench -p varve --bench tpcb -- IMAGE [--threads N] [--seconds S] [--no-sync]
-//! [--optimistic] [--written]`; one JSON line. `--written`: the image's space is written
-//! once before, so that its host's file system has nothing of its own to make durable.
+//! [--optimistic] [--written]`; one JSON line. With `--written` the space of the image is
+//! written once before the run, so that the host's file system has no metadata of its own
+//! to make durable.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -68,13 +69,13 @@ impl Bank {
     }
 }
 
-/// An error of a transaction, out of one of `io`.
+/// Converts an `io` error of a transaction back into the library's error.
 fn lost(error: std::io::Error) -> varve::Error {
     let inner = error.into_inner().expect("made by the library");
     *inner.downcast().expect("made by the library")
 }
 
-/// xorshift64*.
+/// The random number generator xorshift64*.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

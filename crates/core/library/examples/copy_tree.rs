@@ -1,5 +1,5 @@
-//! Copies a directory of the host into a volume and back, and compares: names,
-//! content, permission bits, times of modification, symbolic links.
+//! Copies a directory of the host into a volume and back, and compares: names, content,
+//! permission bits, times of modification, symbolic links.
 //!
 //! ```sh
 //! cargo run --example copy_tree                       # this crate's source
@@ -14,7 +14,7 @@ use varve::{FileTimes, Volume, VolumeOptions};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Copies what is in the host's `from` to `to`, a directory of the volume.
+/// Copies the content of the host's `from` to `to`, a directory of the volume.
 fn store(volume: &Volume, from: &Path, to: &Path) -> Outcome<()> {
     volume.create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -35,7 +35,7 @@ fn store(volume: &Volume, from: &Path, to: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies everything in the volume's `from` to `to`, a directory of the host.
+/// Copies the content of the volume's `from` to `to`, a directory of the host.
 fn fetch(volume: &Volume, from: &Path, to: &Path) -> Outcome<u64> {
     fs::create_dir_all(to)?;
     let mut bytes = 0;
@@ -44,7 +44,7 @@ fn fetch(volume: &Volume, from: &Path, to: &Path) -> Outcome<u64> {
         let (path, kind) = (entry.path(), entry.file_type()?);
         let target = to.join(path.strip_prefix(from)?);
         if kind.is_dir() {
-            fs::create_dir(&target)?; // before what is in it
+            fs::create_dir(&target)?; // before its content
         } else if kind.is_symlink() {
             symlink(volume.read_link(&path)?, &target)?;
         } else {
@@ -57,7 +57,7 @@ fn fetch(volume: &Volume, from: &Path, to: &Path) -> Outcome<u64> {
     Ok(bytes)
 }
 
-/// Says where two directories of the host differ.
+/// Fails with the first difference between two directories of the host.
 fn compare(one: &Path, other: &Path) -> Outcome<()> {
     for entry in fs::read_dir(one)? {
         let entry = entry?;

@@ -1,6 +1,5 @@
-//! Threads that work on one volume, each with a handle of its own: they replace
-//! files so that a reader finds the old or the new content, whole, and append
-//! to a common log.
+//! Threads that work on one volume, each with its own handle: they replace files so that
+//! a reader finds either the old or the new content, and append to a common log.
 //!
 //! ```sh
 //! cargo run --release --example many_threads [IMAGE]
@@ -16,7 +15,7 @@ use varve::{OpenOptions, Volume};
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
 
-/// Writes beside the file, and gives the new one its name in one step.
+/// Writes a second file and renames it over the first atomically.
 fn replace(volume: &Volume, path: &str, content: &str) -> varve::Result<()> {
     let beside = format!("{path}.new");
     volume.write(&beside, content)?;
@@ -31,13 +30,13 @@ fn write(volume: &Volume, writer: usize) -> std::io::Result<()> {
     for round in 0..ROUNDS {
         let line = format!("writer {writer}, round {round}\n");
         replace(volume, &format!("/state/{writer}"), &line.repeat(100))?;
-        log.write_all(line.as_bytes())?; // whole, whoever else appends
+        log.write_all(line.as_bytes())?; // atomic among all appending threads
     }
     log.sync_data()?;
     Ok(())
 }
 
-/// Reads what others replace; answers how often it found something.
+/// Reads the files that the writers replace. Returns the number of files found.
 fn read(volume: &Volume) -> Result<usize, Box<dyn Error + Send + Sync>> {
     let mut found = 0;
     for round in 0..ROUNDS * 4 {

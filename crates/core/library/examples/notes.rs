@@ -1,5 +1,5 @@
-//! A notebook in a volume: makes the volume if it is missing, adds a note,
-//! makes it durable, and prints all notes.
+//! A notebook in a volume: creates the volume if it is missing, adds a note, makes it
+//! durable, and prints all notes.
 //!
 //! ```sh
 //! cargo run --example notes                       # in a temporary image
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .create(true)
         .open(&volume, "/notes/book.txt")?;
     writeln!(book, "{note}")?;
-    book.sync_all()?; // from here on it survives a power cut
+    book.sync_all()?; // survives a power cut from here on
     drop(book);
     volume.close()?;
 

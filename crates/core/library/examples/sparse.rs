@@ -1,5 +1,5 @@
-//! A file as a disk: large, mostly empty, with room reserved where it must not
-//! run out, and given back where nothing is needed any more.
+//! A file as a disk: large, mostly empty, with space reserved where it must be available,
+//! and freed where it is no longer needed.
 //!
 //! ```sh
 //! cargo run --example sparse [IMAGE]
@@ -13,7 +13,7 @@ use varve::{File, OpenOptions, Volume};
 
 const MIB: u64 = 1 << 20;
 
-/// Where there is data, from byte to byte.
+/// Returns the ranges of bytes that contain data.
 fn extents(file: &File) -> varve::Result<Vec<(u64, u64)>> {
     let mut extents = Vec::new();
     let mut at = 0;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .create_new(true)
         .open(&volume, "/disk")?;
 
-    // Larger than the volume: what is not there takes no room.
+    // The file is larger than the volume, because holes take no space.
     disk.set_len(1024 * MIB)?;
     disk.write_all_at(&[1; 8192], 100 * MIB)?;
     disk.write_all_at(&[2; 4096], 900 * MIB)?;
@@ -56,14 +56,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(found, [first, second]);
     assert!(taken < MIB);
 
-    // What is reserved can be written whatever else fills the volume.
+    // Reserved space can be written even if the volume is full.
     disk.allocate(200 * MIB, 16 * MIB, false)?;
     let (found, taken) = show("reserved", &disk)?;
     assert_eq!(found, [first, second]);
     assert!(taken >= 16 * MIB);
     assert!(disk.allocate(300 * MIB, 100 * MIB, false).is_err());
 
-    // Given back, whether there was data or not.
+    // Punching frees data and reservations.
     disk.punch(100 * MIB, 500 * MIB)?;
     let (found, taken) = show("punched", &disk)?;
     assert_eq!(found, [second]);

@@ -1,5 +1,5 @@
-//! What a crash leaves: everything that was synced, and of a file that was
-//! replaced the old content or the new, never anything between.
+//! The state after a crash: everything that was synced, and of a file that was replaced
+//! either the old or the new content, never a mixture.
 //!
 //! ```sh
 //! cargo run --example survive [IMAGE]
@@ -24,14 +24,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     volume.write("/settings", OLD)?;
     volume.sync()?;
 
-    // One order is durable before the customer hears of it, one is not.
+    // The first order is durable before it is acknowledged, the second is not.
     volume.write("/orders/1", "ten bottles of ink")?;
     volume.open_file("/orders/1")?.sync_all()?;
     volume.write("/settings.new", NEW)?;
     volume.rename("/settings.new", "/settings")?;
     volume.write("/orders/2", "never acknowledged")?;
 
-    // As if the power had gone: nothing more is written.
+    // Like a power cut: nothing more is written.
     volume.abandon();
 
     let begun = Instant::now();

@@ -1,7 +1,8 @@
-//! For programs that administer volumes: the `varve` program, front ends,
-//! measurements. A user of files needs nothing of it.
+//! Interfaces for programs that administer volumes: the `varve` program, front ends,
+//! measurements.
 //!
-//! What is here belongs to the layers below and changes with them.
+//! A program that only uses files does not need this module. Most of its items are
+//! defined by the layers below and change with them.
 
 pub use crate::change::{NewSize, ResizeStage, Resized, resize, tune};
 pub use crate::devices::{Superblock, layout_of, open_device, read_superblock};
@@ -25,15 +26,16 @@ use crate::volume::Volume;
 use std::sync::Arc;
 use varve_device::Device;
 
-/// Makes a volume on any device, whatever it holds.
+/// Makes a volume on any device and overwrites the content of the device.
 ///
 /// # Errors
-/// As [`VolumeOptions::create`].
+/// The same as [`VolumeOptions::create`].
 pub fn format_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Superblock> {
     crate::format::format_device(device, options)
 }
 
-/// Opens the volume on any device: a simulated disk, one that fails, an array.
+/// Opens the volume on any device: a simulated disk, a device that injects faults, an
+/// array.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,12 +50,12 @@ pub fn format_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Sup
 /// ```
 ///
 /// # Errors
-/// As [`VolumeOptions::open`].
+/// The same as [`VolumeOptions::open`].
 pub fn open_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Volume> {
     Volume::open_on(device, options)
 }
 
-/// The file system below a volume, for front ends that do not work by path.
+/// Returns the file system below a volume, for front ends that do not work by path.
 ///
 /// ```
 /// use varve::admin::{self, Statistics};
@@ -66,9 +68,9 @@ pub fn tree(volume: &Volume) -> &Tree {
     volume.tree()
 }
 
-/// The thread that verifies a volume on the segmented log, to ask for scrubs in
-/// the background. It answers for as long as the volume is open, and only if
-/// that is so with threads of its own.
+/// Returns the verification thread of a volume on the segmented log; scrubs are requested
+/// from it. The thread runs only while the volume is open, and only if the volume was
+/// opened with background threads.
 pub fn verifier(volume: &Volume) -> &Arc<Verifier> {
     volume.mounted().running().verifier()
 }

@@ -1,8 +1,8 @@
-//! Another size, label or UUID for a volume that nobody has open.
+//! Changes the size, label or UUID of a volume that is not in use.
 //!
-//! What is changed, in which order, and what a power cut leaves is the layout's
-//! affair (`docs/design/resize.md`). Here the image file is made longer before, and cut
-//! after.
+//! The layout decides what is changed, in which order, and what a power cut leaves
+//! (`docs/design/resize.md`). This module only lengthens the image file before the change
+//! and truncates it after.
 
 use crate::devices::{Superblock, find_superblock, open_device};
 use crate::error::{Error, Result};
@@ -15,37 +15,38 @@ use varve_device::{Device, DeviceError, FileDevice, HostClock, IoMode, OpenMode,
 use varve_format::identity::Tune;
 use varve_lfs::ResizeOptions;
 
-/// The size that a volume is to have.
+/// Size that a volume is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSize {
-    /// So many bytes, or a few less: image files become longer or shorter.
+    /// This number of bytes, rounded down to what the layout can use. An image file grows
+    /// or shrinks with it.
     Bytes(u64),
-    /// All that the file or block device has now.
+    /// The present size of the file or block device.
     Max,
 }
 
-/// What [`resize`] is doing.
+/// Phase of a running [`resize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeStage {
-    /// The image is being written, in bytes.
+    /// The image file is extended; progress is in bytes.
     Writing,
-    /// What is behind the new end is being moved, in segments.
+    /// Live blocks behind the new end are moved; progress is in segments.
     Moving,
 }
 
-/// What became of a size.
+/// Result of [`resize`].
 #[derive(Clone, Copy, Debug)]
 pub struct Resized {
-    /// As it was.
+    /// Superblock before the change.
     pub before: varve_lfs::format::Superblock,
-    /// As it is.
+    /// Superblock after the change.
     pub after: varve_lfs::format::Superblock,
-    /// Bytes of the file or block device.
+    /// Size of the file or block device, in bytes.
     pub device_bytes: u64,
 }
 
-/// Changes the label or the UUID of a volume that nobody has open; without either
-/// it only tells. A power cut leaves the old ones or the new ones.
+/// Changes the label or the UUID of a volume that is not in use. If `tune` names neither,
+/// the superblock is only read. A power cut leaves either the old or the new values.
 ///
 /// ```
 /// use varve::{Volume, admin::{self, Superblock, Tune}};
@@ -59,8 +60,8 @@ pub struct Resized {
 /// ```
 ///
 /// # Errors
-/// `ResourceBusy` if it is in use, `InvalidInput` for a label that is too long,
-/// `InvalidData` if there is no volume, what the host answers.
+/// `ResourceBusy` if the volume is in use, `InvalidInput` if the label is too long,
+/// `InvalidData` if there is no volume, and errors of the host.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
     let mode = match tune.label.is_none() && tune.uuid.is_none() {
         true => OpenMode::ReadOnly,
@@ -78,8 +79,8 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
     })
 }
 
-/// Gives a volume that nobody has open another size. A power cut leaves it with
-/// the old size or the new one, and whole; the same call completes it.
+/// Changes the size of a volume that is not in use. A power cut leaves the volume intact
+/// with either the old or the new size; repeating the call completes the change.
 ///
 /// ```
 /// use varve::{Preallocation, Volume, admin::{self, NewSize}};
@@ -94,9 +95,9 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
 /// ```
 ///
 /// # Errors
-/// `ResourceBusy` if it is in use, `StorageFull` if what lives does not fit,
-/// `InvalidInput` for a size that cannot be, `Unsupported` on another layout than the log,
-/// `InvalidData` if there is no volume, what the host answers.
+/// `ResourceBusy` if the volume is in use, `StorageFull` if the live data does not fit,
+/// `InvalidInput` if the size is impossible, `Unsupported` on another layout than the
+/// log, `InvalidData` if there is no volume, and errors of the host.
 pub fn resize(
     path: impl AsRef<Path>,
     size: NewSize,
@@ -115,7 +116,7 @@ pub fn resize(
         NewSize::Bytes(bytes) => bytes,
         NewSize::Max => present,
     };
-    // Before anything is changed.
+    // The request is checked before anything is changed.
     let planned = varve_lfs::plan_resize(&before, bytes)?.device_bytes.get();
     if planned > present {
         lengthen(&device, planned, preallocate, &mut |done, total| {
@@ -134,7 +135,8 @@ pub fn resize(
     let after = match resized {
         Ok(after) => after,
         Err(error) => {
-            // As it was, if no superblock says more already.
+            // The image gets its old size back unless a superblock already records a
+            // larger one.
             let said = varve_lfs::newest_bytes(&device);
             if planned > present && said.is_ok_and(|bytes| bytes <= present) {
                 // The first error is the one worth reporting.

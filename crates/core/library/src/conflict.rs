@@ -1,11 +1,11 @@
-//! What a transaction met that another change had done.
+//! The conflict between a transaction and another change.
 
 use std::fmt;
 use std::path::PathBuf;
 use varve_fs::{Contended, InodeNo};
 
-/// What a transaction and another change have both changed, or the one has read and the
-/// other changed. See [`crate::Error::conflict`].
+/// A place that two transactions both changed, or that one read and the other changed.
+/// See [`crate::Error::conflict`].
 ///
 /// ```
 /// use varve::Contended;
@@ -24,10 +24,11 @@ use varve_fs::{Contended, InodeNo};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// A path by which the transaction came to the file, or to the directory that the
-    /// name is in; nothing if it did not by its path, or used more than a thousand files.
+    /// Path by which the transaction reached the file, or the directory that contains the
+    /// name. `None` if the transaction did not use a path, or used more than a thousand
+    /// files.
     pub path: Option<PathBuf>,
-    /// What of it: content, size, attributes, a name, or all.
+    /// The part of the file in conflict: content, size, attributes, a name, or all.
     pub part: Contended,
     ino: InodeNo,
 }
@@ -57,7 +58,7 @@ impl fmt::Display for Conflict {
 mod tests {
     use crate::{Contended, Error, Transaction, Volume};
 
-    /// What the second of two that do this meets.
+    /// Returns the conflict of the second of two transactions that both do `work`.
     fn met(work: impl Fn(&Transaction) -> Result<(), Error>) -> (Option<String>, Contended) {
         let volume = Volume::in_memory(32 << 20).unwrap();
         volume.create_dir("/d").unwrap();
@@ -87,7 +88,7 @@ mod tests {
         let of = |path: &str, part| (Some(path.to_owned()), part);
         let file = "/d/file";
         let name = |name: &[u8]| Contended::Name(name.to_vec());
-        // Another size, and the same.
+        // One write that changes the size, one that keeps it.
         assert_eq!(
             met(|txn| txn.write(file, b"other")),
             of(file, Contended::Size)
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(met(|txn| txn.create_dir("/d/new")), of("/d", name(b"new")));
         assert_eq!(met(|txn| txn.write("/d/new", b"x")), of("/d", name(b"new")));
         assert_eq!(met(|txn| txn.rename(file, "top")), of("/", name(b"top")));
-        // By the one within it.
+        // The savepoint makes the conflicting change.
         let nested = |txn: &Transaction| {
             let inner = txn.savepoint()?;
             inner.write(file, b"other")?;

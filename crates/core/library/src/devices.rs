@@ -1,4 +1,4 @@
-//! Images and devices: opened, and asked what volume they hold.
+//! Opens images and devices and identifies the volume on them.
 
 use crate::error::{Error, Result};
 use crate::host;
@@ -13,36 +13,36 @@ use varve_lfs::Lfs;
 use varve_lfs::format::superblock::MAGIC;
 use varve_vlfs::Vlfs;
 
-/// What a volume is, as its first block says; it never changes while the volume
-/// is in use.
+/// Identity and geometry of a volume, from its first block. It never changes while the
+/// volume is in use.
 #[derive(Clone, Copy, Debug)]
 pub enum Superblock {
-    /// Of a segmented log.
+    /// Superblock of a segmented log.
     Log(varve_lfs::format::Superblock),
-    /// Of a virtual log.
+    /// Superblock of a virtual log.
     VirtualLog(varve_vlfs::format::Superblock),
-    /// Of one that is updated in place.
+    /// Superblock of the layout in place.
     InPlace(varve_ffs::format::Superblock),
 }
 
-/// The superblock of a volume, read without locking it.
+/// Reads the superblock of a volume without locking it.
 ///
 /// # Errors
-/// `InvalidData` if there is no volume, or what the host answers.
+/// `InvalidData` if there is no volume, and errors of the host.
 pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
     find_superblock(&Unlocked::open(path.as_ref())?)
 }
 
-/// The layout of the volume in `path`, which nobody need have closed. What
-/// holds no volume counts as a segmented log.
+/// Returns the layout of the volume in `path`, which may be in use. A file or device
+/// without a volume counts as a segmented log.
 pub fn layout_of(path: impl AsRef<Path>) -> Layout {
     let device = Unlocked::open(path.as_ref());
     device.map_or(Layout::Log, |device| layout_on(&device))
 }
 
-/// Another layout than the log if the device begins like such a volume, or ends like
-/// one and begins like nothing that is known: what was made over such a volume
-/// may leave its last block as it was.
+/// Returns another layout than the log if the first sector identifies it, or if the last
+/// block does and the first sector is unknown. The first sector has priority because a
+/// volume that is made later may leave the last block as it was.
 fn layout_on(device: &dyn Device) -> Layout {
     let mut first = [0; 512];
     if device.read(0, &mut first).is_ok() && first.starts_with(&MAGIC) {
@@ -58,10 +58,10 @@ fn layout_on(device: &dyn Device) -> Layout {
     }
 }
 
-/// Opens an image or device, naming the holder if it is in use.
+/// Opens an image or device. If it is in use, the error names the holder.
 ///
 /// # Errors
-/// `ResourceBusy`, or what the host answers.
+/// `ResourceBusy`, and errors of the host.
 pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result<FileDevice> {
     let path = path.as_ref();
     FileDevice::open(path, mode, io).map_err(|error| match error {
@@ -70,7 +70,8 @@ pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result
     })
 }
 
-/// Says what is there instead, where there is no volume.
+/// Reads the superblock. If there is no volume, the error names what the device contains
+/// instead.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
     match layout_on(device) {
         Layout::Log => {}

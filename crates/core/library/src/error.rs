@@ -1,4 +1,4 @@
-//! Errors that say what was attempted, on what, and why it failed.
+//! Errors that name the operation, its object and the cause.
 
 use crate::conflict::Conflict;
 use crate::host::Holder;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use varve_device::OpenError;
 use varve_lfs::shipping::ShipError;
 
-/// The result of every call of the library.
+/// Result of the library's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. Its text says what was attempted, on which path, and
-/// what stood in the way.
+/// The reason why a call failed. Its text names the operation, the path and the cause.
 ///
-/// It turns into a [`std::io::Error`] of the same kind, which keeps it.
+/// It converts into a [`std::io::Error`] of the same kind, which contains it as its
+/// source.
 ///
 /// ```
 /// use std::io::{self, ErrorKind};
@@ -50,25 +50,25 @@ enum Failure {
     /// The image or device could not be opened or created.
     #[error(transparent)]
     Open(OpenError),
-    /// Somebody else has the volume open.
+    /// Another process has the volume open.
     #[error("{} is in use{}", path.display(), holder_text(.holder.as_ref()))]
     InUse {
         path: PathBuf,
         holder: Option<Holder>,
     },
-    /// The image holds no volume, or a damaged one.
+    /// The image contains no volume, or a damaged one.
     #[error(transparent)]
     Layout(varve_lfs::Error),
     /// A stream cannot be replayed onto the volume.
     #[error(transparent)]
     Ship(varve_lfs::shipping::ShipError),
-    /// The same, of a volume on the virtual log.
+    /// The image contains no volume on the virtual log, or a damaged one.
     #[error(transparent)]
     VirtualLog(varve_vlfs::Error),
-    /// The same, of one that is updated in place.
+    /// The image contains no volume that is updated in place, or a damaged one.
     #[error(transparent)]
     InPlace(varve_ffs::Error),
-    /// What is there is not what was asked for, or would be destroyed.
+    /// The target is not what the caller expects, or the call would destroy data.
     #[error("{} {problem}; {advice}", path.display())]
     Refused {
         path: PathBuf,
@@ -100,7 +100,7 @@ impl Cause {
         let errno = match self {
             Cause::Tree(error) => return error.errno(),
             Cause::Conflict(_) => Errno::AGAIN,
-            // As from a mount whose server is gone.
+            // A mount whose server has exited returns the same error.
             Cause::Closed => Errno::NOTCONN,
             Cause::Access => Errno::BADF,
             Cause::Argument(_) => Errno::INVAL,
@@ -159,15 +159,15 @@ impl Error {
         }))
     }
 
-    /// The kind that `std::fs` would give the error. Beside those of files:
+    /// Returns the kind that `std::fs` would give the error. Kinds that concern volumes:
     ///
-    /// | kind | of |
+    /// | kind | cause |
     /// |---|---|
-    /// | `ResourceBusy` | a volume that somebody else has open |
-    /// | `AlreadyExists` | making a volume where something is |
-    /// | `InvalidData` | opening what holds no volume, and [`crate::Volume::read_to_string`] |
-    /// | `NotConnected` | whatever is left of a volume that was closed |
-    /// | `WouldBlock` | a transaction that met another change; see [`Error::is_conflict`] |
+    /// | `ResourceBusy` | the volume is in use |
+    /// | `AlreadyExists` | the place for a new volume contains data |
+    /// | `InvalidData` | there is no volume, or the file of [`crate::Volume::read_to_string`] is not UTF-8 |
+    /// | `NotConnected` | the volume was closed |
+    /// | `WouldBlock` | a conflict of transactions, see [`Error::is_conflict`] |
     pub fn kind(&self) -> io::ErrorKind {
         match &*self.0 {
             Failure::Path {
@@ -183,7 +183,7 @@ impl Error {
         }
     }
 
-    /// The Linux error number that fits best.
+    /// Returns the Linux error number that fits best.
     pub fn errno(&self) -> i32 {
         let errno = match &*self.0 {
             Failure::Path { cause, .. } | Failure::Volume { cause, .. } => return cause.errno(),
@@ -210,8 +210,8 @@ impl Error {
         errno.raw_os_error()
     }
 
-    /// True if a transaction met what another change had done, or was aborted to end a
-    /// deadlock: begun again, it may commit.
+    /// Returns true if a transaction conflicted with another change, or was aborted to
+    /// resolve a deadlock. A new attempt may succeed.
     pub fn is_conflict(&self) -> bool {
         let (Failure::Path { cause, .. } | Failure::Volume { cause, .. }) = &*self.0 else {
             return false;
@@ -222,8 +222,8 @@ impl Error {
         )
     }
 
-    /// What a transaction met that another change had done: the file and the part of it.
-    /// Nothing for other errors, deadlocks included.
+    /// Returns the file, and the part of it, on which two transactions conflict; `None`
+    /// for other errors, including deadlocks.
     pub fn conflict(&self) -> Option<&Conflict> {
         match &*self.0 {
             Failure::Volume {
@@ -234,8 +234,8 @@ impl Error {
         }
     }
 
-    /// The path that the call was about, as it was given: one of the volume's
-    /// tree, or the image.
+    /// Returns the path that the call was given: one in the volume's tree, or that of the
+    /// image.
     pub fn path(&self) -> Option<&Path> {
         match &*self.0 {
             Failure::Path { path, .. }

@@ -1,8 +1,8 @@
-//! Making a volume, and what it refuses to overwrite.
+//! Makes a volume and protects existing data from being overwritten.
 //!
 //! Invariants:
 //! - Nothing is changed before the options are known to give a volume.
-//! - What holds anything but zeros is overwritten only on request, what is in
+//! - A device with other content than zeros is overwritten only on request, a device in
 //!   use never.
 //! - A creation that fails leaves no new file behind.
 
@@ -25,13 +25,13 @@ use varve_fs::{FileSystem, InodeNo};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_vlog::{InOrder, Medium};
 
-/// Called with the bytes of a new image written so far, and in all.
+/// Callback with the bytes of a new image written so far, and their total.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a volume in `path`: a new image file, or what is there already.
+/// Makes a volume in `path`: in a new image file, or in the existing file or device.
 ///
 /// # Errors
-/// As [`VolumeOptions::create`].
+/// The same as [`VolumeOptions::create`].
 pub fn format(
     path: impl AsRef<Path>,
     options: &VolumeOptions,
@@ -92,8 +92,10 @@ fn format_existing(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
     format_device(device, options)
 }
 
+/// Checks that the options give a volume on this device.
+///
 /// # Errors
-/// Says why the options give no volume on this device.
+/// The option that does not fit.
 fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
     match options.layout {
         Layout::Log => varve_lfs::plan_volume(&*device, &log_options(options), 0).map(drop)?,
@@ -110,10 +112,10 @@ fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on any device, whatever it holds.
+/// Makes a volume on any device and overwrites the content of the device.
 ///
 /// # Errors
-/// As [`VolumeOptions::create`].
+/// The same as [`VolumeOptions::create`].
 pub(crate) fn format_device(
     device: Arc<dyn Device>,
     options: &VolumeOptions,
@@ -163,7 +165,7 @@ fn make_in_place(
     Ok(superblock)
 }
 
-/// A file takes all room but what is free on the map.
+/// Fills the volume with one file except for the blocks that are free on the map.
 fn age(
     layout: &Arc<Ffs>,
     clock: &Arc<dyn Clock>,
@@ -188,7 +190,7 @@ fn age(
 fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
     let block_bytes = options.bytes_of_block();
     let aged = options.aged.as_deref();
-    // Blocks of no bytes are refused with other impossible ones.
+    // A block size of zero is refused later, together with other impossible sizes.
     let blocks = |map: &FreeMap| map.group_bytes().div_ceil(u64::from(block_bytes).max(1));
     varve_ffs::FfsFormatOptions {
         group_data_blocks: aged.map_or(0, blocks),
@@ -248,7 +250,8 @@ fn log_options(options: &VolumeOptions) -> FormatOptions {
     }
 }
 
-/// An image that does not exist yet, to ask what volume it would hold.
+/// An image that does not exist yet. It serves to check the options before the file is
+/// created.
 #[derive(Debug)]
 struct Planned {
     path: PathBuf,

@@ -1,8 +1,8 @@
-//! Who we are, and who holds a volume.
+//! Identity of this process, and the holder of a volume.
 //!
-//! A lock of the operating system keeps a second mount out; the owner record
-//! on the volume only names the holder for people, and after an unclean stop
-//! tells whose mount it was.
+//! A lock of the operating system prevents a second mount. The owner record on the volume
+//! only names the holder, for messages and, after an unclean stop, to report whose mount
+//! it was.
 
 use crate::unlocked::Unlocked;
 use std::fmt;
@@ -14,16 +14,16 @@ use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::{Lfs, OwnerIdentity};
 use varve_vlfs::Vlfs;
 
-/// Who had a volume mounted when its owner record was written.
+/// The process that had a volume mounted when its owner record was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Host name.
+    /// Name of the host.
     pub host: String,
-    /// Identity of that host's boot.
+    /// Identity of the host's boot.
     pub boot_id: String,
-    /// Process on that host.
+    /// Process number on that host.
     pub pid: u32,
-    /// Nanoseconds since 1970.
+    /// Time of the mount, in ns since 1970.
     pub since_ns: i64,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Age {
     }
 }
 
-/// The name of the holder's process, if it lives on this host.
+/// Returns the name of the holder's process if it runs on this host.
 fn process_name(holder: &Holder) -> Option<String> {
     if holder.boot_id != boot_id() {
         return None;
@@ -75,14 +75,14 @@ impl From<&OwnerRecord> for Holder {
     }
 }
 
-/// This boot of the host; empty if the host does not tell.
+/// Returns the identity of this boot of the host; empty if the host does not provide it.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|text| text.trim().to_owned())
         .unwrap_or_default()
 }
 
-/// What this process writes into the owner record.
+/// Returns the identity that this process writes into the owner record.
 pub fn identity() -> OwnerIdentity {
     OwnerIdentity {
         host: rustix::system::uname()
@@ -94,9 +94,9 @@ pub fn identity() -> OwnerIdentity {
     }
 }
 
-/// Who holds the volume in `path`, or held it when it stopped without
-/// unmounting; read past its lock. `None` if nobody does, or if the volume
-/// does not tell.
+/// Returns the process that has the volume in `path` open, or that stopped without
+/// unmounting it. The record is read without taking the lock. `None` if the volume was
+/// unmounted, or has no readable record.
 pub fn holder(path: &Path) -> Option<Holder> {
     let device = Unlocked::open(path).ok()?;
     let record = match Lfs::find_superblock(&device) {
@@ -112,7 +112,7 @@ pub fn holder(path: &Path) -> Option<Holder> {
     (record.mounted.get() == 1).then(|| Holder::from(&record))
 }
 
-/// True if a process of this host has the image or device locked.
+/// Returns true if a process of this host has the image or device locked.
 pub fn is_locked(path: &Path) -> bool {
     let (Ok(stat), Ok(locks)) = (
         rustix::fs::stat(path),
@@ -130,13 +130,13 @@ pub fn is_locked(path: &Path) -> bool {
         .any(|lock| lock.contains(" FLOCK ") && lock.split_whitespace().any(|word| word == place))
 }
 
-/// The user and group this process acts as.
+/// Returns the effective user and group of this process.
 pub(crate) fn user_and_group() -> (u32, u32) {
     let user = rustix::process::geteuid().as_raw();
     (user, rustix::process::getegid().as_raw())
 }
 
-/// The loop device that shows an image file, if there is one.
+/// Returns the name of the loop device that is backed by an image file, if there is one.
 pub(crate) fn loop_device_of(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let devices = std::fs::read_dir("/sys/block").ok()?;
@@ -147,7 +147,7 @@ pub(crate) fn loop_device_of(path: &Path) -> Option<String> {
     })
 }
 
-/// True if a block device is mounted or otherwise claimed.
+/// Returns true if a block device is mounted or otherwise in exclusive use.
 pub(crate) fn is_claimed(name: &str) -> bool {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -155,8 +155,8 @@ pub(crate) fn is_claimed(name: &str) -> bool {
     matches!(opened, Err(rustix::io::Errno::BUSY))
 }
 
-/// Logs that a volume was not unmounted, if its owner record says so. Only
-/// whoever has the lock can tell: until then the holder may be unmounting.
+/// Logs that a volume was not unmounted, if its owner record says so. The caller must own
+/// the lock; without it the holder may just be unmounting.
 pub(crate) fn report_unclean(device: &dyn Device, owner: Option<OwnerRecord>) {
     let Some(record) = owner.filter(|record| record.mounted.get() == 1) else {
         return;
@@ -169,8 +169,9 @@ pub(crate) fn report_unclean(device: &dyn Device, owner: Option<OwnerRecord>) {
     }
 }
 
-/// What the owner record says after an unclean stop, given that the lock is
-/// ours: whether its writer is certainly gone, and words for people.
+/// Describes an unclean stop from the owner record, given that this process owns the
+/// lock. The first value is true if the previous owner has certainly exited; the second
+/// is the text of the message.
 fn unclean_owner(holder: &Holder) -> (bool, String) {
     let here = identity();
     if holder.boot_id == here.boot_id {

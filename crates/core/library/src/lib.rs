@@ -1,10 +1,12 @@
-//! Varve as a library: a POSIX tree in one image file or block device, used as
-//! [`std::fs`] is.
+//! A log-structured file system in one image file or block device, used like [`std::fs`].
 //!
-//! A [`Volume`] is created or opened, its files are worked on by path or
-//! through [`File`]s, and it is closed. Everything written is appended to a log;
-//! after a crash the next [`Volume::open`] is back in milliseconds with
-//! everything that was synced, and with directory operations whole and in order.
+//! A [`Volume`] contains a POSIX tree of files. It needs no mount, no root and no kernel
+//! module: a program creates or opens it, uses its files by path or through [`File`]s,
+//! and closes it. Changes of any number of files can be committed as one
+//! [`Transaction`]. After a crash the next [`Volume::open`] recovers in milliseconds
+//! everything that was synced, and directory operations whole and in their order.
+//!
+//! # Files
 //!
 //! ```
 //! # let host = tempfile::tempdir()?;
@@ -29,20 +31,63 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Transactions
+//!
+//! ```
+//! let volume = varve::Volume::in_memory(16 << 20)?;
+//! volume.write("/checking", b"100")?;
+//! volume.write("/savings", b"250")?;
+//!
+//! let transfer = volume.begin()?;
+//! transfer.write("/checking", b"70")?;
+//! transfer.write("/savings", b"280")?;
+//! assert_eq!(volume.read("/checking")?, b"100");
+//! transfer.commit()?; // both are durable, or neither
+//! assert_eq!(volume.read("/savings")?, b"280");
+//! # Ok::<(), varve::Error>(())
+//! ```
+//!
+//! # Errors
+//!
+//! An [`Error`] names the operation, the path and the cause. It has the
+//! [`kind`](Error::kind) that `std::fs` would give it, and converts into a
+//! [`std::io::Error`]. [`Error::is_conflict`] distinguishes transactions that may succeed
+//! when they are repeated; [`Volume::transact`] repeats them.
+//!
+//! ```
+//! use std::io::{self, ErrorKind};
+//! let volume = varve::Volume::in_memory(16 << 20)?;
+//! let error = volume.read("/no/such").unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::NotFound);
+//! assert_eq!(error.errno(), 2);
+//! assert_eq!(error.to_string(), "cannot open /no/such: no such file or directory");
+//! assert_eq!(io::Error::from(error).kind(), ErrorKind::NotFound);
+//! # Ok::<(), varve::Error>(())
+//! ```
+//!
+//! # From `std::fs`
+//!
 //! | `std` | here |
 //! |---|---|
 //! | `fs::read`, `write`, `copy`, `rename`, `metadata`, ... | methods of [`Volume`] of that name |
 //! | `fs::File::open`, `create` | [`Volume::open_file`], [`Volume::create_file`] |
-//! | `fs::OpenOptions` | [`OpenOptions`]; `open` takes the volume, too |
+//! | `fs::OpenOptions` | [`OpenOptions`], whose `open` takes the volume as well |
 //! | `fs::File` | [`File`]: `Read`, `Write`, `Seek`, and `FileExt` of Unix |
 //! | `fs::Metadata`, `DirEntry`, `ReadDir` | the same names; `MetadataExt` of Unix works |
 //! | `fs::Permissions`, `io::ErrorKind` | those of `std` |
-//! | `io::Error` | [`Error`], which turns into one |
-//! | | [`Volume::walk`], [`Volume::exchange`], extended attributes, holes |
-//! | | [`Volume::begin`], [`Volume::transact`]: transactions |
 //!
-//! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
-//! `rename` promise is in `docs/guide/semantics.md`.
+//! [`Volume::walk`], [`Volume::exchange`], extended attributes, file flags and
+//! [`File::next_hole`] have no counterpart in `std`. Sizes and offsets are in bytes.
+//! Handles may be used from any thread.
+//!
+//! # Where to go on
+//!
+//! - [`VolumeOptions`]: layout, size, cache and access when a volume is created or opened.
+//! - [`Volume::transact`] and [`TransactionOptions`]: repeated attempts, isolation,
+//!   savepoints.
+//! - `examples/` in the sources of this crate: a notebook, a crash, sparse files, threads.
+//! - `docs/guide/semantics.md`: what `sync`, `rename` and a crash guarantee.
+//! - [`admin`]: for programs that administer volumes; other programs do not need it.
 
 pub mod admin;
 mod background;
@@ -82,7 +127,7 @@ pub use varve_ffs::format::Metadata as MetadataUpdates;
 pub use varve_fs::{Atime, Contended, Detection, FileFlags, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
-/// Every handle may be used from any thread, and sent to another.
+/// Checks at compile time that every handle may be shared between threads.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     const fn cloned<T: Clone>() {}
@@ -97,7 +142,7 @@ const _: () = {
     cloned::<Volume>();
 };
 
-/// Its example compiles.
+/// Carrier of the README, so that its example is compiled as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../README.md")]
 struct Readme;

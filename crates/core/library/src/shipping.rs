@@ -1,5 +1,5 @@
-//! A copy that follows its original (`docs/spec/stream.md`): streams out of open
-//! volumes, and onto images that nobody has open.
+//! Shipping: a copy of a volume that follows its original (`docs/spec/stream.md`).
+//! Streams are read from open volumes and replayed onto images that are not in use.
 
 use crate::devices::{Superblock, find_superblock, open_device};
 use crate::error::{Error, Result};
@@ -18,45 +18,46 @@ use varve_lfs::shipping::{
 };
 use varve_lfs::{Lfs, MountOptions};
 
-/// Records that are read ahead of replaying.
+/// Records read ahead of the replay.
 const AHEAD: usize = 8;
-/// Bytes of memory for a copy's metadata while a stream is replayed onto it.
+/// Bytes of memory for the copy's metadata during a replay.
 const CACHE_BYTES: u64 = 64 << 20;
-/// How long a shipper sleeps at most before it asks whether to go on.
+/// Longest sleep of a shipper before it asks again whether to continue.
 const NAP: Duration = Duration::from_millis(100);
 
-/// What has been shipped.
+/// Result of [`ship`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shipped {
-    /// The end of the last group.
+    /// Position of the end of the last group shipped.
     pub to: Mark,
-    /// Groups of changes.
+    /// Number of groups.
     pub groups: u64,
     /// Bytes of the stream.
     pub bytes: u64,
 }
 
-/// Where a volume stands that is not open.
+/// Position of a volume that is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Ship from its original since this mark.
+    /// Mark from which its original must ship.
     pub mark: Mark,
-    /// Groups of the original were replayed onto it, and nothing was written since.
+    /// True if groups of the original were replayed onto it and nothing was written
+    /// since.
     pub has_followed: bool,
 }
 
-/// How a replay has ended.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct ReplayEnd {
-    /// What was done, and is durable.
+    /// Changes that were replayed and are durable.
     pub done: Replayed,
-    /// Why it was not more.
+    /// The error that ended the replay early, if any.
     pub failure: Option<ShipError>,
 }
 
-/// Writes the stream of what has become durable since `since`, having synced first.
-/// When there is nothing more, `goes_on` is asked whether to wait for more, ten times a
-/// second at least.
+/// Syncs, then writes the stream of everything that has become durable since `since`. At
+/// the end of the log it calls `goes_on`, at least ten times a second, to ask whether to
+/// wait for more.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +82,7 @@ pub struct ReplayEnd {
 /// ```
 ///
 /// # Errors
-/// `LogGone`, `OtherHistory`, `IsACopy`; `Io` of the writer; device errors.
+/// `LogGone`, `OtherHistory`, `IsACopy`, `Io` of the writer, and device errors.
 pub fn ship(
     fs: &FileSystem<Lfs>,
     since: Mark,
@@ -101,7 +102,7 @@ pub fn ship(
     };
     shipper.header().write(into).map_err(written)?;
     loop {
-        // Asked before, so that what came last is not left out.
+        // The state is read before the records, so that the last records are not missed.
         let is_over = shipper.stopped().is_some();
         while let Some(record) = shipper.next_record()? {
             record.write(into).map_err(written)?;
@@ -128,10 +129,10 @@ fn bytes_of(record: &Record) -> u64 {
     (size_of_val(&record.header) + record.payload.len()) as u64
 }
 
-/// Where the volume on a device stands.
+/// Returns the position of the volume on a device.
 ///
 /// # Errors
-/// `InvalidData` if there is no volume, `Unsupported` on the virtual log.
+/// `InvalidData` if there is no volume, `Unsupported` on another layout than the log.
 pub fn copy_of(device: Arc<dyn Device>) -> Result<Copy> {
     on_a_log(&*device)?;
     let options = MountOptions {
@@ -145,22 +146,23 @@ pub fn copy_of(device: Arc<dyn Device>) -> Result<Copy> {
     })
 }
 
-/// Replays a stream onto the image or device at `path`, which nobody has open, until
-/// the stream ends. Whatever cuts this short, it may be repeated.
+/// Replays a stream onto the image or device at `path`, which must not be in use, until
+/// the stream ends. After any interruption the call may be repeated.
 ///
 /// # Errors
-/// `ResourceBusy` if it is in use, `InvalidData` if there is no volume, `Unsupported`
-/// on the virtual log, `InvalidInput` if it cannot follow that stream; then nothing was
-/// written. What ends it later is in [`ReplayEnd`].
+/// `ResourceBusy` if the volume is in use, `InvalidData` if there is no volume,
+/// `Unsupported` on another layout than the log, `InvalidInput` if the volume cannot
+/// follow that stream; in these cases nothing was written. A later failure is in
+/// [`ReplayEnd`].
 pub fn replay(path: impl AsRef<Path>, from: Box<dyn Read + Send>) -> Result<ReplayEnd> {
     let device = open_device(path.as_ref(), OpenMode::ReadWrite, IoMode::Direct)?;
     replay_on(Arc::new(device), from)
 }
 
-/// As [`replay`], on any device.
+/// Does the same as [`replay`] on any device.
 ///
 /// # Errors
-/// As there.
+/// The same as [`replay`].
 pub fn replay_on(device: Arc<dyn Device>, from: Box<dyn Read + Send>) -> Result<ReplayEnd> {
     on_a_log(&*device)?;
     let reader = StreamReader::new(from)?;
@@ -176,7 +178,7 @@ pub fn replay_on(device: Arc<dyn Device>, from: Box<dyn Read + Send>) -> Result<
     let done = match (replay.finish(), &failure) {
         (Ok(done), _) => done,
         (Err(error), None) => return Err(error.into()),
-        // The first is the one worth reporting.
+        // The first error is the one worth reporting.
         (Err(_), Some(_)) => so_far,
     };
     Ok(ReplayEnd { done, failure })
@@ -193,7 +195,7 @@ fn read(mut reader: StreamReader<Box<dyn Read + Send>>, into: &SyncSender<Read1>
     }
 }
 
-/// Durable whenever the stream pauses.
+/// Replays records and makes them durable whenever the stream pauses.
 fn feed(replay: &mut Replay, records: &Receiver<Read1>) -> std::result::Result<(), ShipError> {
     loop {
         let record = match records.try_recv() {

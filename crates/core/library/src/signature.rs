@@ -1,29 +1,29 @@
-//! What a device holds already, told by its first and last bytes.
+//! Recognises the present content of a device by its first and last bytes.
 //!
-//! A guard for people, not a forensic tool: a signature that is known gives a
-//! name; other bytes than zeros at the front count as unknown data.
+//! It protects people from mistakes and is not a forensic tool: a known signature gives a
+//! name, and other non-zero bytes at the front count as unknown data.
 
 use crate::error::Result;
 use std::fmt;
 use varve_device::Device;
 use varve_lfs::format::superblock::MAGIC;
 
-/// Bytes looked at from the front; the farthest signature is btrfs's.
+/// Bytes examined at the front; the signature of btrfs has the largest offset.
 const FRONT: u64 = 128 << 10;
 
-/// The name of a volume of ours.
+/// Name of a volume on the segmented log.
 pub const VARVE: &str = "a Varve volume";
 
-/// The name of one on the virtual log.
+/// Name of a volume on the virtual log.
 pub const VIRTUAL_LOG: &str = "a Varve volume on the virtual log (VLFS)";
 
-/// The name of one that is updated in place.
+/// Name of a volume that is updated in place.
 pub const IN_PLACE: &str = "a Varve volume that is updated in place (FFS)";
 
-/// What was found.
+/// Content that was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A file system, table or container of this name.
+    /// A file system, partition table or container of this name.
     Known(&'static str),
     /// Bytes of no known meaning.
     Data,
@@ -52,7 +52,8 @@ const fn signature(name: &'static str, offset: usize, bytes: &'static [u8]) -> S
     }
 }
 
-/// The boot signature comes last: it stands beside many others.
+/// Known signatures, in the order of the search. The boot signature is last because many
+/// other formats contain it as well.
 const SIGNATURES: &[Signature] = &[
     signature(VARVE, 0, &MAGIC),
     signature("a virtual log disk", 4, b"VLDS"),
@@ -85,7 +86,7 @@ const SIGNATURES: &[Signature] = &[
     signature("an MBR partition table or boot sector", 510, &[0x55, 0xaa]),
 ];
 
-/// What stands on the device; `None` if its first 128 KiB are zeros.
+/// Identifies the content of a device; `None` if its first 128 KiB are zeros.
 ///
 /// # Errors
 /// If the device cannot be read.

@@ -1,20 +1,20 @@
-//! What a volume has done since it was opened.
+//! Counters of a volume since it was opened.
 
 use varve_fs::{FileSystem, FsStatistics, StatFs};
 use varve_lfs::{Lfs, Utilisation};
 
-/// A reading of every counter, layer by layer.
+/// A snapshot of all counters, layer by layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
     /// Operations, cache and groups.
     pub tree: FsStatistics,
-    /// What was written and read, and why.
+    /// Device writes and reads by purpose.
     pub layout: varve_lfs::Statistics,
     /// Segments by utilisation.
     pub utilisation: Utilisation,
-    /// Room on the volume, in blocks.
+    /// Free and used space of the volume, in blocks.
     pub space: StatFs,
-    /// Bytes of a block.
+    /// Bytes per block.
     pub block_bytes: u32,
 }
 

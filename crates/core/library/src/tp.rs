@@ -1,4 +1,4 @@
-//! The record store `varve-tp` in a directory of a volume.
+//! Storage of the record store `varve-tp` in a directory of a volume.
 
 use crate::{Error, File, OpenOptions, Volume};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_tp::storage::{Storage, StoredFile};
 
-/// A directory of a volume, as the files of a record store.
+/// A directory of a volume that contains the files of a record store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,8 +26,8 @@ use varve_tp::storage::{Storage, StoredFile};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The volume itself keeps other processes out; within this one nobody else may open the
-/// same directory.
+/// The volume's lock excludes other processes. Within this process the directory may be
+/// opened only once at a time.
 #[derive(Debug)]
 pub struct VolumeStorage {
     volume: Volume,
@@ -36,21 +36,21 @@ pub struct VolumeStorage {
 }
 
 impl VolumeStorage {
-    /// Files in this directory, which is made if it is missing.
+    /// Opens a directory, which is created if it is missing.
     ///
     /// # Errors
-    /// As [`Volume::create_dir_all`].
+    /// The same as [`Volume::create_dir_all`].
     pub fn new(volume: &Volume, directory: impl AsRef<Path>) -> Result<Self, Error> {
         volume.create_dir_all(&directory)?;
         volume.sync()?;
         Ok(Self::of(volume, directory.as_ref(), false))
     }
 
-    /// The same, to be read with `Options::read_only`: nothing is made, and the volume may
-    /// be open for reading only.
+    /// Opens an existing directory for `Options::read_only`. Nothing is created, and the
+    /// volume may be open read-only.
     ///
     /// # Errors
-    /// If the directory is not there.
+    /// If the directory does not exist.
     pub fn read_only(volume: &Volume, directory: impl AsRef<Path>) -> Result<Self, Error> {
         volume.read_dir(&directory)?;
         Ok(Self::of(volume, directory.as_ref(), true))
@@ -78,7 +78,7 @@ impl Storage for VolumeStorage {
                     return Err(error);
                 }
                 let file = options.create(true).open(&self.volume, &path)?;
-                // The name is among what this syncs.
+                // The sync includes the name of the new file.
                 file.sync_all()?;
                 Ok(Arc::new(VolumeFile(file)))
             }

@@ -1,4 +1,4 @@
-//! Transactions: changes of any number of files that happen together.
+//! Transactions: changes of any number of files that take effect together.
 
 use crate::conflict::Conflict;
 use crate::error::{Cause, Error, Result};
@@ -14,13 +14,13 @@ use varve_fs::Isolation;
 use varve_lfs::Lfs;
 use varve_vlfs::Vlfs;
 
-/// Attempts of [`Volume::transact`].
+/// Largest number of attempts of [`Volume::transact`].
 const ATTEMPTS: u32 = 64;
-/// What the first one waits after a conflict, in microseconds; each further one up
-/// to twice as long, up to a thousand times that.
+/// Pause after the first conflict, in µs. Each further pause is up to twice as long, to
+/// at most a thousand times this value.
 const PAUSE_US: u64 = 50;
 
-/// Choices of one transaction.
+/// Options of a transaction.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,27 +40,29 @@ pub struct TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// The defaults: a snapshot, and the first of two to commit wins.
+    /// Returns the defaults: snapshot isolation, where the first of two conflicting
+    /// transactions commits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How it is isolated. Default: [`Isolation::Snapshot`].
+    /// Sets the isolation. Default: [`Isolation::Snapshot`].
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.inner.isolation = isolation;
         self
     }
 
-    /// How long a locking one waits for a lock, before it is aborted. Default: as long
-    /// as it takes; a deadlock is found at once, and ends the cheapest.
+    /// Sets the longest wait of a locking transaction for one lock; the transaction is
+    /// aborted after that. Default: no limit. A deadlock is found at once and resolved by
+    /// aborting the transaction with the least work.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.inner.timeout = Some(timeout);
         self
     }
 
-    /// A locking one locks the bytes that it uses, and not the pages they are in.
+    /// If set, a locking transaction locks the bytes that it uses instead of whole pages.
     /// Default: off.
     #[must_use]
     pub fn subpage(mut self, subpage: bool) -> Self {
@@ -71,9 +73,10 @@ impl TransactionOptions {
 
 /// Changes that become visible and durable together, or not at all.
 ///
-/// It has everything that a [`Volume`] has, and sees the tree as it was when it began,
-/// with its own changes. Nobody else sees those before [`Transaction::commit`].
-/// Dropped, it is aborted, and nothing of it remains. Its [`crate::File`]s end with it.
+/// A transaction has all methods of [`Volume`]. It sees the tree as it was at its
+/// beginning, with its own changes, which are invisible outside until
+/// [`Transaction::commit`]. A transaction that is dropped is aborted without a trace. Its
+/// [`crate::File`]s end with it.
 ///
 /// ```
 /// let volume = varve::Volume::in_memory(16 << 20)?;
@@ -89,9 +92,9 @@ impl TransactionOptions {
 /// # Ok::<(), varve::Error>(())
 /// ```
 ///
-/// It may be handed to another thread, which goes on with it, and several threads may
-/// use it at a time: they see each other's changes at once, and only the one that owns
-/// it can commit it. One that is handed over and not taken is aborted.
+/// A transaction may be sent to another thread that continues it, and several threads may
+/// use it at a time: they see each other's changes at once, and only the owner can
+/// commit. A transaction that is sent and never received is aborted.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -116,7 +119,7 @@ impl TransactionOptions {
 /// # Ok::<(), varve::Error>(())
 /// ```
 ///
-/// A savepoint is a transaction within it:
+/// A savepoint is a transaction inside another one:
 ///
 /// ```
 /// # let volume = varve::Volume::in_memory(16 << 20)?;
@@ -142,7 +145,7 @@ enum Inner {
     InPlace(varve_fs::Transaction<Ffs>),
 }
 
-/// A commit that has been made and is on its way to the device.
+/// A commit that is visible and not yet known to be durable.
 #[derive(Debug)]
 #[must_use = "the changes are durable once it has been waited for"]
 pub struct Ticket(Awaited);
@@ -158,7 +161,7 @@ impl Ticket {
     /// Waits until the changes are durable.
     ///
     /// # Errors
-    /// What made a write or flush fail: the changes were made and may be lost.
+    /// The write or flush that failed. The changes were made and may be lost.
     pub fn wait(self) -> Result<()> {
         let durable = match self.0 {
             Awaited::Log(ticket) => ticket.wait(),
@@ -177,16 +180,17 @@ impl Volume {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// `Unsupported` on a volume of another layout than the log, `NotConnected` if the volume was
-    /// closed, what writing what waits in memory fails with.
+    /// `Unsupported` on a volume of another layout than the log, `NotConnected` if the
+    /// volume was closed, and errors of writing the dirty data that precedes the
+    /// transaction.
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(&TransactionOptions::default())
     }
 
-    /// [`Volume::begin`] with other choices than the defaults.
+    /// Begins a transaction with options.
     ///
     /// # Errors
-    /// As [`Volume::begin`].
+    /// The same as [`Volume::begin`].
     pub fn begin_with(&self, options: &TransactionOptions) -> Result<Transaction> {
         let mounted = self.mounted();
         let open = mounted.admit();
@@ -212,9 +216,9 @@ impl Volume {
         })
     }
 
-    /// Runs `work` in a transaction and commits it; again, after a pause, for as long
-    /// as it conflicts, 64 times at most. `work` must have no effect elsewhere that may
-    /// not happen twice.
+    /// Runs `work` in a transaction and commits it. After a conflict it pauses and
+    /// repeats both, at most 64 times in all, so effects of `work` outside the
+    /// transaction must be safe to repeat.
     ///
     /// ```
     /// let volume = varve::Volume::in_memory(16 << 20)?;
@@ -231,17 +235,17 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// What `work` answers, which aborts the transaction; as [`Volume::begin`] and
-    /// [`Transaction::commit`].
+    /// The error of `work`, which aborts the transaction, and those of [`Volume::begin`]
+    /// and [`Transaction::commit`].
     pub fn transact<T>(&self, work: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&TransactionOptions::default(), work)
     }
 
-    /// [`Volume::transact`] with other choices than the defaults. Deadlocks are begun
-    /// again like conflicts.
+    /// Does the same as [`Volume::transact`] with options. A deadlock is retried like a
+    /// conflict.
     ///
     /// # Errors
-    /// As [`Volume::transact`].
+    /// The same as [`Volume::transact`].
     pub fn transact_with<T>(
         &self,
         options: &TransactionOptions,
@@ -256,7 +260,7 @@ impl Volume {
             });
             match (outcome, pauses.next()) {
                 (Err(error), Some(pause_us)) if error.is_conflict() => {
-                    // Of two that met, one should be back before the other.
+                    // A random part of the pause separates the transactions.
                     let part = u64::from(std::hash::BuildHasher::hash_one(
                         &std::hash::RandomState::new(),
                         pause_us,
@@ -271,19 +275,19 @@ impl Volume {
 }
 
 impl Transaction {
-    /// A transaction within this one: what it commits becomes part of this one, and
-    /// aborting it leaves this one as it was. Until it ends everything done in this one
-    /// is refused (`EBUSY`), another savepoint, too; committing or dropping this one
-    /// aborts it.
+    /// Begins a transaction inside this one. Its commit adds its changes to this
+    /// transaction; aborting it leaves this one as it was. Until it ends, every other
+    /// operation of this transaction fails with `EBUSY`, including a second savepoint.
+    /// Committing or dropping this transaction aborts the savepoint.
     ///
     /// # Errors
-    /// `ECANCELED` once this one has been ended, `EBUSY` while another is open.
+    /// `ECANCELED` if this transaction has ended, `EBUSY` while a savepoint is open.
     pub fn savepoint(&self) -> Result<Transaction> {
         self.volume.begin()
     }
 
-    /// A file of the volume that is open, as this transaction has it: without another
-    /// look at its path.
+    /// Returns an open file of the volume as this transaction sees it, without walking
+    /// its path again.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -296,8 +300,8 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// `ESTALE` if the file was made or removed since the transaction began, `ECANCELED`
-    /// after its end.
+    /// `ESTALE` if the file was created or removed after the transaction began,
+    /// `ECANCELED` after its end.
     pub fn file(&self, file: &File) -> Result<File> {
         file.within(self.volume.mounted())
     }
@@ -305,18 +309,19 @@ impl Transaction {
     /// Makes the changes part of the volume, and waits until they are durable.
     ///
     /// # Errors
-    /// A conflict ([`Error::conflict`]) if what was changed here has been changed
-    /// elsewhere since the beginning; `StorageFull`; `ECANCELED` if the volume was
-    /// closed, or needed the room that the snapshot held. Nothing is changed then. What
-    /// made a flush fail: then the changes were made and may be lost.
+    /// Nothing was changed after a conflict ([`Error::conflict`]) with a change that was
+    /// made since the beginning, after `StorageFull`, and after `ECANCELED`: the volume
+    /// was closed, or needed the space that the transaction's snapshot pinned. If a flush
+    /// fails, the changes were made and may be lost.
     pub fn commit(self) -> Result<()> {
         self.commit_async()?.wait()
     }
 
-    /// [`Transaction::commit`] without the wait: everybody sees the changes.
+    /// Does the same as [`Transaction::commit`] without waiting: the changes are visible
+    /// to all threads.
     ///
     /// # Errors
-    /// As [`Transaction::commit`], but for failed flushes.
+    /// The same as [`Transaction::commit`], without failed flushes.
     pub fn commit_async(self) -> Result<Ticket> {
         let ticket = match self.inner {
             Inner::Log(transaction) => transaction.commit_async().map(Awaited::Log),
@@ -332,7 +337,7 @@ impl Transaction {
         })
     }
 
-    /// Nothing of it remains. The same as dropping it.
+    /// Discards all changes. Dropping the transaction does the same.
     pub fn abort(self) {}
 }
 
@@ -440,7 +445,7 @@ mod tests {
             };
             thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || work(n)))));
             assert!(!volume.exists("/moved-0-0").unwrap());
-            // Whoever has it at the end, wherever.
+            // Any thread may own and commit the transaction at the end.
             thread::spawn(|| transaction.commit().unwrap())
                 .join()
                 .unwrap();

@@ -1,7 +1,7 @@
-//! The tree of a volume, on whichever layout.
+//! The tree of a volume, on any of the layouts.
 //!
-//! Users of the library never see which: [`crate::Volume`] asks through
-//! `mounted/operations.rs`, where a call goes to the one or the other.
+//! The layout is hidden from users of the library: [`crate::Volume`] calls
+//! `mounted/operations.rs`, which dispatches each call.
 
 use std::sync::Arc;
 use varve_ffs::Ffs;
@@ -12,15 +12,15 @@ use varve_vlfs::Vlfs;
 /// The file system below an open volume.
 #[derive(Clone, Debug)]
 pub enum Tree {
-    /// On the segmented log.
+    /// File system on the segmented log.
     Log(Arc<FileSystem<Lfs>>),
-    /// On the virtual log.
+    /// File system on the virtual log.
     VirtualLog(Arc<FileSystem<Vlfs>>),
-    /// Updated in place.
+    /// File system that is updated in place.
     InPlace(Arc<FileSystem<Ffs>>),
 }
 
-/// A call that reads the same for all layouts.
+/// Calls the same expression on whichever layout the tree has.
 macro_rules! on {
     ($tree:expr, $fs:ident => $call:expr) => {
         match $tree {
@@ -33,7 +33,7 @@ macro_rules! on {
 pub(crate) use on;
 
 impl Tree {
-    /// The segmented log's file system, if the volume is on it.
+    /// Returns the file system if the volume is on the segmented log.
     pub fn log(&self) -> Option<&Arc<FileSystem<Lfs>>> {
         match self {
             Tree::Log(fs) => Some(fs),
@@ -41,8 +41,8 @@ impl Tree {
         }
     }
 
-    /// Forgets every clean block and inode, so that what is read next comes
-    /// from the device. For measurements.
+    /// Evicts all clean blocks and inodes, so that later reads use the device. For
+    /// measurements.
     pub fn drop_caches(&self) {
         on!(self, fs => {
             fs.drop_caches();
@@ -50,7 +50,7 @@ impl Tree {
         });
     }
 
-    /// The volume's UUID.
+    /// Returns the UUID of the volume.
     pub(crate) fn uuid(&self) -> [u8; 16] {
         on!(self, fs => fs.layout().superblock().uuid)
     }
@@ -63,7 +63,7 @@ impl Tree {
         on!(self, fs => fs.layout().superblock().block_bytes.get())
     }
 
-    /// Why it takes no changes, if so.
+    /// Returns the reason why the volume takes no changes, if there is one.
     pub(crate) fn stopped(&self) -> Option<String> {
         on!(self, fs => fs.layout().stopped())
     }

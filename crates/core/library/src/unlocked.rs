@@ -1,8 +1,8 @@
-//! Looking at a volume past its lock.
+//! Reads a volume without its lock.
 //!
-//! The superblock never changes while a volume is in use, and the owner record
-//! names its holder; both may be read beside a mount. Nothing else of such a
-//! volume means anything to a reader without the lock.
+//! The superblock never changes while a volume is in use, and the owner record names its
+//! holder; both may be read while the volume is mounted. No other structure of such a
+//! volume can be interpreted without the lock.
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use varve_device::{Device, DeviceError, Geometry, OpenError, Operation};
 
-/// An image or device that can only be read, and that nobody locked.
+/// An image or device that is opened read-only and not locked.
 #[derive(Debug)]
 pub(crate) struct Unlocked {
     path: PathBuf,

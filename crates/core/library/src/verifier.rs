@@ -1,9 +1,9 @@
-//! The thread that verifies an open volume: the tree after a roll-forward,
-//! and everything on demand.
+//! The thread that verifies an open volume: the tree after a roll-forward, and everything
+//! on demand.
 //!
-//! One verification at a time. A scrub that is asked for while the tree is
-//! being verified ends that and begins: it does the same and more. What was
-//! found stays until the next one begins.
+//! One verification runs at a time. A scrub that is requested during the verification of
+//! the tree replaces it, because a scrub includes the tree. The findings are kept until
+//! the next verification begins.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use varve_fs::FileSystem;
 use varve_fsck::verify::{Control, Progress, Verification, VerifyOptions, verify};
 use varve_lfs::Lfs;
 
-/// Bytes per second that the tree is verified at after a roll-forward.
+/// Rate of the verification after a roll-forward, in bytes per second.
 const TREE_RATE: u64 = 64 << 20;
-/// Rest after mounting, for whoever mounted to begin his work.
+/// Delay after mounting, so that the first operations are not slowed.
 const REST: Duration = Duration::from_millis(200);
 
-/// What a scrub is to be like.
+/// Options of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// Most bytes read per second; 0 for no limit. Default: none.
+    /// Highest rate in bytes per second; 0 is no limit. Default: 0.
     pub rate: u64,
-    /// Damaged data makes the volume read-only, as damaged metadata always
-    /// does. Default: off.
+    /// If set, damaged data makes the volume read-only, as damaged metadata always does.
+    /// Default: off.
     pub strict: bool,
 }
 
-/// What is, or was, verified.
+/// Scope of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// The tree, after a roll-forward.
     Tree,
-    /// Everything.
+    /// All metadata and data.
     Scrub(ScrubOptions),
 }
 
-/// How a verification stands.
+/// State of a verification.
 #[derive(Clone, Debug)]
 pub struct JobStatus {
-    /// Counts up from 1 with each one.
+    /// Number of the verification, counted from 1.
     pub number: u64,
-    /// How far it is.
+    /// Progress so far.
     pub progress: Progress,
-    /// What it found; `None` while it runs.
+    /// Findings of the verification; `None` while it runs.
     pub report: Option<Arc<Verification>>,
 }
 
@@ -57,7 +57,7 @@ struct State {
     closing: bool,
 }
 
-/// Asks for verifications and tells how they stand.
+/// Starts verifications and reports their state.
 #[derive(Default)]
 pub struct Verifier {
     state: Mutex<State>,
@@ -65,8 +65,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Has a scrub begin. `None` if one is running, or the volume is being
-    /// closed. The number tells it from others.
+    /// Starts a scrub and returns its number. `None` if a scrub is running, or the volume
+    /// is being closed.
     pub fn start_scrub(&self, options: ScrubOptions) -> Option<u64> {
         self.start(Job::Scrub(options))
     }
@@ -96,7 +96,7 @@ impl Verifier {
         Some(number)
     }
 
-    /// Ends the scrub that is running or about to.
+    /// Cancels the scrub that is running or waiting to run.
     pub fn cancel_scrub(&self) {
         let mut state = self.state.lock();
         if let Some((_, Job::Scrub(_), control)) = &state.running {
@@ -112,13 +112,13 @@ impl Verifier {
         }
     }
 
-    /// The last scrub, or the one that runs or is about to.
+    /// Returns the state of the waiting, running or last scrub.
     pub fn scrub(&self) -> Option<JobStatus> {
         let state = self.state.lock();
         Self::status(&state, |job| matches!(job, Job::Scrub(_)), &state.scrub)
     }
 
-    /// The verification of the tree after roll-forward, if there was one.
+    /// Returns the state of the verification after roll-forward, if there was one.
     pub fn tree(&self) -> Option<JobStatus> {
         let state = self.state.lock();
         Self::status(&state, |job| *job == Job::Tree, &state.tree)
@@ -145,7 +145,7 @@ impl Verifier {
         }
     }
 
-    /// Ends what runs, and the thread.
+    /// Stops the running verification and the thread.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closing = true;
@@ -156,7 +156,7 @@ impl Verifier {
         self.changed.notify_all();
     }
 
-    /// What the thread does.
+    /// Body of the thread.
     pub(crate) fn serve(&self, fs: &FileSystem<Lfs>) {
         while let Some((number, job, control)) = self.next() {
             let options = match job {
@@ -184,7 +184,7 @@ impl Verifier {
         }
     }
 
-    /// Waits for something to do; `None` when the volume is being closed.
+    /// Waits for the next verification; `None` when the volume is being closed.
     fn next(&self) -> Option<(u64, Job, Arc<Control>)> {
         let mut state = self.state.lock();
         loop {

@@ -1,8 +1,8 @@
-//! TPC-B on an image, in a process that is killed again and again: the books agree,
-//! and whatever had been committed is in them.
+//! TPC-B on an image, in a process that is killed repeatedly: the sums agree and include
+//! every committed transaction.
 //!
-//! The process is this very program: a test that does nothing unless it is told an
-//! image by the environment.
+//! The process is this test program itself: one test does nothing unless the environment
+//! gives it an image.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use varve::{Error, File, Isolation, OpenOptions, TransactionOptions, Volume, Vol
 const IMAGE: &str = "VARVE_TEST_KILLED_IMAGE";
 const ROUND: &str = "VARVE_TEST_KILLED_ROUND";
 const THREADS: u64 = 4;
-/// Accounts, tellers and branches, each of so many bytes.
+/// Number of accounts, tellers and branches, each with records of [`RECORD`] bytes.
 const RECORDS: [u64; 3] = [200, 20, 4];
 const RECORD: u64 = 100;
 const NAMES: [&str; 4] = ["/accounts", "/tellers", "/branches", "/history"];
@@ -28,7 +28,7 @@ fn open(volume: &Volume) -> [File; 4] {
     })
 }
 
-/// What a file in a transaction answered, as the library's error.
+/// Converts an error of a file in a transaction back into the library's error.
 fn lost(error: std::io::Error) -> Error {
     *error.into_inner().unwrap().downcast().unwrap()
 }
@@ -55,7 +55,7 @@ fn one(
     })
 }
 
-/// Transactions without end, each told of when it is committed.
+/// Runs transactions until it is killed, and prints each after its commit.
 #[test]
 fn the_process_that_is_killed() {
     let Ok(image) = std::env::var(IMAGE) else {
@@ -84,7 +84,7 @@ fn the_process_that_is_killed() {
                     let number = round << 40 | thread << 32 | sequence;
                     match one(volume, files, options, (number, random >> 1)) {
                         Ok(()) => println!("committed {number}"),
-                        Err(error) if error.is_conflict() => {} // 64 times
+                        Err(error) if error.is_conflict() => {} // after 64 attempts
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -101,7 +101,8 @@ fn sum(file: &File, bytes: u64) -> i64 {
     records.map(balance).sum()
 }
 
-/// How often each number is in the history, and the sum of what it says.
+/// Returns the number of times each transaction is in the history, and the sum of its
+/// amounts.
 fn history(file: &File) -> (BTreeMap<u64, u32>, i64) {
     let mut all = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut all, 0).unwrap();
@@ -141,7 +142,8 @@ fn the_books_agree_whenever_the_process_is_killed() {
             let told = line
                 .split_once("committed ")
                 .and_then(|(_, number)| number.parse().ok());
-            // The last line may have been cut short: a part of a number is another.
+            // The last line may be truncated, and a part of a number would be a different
+            // number.
             committed.extend(told.filter(|number: &u64| number >> 40 == round));
         }
         let volume = Volume::open(&image).unwrap();

@@ -27,7 +27,7 @@ fn what_was_committed_is_there_after_a_power_cut() {
         transaction.commit().unwrap();
     }
     drop(environment);
-    // No sync, no checkpoint: as if the process had been killed.
+    // Like a killed process: no sync and no checkpoint.
     volume.abandon();
     let volume = Volume::open(&image).unwrap();
     let environment = open(&volume);

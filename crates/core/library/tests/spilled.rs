@@ -1,7 +1,8 @@
-//! Transactions of five times the cache: they commit and abort within the memory that a
-//! volume promises to take. What they cost beside the same without is told.
+//! Transactions of five times the cache commit and abort within the memory that a volume
+//! promises to use. The time is printed next to that of the same writes without a
+//! transaction.
 //!
-//! A process of its own, as what it takes is measured.
+//! The test has its own process because it measures the memory of the process.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,10 +15,10 @@ use varve_fsck::check::{CheckOptions, check};
 const MIB: u64 = 1 << 20;
 const CACHE: u64 = 24 * MIB;
 const CHUNK: usize = 256 << 10;
-/// What a process takes beside the cache at most (DESIGN.md, "Memory").
+/// Memory that a process may use in addition to the cache (DESIGN.md, "Memory").
 const BESIDE: u64 = 64 * MIB;
 
-/// Most bytes of memory that the process has taken.
+/// Returns the peak memory of the process in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -39,7 +40,7 @@ fn chunk(number: u64, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Writes all of a file, in an order in which hardly any run is long.
+/// Writes a whole file in an order with few long runs.
 fn fill(volume: &Volume, path: &str, chunks: u64, seed: u64) {
     let file = volume.create_file(path).unwrap();
     for number in 0..chunks {
@@ -77,7 +78,7 @@ fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
     let plain = start.elapsed();
     for isolation in [Isolation::Snapshot, Isolation::Locking] {
         let options = TransactionOptions::new().isolation(isolation);
-        // A new file, and every block of an old one.
+        // A new file, and every block of an existing file.
         for (path, seed) in [("/new", 2), ("/plain", 3)] {
             let before = volume.statfs().free;
             let dropped = volume.begin_with(&options).unwrap();

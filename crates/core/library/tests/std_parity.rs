@@ -1,8 +1,8 @@
-//! The same random operations through `std::fs` on a directory of the host and
-//! through a volume: answers, kinds of errors and what is left must be alike.
+//! Runs the same random operations through `std::fs` on a directory of the host and on a
+//! volume. Results, kinds of errors and the final trees must agree.
 //!
-//! Left out is what cannot be alike: the order of listings, the size of
-//! directories, and a file copied onto itself, which `std` empties.
+//! Excluded are properties that legitimately differ: the order of listings, the size of
+//! directories, and a file copied onto itself, which `std` truncates.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ use varve_prove::random::{Random, scaled};
 const STEPS: u64 = 3000;
 const SLOTS: usize = 4;
 
-/// What an operation told.
+/// Result of an operation, as text.
 type Answer = Result<String, ErrorKind>;
 
 /// An operation by path.
@@ -39,9 +39,9 @@ enum Op {
     Copy(String, String),
     SetPermissions(String, u32),
     SetModified(String, i64),
-    /// Into a slot, by the bits of the options.
+    /// Opens a file into a slot, with the options in the bits of the second field.
     Open(usize, u32, String),
-    /// Of what is in a slot.
+    /// Operates on the file in a slot.
     File(usize, FileOp),
 }
 
@@ -64,8 +64,8 @@ fn name(random: &mut Random) -> &'static str {
     ["a", "b", "c"][random.below(3) as usize]
 }
 
-/// One to three names, at times with dots, doubled slashes and one at the end.
-/// Nothing leads above the root: the host's does not end there.
+/// Returns a path of one to three names, at times with dots, doubled slashes and a slash
+/// at the end. It never leads above the root, because the host's tree continues there.
 fn path(random: &mut Random) -> String {
     let mut path = plain(random);
     if random.once_in(12) {
@@ -169,7 +169,7 @@ fn describe(metadata: &impl MetadataExt) -> String {
     )
 }
 
-/// An open file of either kind.
+/// An open file of the host or of the volume.
 trait Opened: FileExt + Sized {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
     fn write(&self, data: &[u8]) -> io::Result<usize>;
@@ -181,7 +181,7 @@ trait Opened: FileExt + Sized {
     fn try_clone(&self) -> io::Result<Self>;
 }
 
-/// The same words for both.
+/// Implements [`Opened`] for both types of files.
 macro_rules! opened {
     ($file:ty) => {
         impl Opened for $file {
@@ -216,7 +216,7 @@ macro_rules! opened {
 opened!(fs::File);
 opened!(varve::File);
 
-/// `None` if there is nothing to compare.
+/// Runs an operation on the file in a slot. `None` if there is nothing to compare.
 fn on_file<F: Opened>(slots: &mut [Option<F>], slot: usize, op: &FileOp) -> Option<Answer> {
     let file = slots[slot].as_ref()?;
     let text = |buffer: &[u8], read: usize| format!("{:?}", &buffer[..read]);
@@ -233,7 +233,7 @@ fn on_file<F: Opened>(slots: &mut [Option<F>], slot: usize, op: &FileOp) -> Opti
         }
         FileOp::Write(data) => told(file.write(data), |n| n.to_string()),
         FileOp::WriteAt(data, offset) => told(file.write_at(data, *offset), |n| n.to_string()),
-        // Hosts differ in where one may stand in a directory.
+        // Hosts differ in the valid positions of a directory.
         FileOp::Seek(_) if file.describe().is_ok_and(|told| told.starts_with("40")) => return None,
         FileOp::Seek(to) => told(file.seek(*to), |at| at.to_string()),
         FileOp::SetLen(size) => done(file.set_len(*size)),
@@ -256,7 +256,7 @@ struct Host {
 
 impl Host {
     fn at(&self, path: &str) -> PathBuf {
-        // Joining would tidy the path up.
+        // `Path::join` would normalise the path.
         PathBuf::from(format!("{}/{path}", self.root.display()))
     }
 
@@ -313,7 +313,7 @@ impl Host {
         })
     }
 
-    /// The file that a path leads to.
+    /// Returns the identity of the file to which a path leads.
     fn identity(&self, path: &str) -> Option<(u64, u64)> {
         let metadata = fs::metadata(self.at(path)).ok()?;
         Some((metadata.dev(), metadata.ino()))
@@ -394,7 +394,7 @@ fn listed(list: impl Iterator<Item = (std::ffi::OsString, String)>) -> String {
     format!("{list:?}")
 }
 
-/// Everything in the host's directory, as [`tree`] tells it of a volume.
+/// Lists the tree of the host's directory in the form in which [`tree`] lists a volume.
 fn host_tree(root: &Path, below: &Path, into: &mut Vec<String>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();

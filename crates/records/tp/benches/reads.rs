@@ -1,6 +1,6 @@
-//! Point reads of records in memory, to be set beside LMDB (`scripts/bench-reads.sh`): the
-//! same workload, the same line of JSON. Random keys of four bytes, values of 100; each
-//! transaction is a snapshot that reads so many.
+//! Point reads of records in memory, for comparison with LMDB (`scripts/bench-reads.sh`):
+//! the same workload, the same line of JSON. Random keys of four bytes, values of 100;
+//! each transaction is a snapshot with `--gets` reads.
 //!
 //! `cargo bench -p varve-tp --bench reads -- DIRECTORY [--threads N] [--seconds S]
 //! [--records N] [--gets N] [--locks]`
@@ -25,7 +25,7 @@ fn load(environment: &Environment, records: u32) {
     environment.checkpoint().unwrap();
 }
 
-/// xorshift64*.
+/// The random number generator xorshift64*.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

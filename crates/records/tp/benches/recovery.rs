@@ -1,9 +1,9 @@
-//! A restart behind a long log: TPC-B without checkpoints until the log has so many bytes,
-//! the process dies, and the next opening is timed, with the memory that it took.
+//! A restart behind a long log: TPC-B runs without checkpoints until the log has `--mib`
+//! MiB, the process exits, and the next opening is measured, in time and memory.
 //!
 //! `cargo bench -p varve-tp --bench recovery -- DIRECTORY [--mib N] [--accounts N]
-//! [--memory MIB] [--cold]`: one line of JSON. The sums must agree. Cold is as after a
-//! power cut: the host's caches are dropped before, which takes root.
+//! [--memory MIB] [--cold]`: one line of JSON. The sums must agree. `--cold` drops the
+//! host's caches first, as after a power cut, and needs root.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn options(arguments: &Arguments) -> Options {
     options
 }
 
-/// Fills the log, and dies.
+/// Fills the log, and exits without closing.
 fn fill(arguments: &Arguments) -> ! {
     let log = arguments.value("--mib", 1024) << 20;
     let accounts = arguments.value("--accounts", 100_000) as u32;
@@ -44,7 +44,7 @@ fn fill(arguments: &Arguments) -> ! {
     std::process::abort();
 }
 
-/// The most memory that this process has had, in MiB.
+/// Returns the peak memory of this process in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

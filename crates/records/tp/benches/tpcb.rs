@@ -1,5 +1,5 @@
-//! TPC-B on the record store, to be set beside Berkeley DB (`scripts/bench-tpcb.sh`): the
-//! same workload, the same line of JSON. The sums must agree at the end.
+//! TPC-B on the record store, for comparison with Berkeley DB (`scripts/bench-tpcb.sh`):
+//! the same workload, the same line of JSON. The sums must agree at the end.
 //!
 //! `cargo bench -p varve-tp --bench tpcb -- DIRECTORY [--threads N] [--seconds S]
 //! [--no-sync] [--accounts N] [--memory MIB] [--in-place] [--never-torn]`
@@ -39,7 +39,7 @@ fn main() {
         Duration::from_secs(seconds),
     )
     .unwrap();
-    // What is dirty has to be written once, too.
+    // The checkpoint counts the pages that are still dirty.
     environment.checkpoint().unwrap();
     let after = environment.statistics();
     let pages = (after.page_writes - before.page_writes) * after.page_bytes;

@@ -1,42 +1,42 @@
-//! A transaction that has written something and has not ended.
+//! A transaction that has written and not ended.
 
 use crate::change::Chain;
 use crate::log::Lsn;
 use varve_device::sync::Mutex;
 
-/// The states of the thesis (§5.1.4.5) that a restart has to tell apart.
+/// States of a transaction that a restart must distinguish (thesis §5.1.4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Undone by a restart.
+    /// A restart undoes it.
     Running,
-    /// Its commit record is appended; chains of it are freed yet.
+    /// The commit record is appended, but chains of pages may still have to be freed.
     Committed,
-    /// Nothing of it is left to do.
+    /// Nothing remains to be done for it.
     Ended,
 }
 
-/// Its records in the log, chained backward.
+/// Records of a transaction in the log, which are chained backward.
 #[derive(Debug)]
 pub(crate) struct Records {
     pub first: Lsn,
     pub last: Lsn,
     pub state: State,
-    /// What is to be freed when it commits, as far as it is logged; then what is to be
-    /// freed yet.
+    /// Before the commit, logged chains that the commit will free; afterwards, chains
+    /// still to be freed.
     pub chains: Vec<Chain>,
-    /// Bytes of log kept back for undoing it.
+    /// Bytes of log reserved for undoing it.
     pub promised: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Active {
     pub number: u64,
-    /// It has logged nothing below this.
+    /// Lower bound, as an LSN, of its records in the log.
     pub began: u64,
     pub chain: Mutex<Records>,
 }
 
-/// One as a checkpoint lists it.
+/// A transaction as a checkpoint lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub number: u64,
@@ -74,7 +74,8 @@ impl Active {
         active
     }
 
-    /// `None` if it has ended or logged nothing.
+    /// Returns the entry for a checkpoint; `None` if the transaction has ended or logged
+    /// nothing.
     pub(crate) fn listed(&self) -> Option<Listed> {
         let records = self.chain.lock();
         let listed = records.state != State::Ended && records.first != Lsn::NONE;

@@ -1,16 +1,18 @@
-//! Keys longer than those of a tree: what begins alike lies in one of its records.
+//! Keys longer than those of a tree: keys with a common beginning share one record of the
+//! tree.
 //!
-//! A tree's own keys have an eighth of a page at most, the *limit*. A longer one lies in a
-//! record whose key is its first `limit` bytes and a zero. No other key is as long as that,
-//! so it is told by its length; and no key of the tree lies between it and its first
-//! `limit` bytes, so the order is that of the whole keys. The record's value is a *bundle*: what
-//! all of these keys have behind the limit, and their values.
+//! A tree's own keys have at most an eighth of a page, the *limit*. A longer key is
+//! stored in a record whose key is its first `limit` bytes and a zero. No other key has
+//! this length, so the length identifies such a record. No key of the tree sorts between
+//! it and its first `limit` bytes, so the order is that of the whole keys. The record's
+//! value is a *bundle*: the parts of these keys behind the limit, and their values.
 //!
-//! Values too large for a leaf have chains of pages of their own, as those of other records;
-//! the bundle has their descriptors.
+//! Values too large for a leaf have chains of pages, as in other records; the bundle has
+//! their descriptors.
 //!
-//! A bundle is a record: it is logged, undone, locked, kept for snapshots and given pages of
-//! its own like any other. `docs/spec/records.md`, "Pages", has the bytes.
+//! A bundle is an ordinary record: it is logged, undone, locked, versioned for snapshots,
+//! and moved to its own pages when it is large. The bytes are in `docs/spec/records.md`,
+//! "Pages".
 
 use crate::error::{Error, Result};
 use crate::page::{Cell, OVERFLOW};
@@ -18,7 +20,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
-/// The key under which a tree has a long key; `None` if it has it as it is.
+/// Returns the key under which a tree stores a long key; `None` if the key is short
+/// enough to be stored as it is.
 pub(crate) fn tree_key(key: &[u8], limit: usize) -> Option<Vec<u8>> {
     if key.len() <= limit {
         return None;
@@ -29,12 +32,13 @@ pub(crate) fn tree_key(key: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// True if a tree has a bundle under this key.
+/// Returns true if a tree stores a bundle under this key.
 pub(crate) fn is_bundle(tree_key: &[u8], limit: usize) -> bool {
     tree_key.len() > limit
 }
 
-/// A key's bytes behind the limit, as the first one's and its own, and its value.
+/// A key's bytes behind the limit (a part of the first key's, and its own), and its
+/// value.
 #[derive(Clone, Debug)]
 struct Entry {
     shared: usize,
@@ -43,20 +47,20 @@ struct Entry {
     value: Range<usize>,
 }
 
-/// The keys that begin alike, in their order, and their values.
+/// Keys with a common beginning, in their order, with their values.
 #[derive(Debug)]
 pub(crate) struct Bundle {
-    /// What they begin with.
+    /// The common beginning.
     head: Vec<u8>,
     bytes: Vec<u8>,
-    /// Where the first one goes on.
+    /// Range of the first key's bytes behind the limit.
     base: Range<usize>,
     entries: Vec<Entry>,
 }
 
-/// Bytes before an entry's.
+/// Bytes of an entry's header.
 const ENTRY: usize = 12;
-/// Of a value's length: it is a descriptor.
+/// The bit of a value's length that marks a descriptor.
 const BIT: usize = OVERFLOW as usize;
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
@@ -65,10 +69,10 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 impl Bundle {
-    /// What a tree has under a bundle's key.
+    /// Parses the value that a tree stores under a bundle's key.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes are none.
+    /// [`Error::Damaged`] if the bytes are not a bundle.
     pub(crate) fn read(tree_key: &[u8], bytes: Vec<u8>) -> Result<Self> {
         let parsed = match tree_key.split_last() {
             Some((0, head)) => Self::parse(head, bytes),
@@ -77,7 +81,7 @@ impl Bundle {
         parsed.ok_or_else(|| Error::damaged("pages", 0, "a bundle of long keys"))
     }
 
-    /// Out of bytes. `None` if they are none.
+    /// Parses bytes. `None` if they are not a bundle.
     pub(crate) fn parse(head: &[u8], bytes: Vec<u8>) -> Option<Self> {
         let base = 4..number(&bytes, 0)?.checked_add(4)?;
         let mut bundle = Bundle {
@@ -123,7 +127,7 @@ impl Bundle {
         (&base[..entry.shared], &self.bytes[entry.own.clone()])
     }
 
-    /// Two of them. What both share with the first need not be looked at.
+    /// Compares two entries. Bytes that both share with the first key are skipped.
     fn order(&self, a: &Entry, b: &Entry) -> Ordering {
         let same = a.shared.min(b.shared);
         let behind = |entry| {
@@ -133,7 +137,7 @@ impl Bundle {
         behind(a).cmp(behind(b))
     }
 
-    /// An entry's key beside any other.
+    /// Compares an entry's key with any other key.
     fn beside(&self, entry: &Entry, key: &[u8]) -> Ordering {
         let (shared, own) = self.rest(entry);
         let mut rest = key;
@@ -147,13 +151,13 @@ impl Bundle {
         own.cmp(rest)
     }
 
-    /// Where a key is, or would be put.
+    /// Returns the position of a key, or the position at which it would be inserted.
     pub(crate) fn search(&self, key: &[u8]) -> std::result::Result<usize, usize> {
         self.entries
             .binary_search_by(|entry| self.beside(entry, key))
     }
 
-    /// Those of its keys that lie within bounds.
+    /// Returns the positions of the keys within bounds.
     pub(crate) fn within(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Range<usize> {
         let place = |key: &[u8], behind: bool| match self.search(key) {
             Ok(at) => at + usize::from(behind),
@@ -172,7 +176,7 @@ impl Bundle {
         first..end.max(first)
     }
 
-    /// The whole key at a position.
+    /// Returns the whole key at a position.
     pub(crate) fn key(&self, at: usize) -> Vec<u8> {
         let (shared, own) = self.rest(&self.entries[at]);
         [&self.head, shared, own].concat()
@@ -189,14 +193,14 @@ impl Bundle {
         self.cell(&self.entries[at])
     }
 
-    /// The descriptors of large values.
+    /// Returns the descriptors of large values.
     pub(crate) fn large_values(&self) -> impl Iterator<Item = &[u8]> {
         let large = self.entries.iter().filter(|entry| entry.overflow);
         large.map(|entry| &self.bytes[entry.value.clone()])
     }
 
-    /// The bytes of a bundle in which a key has another value, or none. Empty if there is
-    /// no key left.
+    /// Returns the bytes of a bundle in which a key has another value, or none. They are
+    /// empty if no key is left.
     pub(crate) fn with(&self, key: &[u8], value: Option<Cell<'_>>) -> Vec<u8> {
         let (at, skip) = match self.search(key) {
             Ok(at) => (at, 1),
@@ -219,19 +223,20 @@ impl Bundle {
     }
 }
 
-/// The bytes of a bundle of one key.
+/// Returns the bytes of a bundle of one key.
 pub(crate) fn of_one(key: &[u8], limit: usize, value: Cell<'_>) -> Vec<u8> {
     let rest = [&key[limit..], &[]];
     encode(&[Part { rest, value }])
 }
 
-/// What a bundle is made of: a key behind the limit, in two pieces, and its value.
+/// Input of the encoding: a key's bytes behind the limit, in two pieces, and its value.
 struct Part<'a> {
     rest: [&'a [u8]; 2],
     value: Cell<'a>,
 }
 
-/// Bytes that both begin with: by the block first, as they may be alike for long.
+/// Returns the length of the common beginning. Blocks are compared first, because it may
+/// be long.
 fn same(a: &[u8], b: &[u8]) -> usize {
     const BLOCK: usize = 4096;
     let blocks = a.chunks(BLOCK).zip(b.chunks(BLOCK));
@@ -242,7 +247,7 @@ fn same(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Part<'_> {
-    /// Bytes behind the limit that it begins with as the base does.
+    /// Returns the number of bytes behind the limit that agree with the base.
     fn shared(&self, base: &[u8]) -> usize {
         let [a, b] = self.rest;
         match same(a, base) {
@@ -284,7 +289,7 @@ fn encode(parts: &[Part<'_>]) -> Vec<u8> {
     to
 }
 
-/// For the fuzzer: bytes as a bundle.
+/// Entry point of the fuzzer: parses bytes as a bundle.
 pub(crate) fn look(data: &[u8]) {
     let Some(bundle) = Bundle::parse(b"head", data.to_vec()) else {
         return;

@@ -8,13 +8,13 @@ use crate::tree::Tree;
 use foldhash::HashMap;
 use std::ops::Bound;
 
-/// The catalog's own table.
+/// The table of the catalog itself.
 pub(crate) const CATALOG: TableId = TableId {
     table: 0,
     root: CATALOG_ROOT,
 };
 
-/// What the catalog says of a table.
+/// The catalog's entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub id: TableId,
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// All tables, by name, committed or not.
+/// Returns all tables by name, committed or not.
 pub(crate) fn entries(engine: &Engine) -> Result<Vec<(String, Entry)>> {
     let tree = Tree {
         engine,
@@ -69,7 +69,7 @@ pub(crate) fn entries(engine: &Engine) -> Result<Vec<(String, Entry)>> {
     }
 }
 
-/// Where each table's tree begins.
+/// Returns the root page of each table's tree.
 pub(crate) fn roots(engine: &Engine) -> Result<HashMap<u32, u32>> {
     let entries = entries(engine)?;
     let mut roots: HashMap<u32, u32> = entries

@@ -1,6 +1,6 @@
-//! What tells whole bytes from damaged ones.
+//! Checksums that detect damaged bytes.
 
-/// CRC-32C of these bytes, begun with a seed.
+/// Returns the CRC-32C of the bytes, started with a seed.
 #[inline]
 pub(crate) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     let crc = varve_device::crc32c(bytes);

@@ -1,48 +1,49 @@
-//! Types as bytes: keys sort as their bytes do.
+//! Types as bytes. Keys sort in the order of their bytes.
 
 use std::borrow::Cow;
 
-/// A type that a table can hold.
+/// A type that a table can store.
 pub trait Value {
-    /// How a caller hands one over.
+    /// Form in which a caller passes a value.
     type Ref<'a>;
-    /// What is read.
+    /// Form in which a value is returned.
     type Owned;
 
-    /// The name that the catalog keeps: a table is opened with the types that it was made
-    /// with.
+    /// Returns the name in the catalog. A table must be opened with the types with which
+    /// it was created.
     fn type_name() -> Cow<'static, str>;
 
-    /// Appends the bytes.
+    /// Appends the bytes of a value.
     fn encode(value: Self::Ref<'_>, to: &mut Vec<u8>);
 
-    /// Out of bytes. `None` if they are not of this type.
+    /// Parses a value. `None` if the bytes are not of this type.
     fn decode(bytes: &[u8]) -> Option<Self::Owned>;
 
-    /// The same out of bytes that nobody else needs: a type that keeps them as they are
-    /// need not copy a large value.
+    /// Parses a value from an owned buffer, so that a type that stores its bytes
+    /// unchanged need not copy a large value.
     fn decode_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
         Self::decode(&bytes)
     }
 }
 
-/// A type whose bytes sort as its values do.
+/// A type whose bytes sort in the order of its values.
 pub trait Key: Value {}
 
-/// A key that can be the first of a pair: its bytes tell where they end.
+/// A key that can be the first of a pair, because its bytes show where they end.
 ///
-/// Those of always as many bytes are written as they are. Others are escaped and ended: a
-/// byte 0 within is `0 255`, and `0 0` is the end. So none is the beginning of another, and they
-/// sort as the keys do.
+/// Types of a fixed length are stored unchanged. Others are escaped and terminated: a
+/// byte 0 inside becomes `0 255`, and `0 0` is the end. So none is the beginning of
+/// another, and they sort in the order of the keys.
 pub trait FirstKey: Key {
-    /// Appends the bytes of a first.
+    /// Appends the bytes of the first of a pair.
     fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>);
 
-    /// A first, and what comes behind it. `None` if the bytes begin with none.
+    /// Splits off the first of a pair from the bytes behind it. `None` if the bytes do
+    /// not begin with one.
     fn split_first(bytes: &[u8]) -> Option<(Self::Owned, &[u8])>;
 }
 
-/// The first of always as many bytes.
+/// Implements the first of a pair for types of a fixed length.
 macro_rules! fixed_first {
     ($bytes:expr) => {
         fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>) {
@@ -56,7 +57,7 @@ macro_rules! fixed_first {
     };
 }
 
-/// The first of any length.
+/// Implements the first of a pair for types of any length.
 macro_rules! ended_first {
     () => {
         fn encode_first(first: Self::Ref<'_>, to: &mut Vec<u8>) {
@@ -107,7 +108,7 @@ macro_rules! signed {
                 stringify!($type).into()
             }
 
-            /// The sign is turned, so that negative numbers come first.
+            /// The sign bit is inverted, so that negative numbers sort first.
             fn encode(value: $type, to: &mut Vec<u8>) {
                 let turned = value as $unsigned ^ (1 << (<$unsigned>::BITS - 1));
                 to.extend_from_slice(&turned.to_be_bytes());
@@ -222,8 +223,8 @@ impl<const N: usize> FirstKey for [u8; N] {
     fixed_first!(N);
 }
 
-/// Pairs sort by the first, then by the second: with the unit as value, a table of them
-/// holds several values for a key, of any lengths
+/// Pairs sort by the first, then by the second. A table of pairs with the unit as value
+/// stores several values per key, of any lengths
 /// ([`with_first`](crate::ReadTable::with_first)).
 impl<A: FirstKey, B: Key> Value for (A, B) {
     type Ref<'a> = (A::Ref<'a>, B::Ref<'a>);
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(u32::decode(&[1, 2]), None);
     }
 
-    /// Pairs of every two strings of few letters sort as the pairs do, and come back.
+    /// All pairs of strings of few letters sort like the pairs, and are parsed back.
     #[test]
     fn pairs_of_any_lengths_sort_as_they_do() {
         let letters: [&[u8]; 3] = [b"\0", b"a", b"\xff"];

@@ -1,10 +1,10 @@
-//! Keys of any length with others behind them: `0` within the first is written as `0 255`,
-//! and `0 0` ends it. So they sort by the first, then by what is behind: pairs, and the
-//! entries of an index, which are its key and the record's.
+//! Escaped keys of any length with other bytes behind them: `0` inside is stored as `0
+//! 255`, and `0 0` ends the key. They sort by the key, then by the bytes behind it. Used
+//! for pairs, and for the entries of an index, which are its key and the record's.
 
 use std::ops::Bound;
 
-/// Appends a key, escaped and ended.
+/// Appends a key, escaped and terminated.
 pub(crate) fn escape(key: &[u8], to: &mut Vec<u8>) {
     to.reserve(key.len() + 16);
     for part in key.split_inclusive(|byte| *byte == 0) {
@@ -16,14 +16,14 @@ pub(crate) fn escape(key: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(&[0, 0]);
 }
 
-/// A key, escaped and ended.
+/// Returns a key, escaped and terminated.
 pub(crate) fn escaped(key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     escape(key, &mut bytes);
     bytes
 }
 
-/// Before this lies all that begins with these bytes.
+/// Returns the upper bound of all keys that begin with these bytes.
 pub(crate) fn behind(mut beginning: Vec<u8>) -> Bound<Vec<u8>> {
     while beginning.pop_if(|byte| *byte == 255).is_some() {}
     match beginning.last_mut() {
@@ -33,14 +33,15 @@ pub(crate) fn behind(mut beginning: Vec<u8>) -> Bound<Vec<u8>> {
     Bound::Excluded(beginning)
 }
 
-/// The entry of a record.
+/// Returns the index entry of a record.
 pub(crate) fn entry(index_key: &[u8], key: &[u8]) -> Vec<u8> {
     let mut bytes = escaped(index_key);
     bytes.extend_from_slice(key);
     bytes
 }
 
-/// A key that was escaped, and what is behind it. `None` if the bytes begin with none.
+/// Splits an escaped key from the bytes behind it. `None` if the bytes do not begin with
+/// one.
 pub(crate) fn split(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (mut key, mut rest) = (Vec::with_capacity(entry.len()), entry);
     loop {

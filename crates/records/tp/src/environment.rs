@@ -31,8 +31,9 @@ use varve_locks::LockTable;
 
 /// A transactional record store.
 ///
-/// Clones are the same environment. When the last of them is dropped, what was committed
-/// is in the log; [`close`](Self::close) also leaves nothing to do for the next opening.
+/// Clones are the same environment. When the last clone is dropped, all commits are in
+/// the log; [`close`](Self::close) also takes a checkpoint, so that the next opening has
+/// nothing to redo.
 #[derive(Clone, Debug)]
 pub struct Environment(Arc<Opened>);
 
@@ -42,7 +43,7 @@ struct Opened {
     worker: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
-/// What the background thread has, too.
+/// State that the background thread shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub engine: Engine,
@@ -50,63 +51,65 @@ pub(crate) struct Shared {
     checkpoints: Checkpoints,
     pub archiver: Option<Archiver>,
     pub options: Options,
-    /// Tables that are committed, and since which commit.
+    /// Committed tables, with the commit that made each visible.
     known: Known,
     next_table: AtomicU32,
-    /// Tables and those of their indices in the catalog whose functions are not known.
+    /// Indices in the catalog whose functions were not given, as pairs of table and
+    /// index.
     unknown_indices: Vec<(String, String)>,
     /// The next number of each table of records.
     numbers: Mutex<HashMap<u32, Arc<AtomicU64>>>,
-    /// Where the log ended at the last checkpoint.
+    /// End of the log at the last checkpoint.
     checkpointed: AtomicU64,
     report: RecoveryReport,
     stop: Mutex<bool>,
     wake: Condvar,
 }
 
-/// What an environment has done since it was opened.
+/// Counters of an environment since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Bytes written to the log, padding included.
+    /// Bytes written to the log, including padding.
     pub log_bytes: u64,
-    /// Times that the log was synced.
+    /// Syncs of the log.
     pub log_syncs: u64,
     /// Pages read.
     pub page_reads: u64,
-    /// Pages written, those of the map included.
+    /// Pages written, including those of the map.
     pub page_writes: u64,
-    /// Bytes in a page.
+    /// Bytes per page.
     pub page_bytes: u64,
-    /// Frames that hold changes which are in the log only.
+    /// Frames with changes that are only in the log so far.
     pub dirty_frames: usize,
-    /// Frames.
+    /// Frames of the buffer.
     pub frames: usize,
-    /// Where pages lie.
+    /// Placement of pages.
     pub placement: Placement,
-    /// Images of pages that were appended to the log.
+    /// Images of pages appended to the log.
     pub page_images: u64,
-    /// Pages with a slot.
+    /// Pages that have a slot.
     pub pages: usize,
-    /// Slots in use, by checkpoints too. In place as many as pages.
+    /// Slots in use, including those of checkpoints. In place it equals the number of
+    /// pages.
     pub slots: usize,
-    /// Transactions that have written something and not ended.
+    /// Transactions that have written and not ended.
     pub active: usize,
-    /// Requests for locks that wait now.
+    /// Requests that wait for a lock now.
     pub waiting: usize,
     /// Waits for locks that ended in a deadlock.
     pub deadlocks: u64,
-    /// Bytes of old values that are kept for snapshots.
+    /// Bytes of old values kept for snapshots.
     pub version_bytes: usize,
 }
 
 impl Options {
-    /// Opens an environment in a directory of the host, which is made where one is
-    /// [created](Self::create).
+    /// Opens an environment in a directory of the host. The directory is created if
+    /// [`create`](Self::create) allows that.
     ///
     /// # Errors
-    /// What the host says, [`Error::InUse`], [`Error::Damaged`],
-    /// [`Error::Incompatible`], and [`Error::Option`].
+    /// Errors of the host, [`Error::InUse`], [`Error::Damaged`], [`Error::Incompatible`],
+    /// and [`Error::Option`].
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Environment> {
         let directory = directory.as_ref();
         if (self.read_only || !self.create) && !directory.is_dir() {
@@ -124,7 +127,7 @@ impl Options {
     /// Opens an environment in any storage.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_storage(&self, storage: Arc<dyn Storage>) -> Result<Environment> {
         match self.read_only {
             true => {
@@ -155,7 +158,7 @@ impl Environment {
         let map = (&found.blocks[..], found.pages);
         engine.pool.adopt(found.placement, found.redo, map)?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
-        // What a restart gives back is to be archived first.
+        // Segments that the restart frees must be archived first.
         let kept = options.archive.as_ref().map(|_| engine.log.hold(Lsn(0)));
         if let Some(made) = identity::read(&*storage)?.and_then(|identity| identity.copy) {
             recovery::end_copy(&engine, &checkpoints, &mut found, made.whole)?;
@@ -211,47 +214,48 @@ impl Environment {
         &self.0.shared
     }
 
-    /// What the restart at opening has done.
+    /// Returns the report of the restart at opening.
     pub fn recovery(&self) -> RecoveryReport {
         self.0.shared.report
     }
 
-    /// Takes a checkpoint: the next restart begins here.
+    /// Takes a checkpoint, at which the next restart begins.
     ///
     /// # Errors
-    /// What the storage says. If a sync fails, the environment is poisoned.
+    /// Errors of the storage. If a sync fails, the environment is poisoned.
     pub fn checkpoint(&self) -> Result<()> {
         transaction::finish(&self.0.shared.engine)?;
         self.0.shared.checkpoint(true)
     }
 
-    /// Does what is due in the background: for environments without a thread of their own.
+    /// Does the due background work, for environments without their own thread.
     ///
     /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
+    /// The same as [`checkpoint`](Self::checkpoint).
     pub fn maintain(&self) -> Result<()> {
         self.0.shared.maintain()
     }
 
-    /// Makes everything committed durable, whatever its commit waited for.
+    /// Makes all commits durable, including buffered ones.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] and what the storage says.
+    /// [`Error::Poisoned`] and errors of the storage.
     pub fn sync(&self) -> Result<()> {
         let log = &self.0.shared.engine.log;
         log.flush(Lsn(log.end().0 - 1))
     }
 
-    /// Takes a last checkpoint. What others do with clones of it afterwards is in the log.
+    /// Takes a last checkpoint. Later changes through clones of the environment are in
+    /// the log.
     ///
     /// # Errors
-    /// As [`checkpoint`](Self::checkpoint).
+    /// The same as [`checkpoint`](Self::checkpoint).
     pub fn close(self) -> Result<()> {
         self.0.stop();
         self.checkpoint()
     }
 
-    /// What it has done.
+    /// Returns the counters of the environment.
     pub fn statistics(&self) -> Statistics {
         let engine = &self.0.shared.engine;
         let (log_bytes, log_syncs) = engine.log.counts();
@@ -275,7 +279,7 @@ impl Environment {
         }
     }
 
-    /// Names of all tables.
+    /// Returns the names of all tables.
     pub fn tables(&self) -> Vec<String> {
         let tables = self.0.shared.known.all();
         let mut names: Vec<String> = tables.keys().cloned().collect();
@@ -310,7 +314,8 @@ impl Shared {
         Transaction::begin(&self.engine, isolation, self.options.lock_timeout, durable)
     }
 
-    /// Takes a checkpoint of everything, and keeps what it refers to.
+    /// Takes a checkpoint of everything, and pins the log and the slots to which it
+    /// refers.
     pub(crate) fn checkpoint_held(&self) -> Result<(Checkpoint, Held)> {
         let taken = self.checkpoints.take_held(&self.engine)?;
         self.checkpointed.store(self.engine.log.end().0, Relaxed);
@@ -330,7 +335,7 @@ impl Shared {
         if let Some(archiver) = &self.archiver {
             archiver.try_run(&self.engine.log);
         }
-        // One that was taken meanwhile may have begun behind this end.
+        // A checkpoint taken meanwhile may have begun behind this end.
         let end = self.engine.log.end().0;
         let since = end.saturating_sub(self.checkpointed.load(Relaxed));
         if since >= self.options.checkpoint {
@@ -358,7 +363,7 @@ impl Shared {
     }
 }
 
-/// Keeps others out.
+/// Locks the environment against other processes.
 pub(crate) fn lock(storage: &dyn Storage) -> Result<()> {
     storage.lock().map_err(|source| match source.kind() {
         io::ErrorKind::WouldBlock => Error::InUse,
@@ -395,8 +400,8 @@ pub(crate) fn engine(
     Ok(Engine::new(log, pool, locks, versions))
 }
 
-/// Makes an environment: its first two pages and a checkpoint of them. It is there when
-/// the checkpoint has its name.
+/// Creates an environment: its first two pages and a checkpoint of them. It exists from
+/// the moment at which the checkpoint has its name.
 fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
     let start = Lsn(options.segment.into());
     let mut first = Checkpoint {
@@ -422,7 +427,7 @@ fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
     let engine = engine(options, storage, &first)?;
     engine.pool.adopt_nothing(options.placement);
     engine.pool.clear()?;
-    // Files of a creation that was interrupted.
+    // Removes files of an interrupted creation.
     engine.log.harden()?;
     engine.log.begin(start, 1);
     recovery::first_pages(&engine)?;

@@ -1,4 +1,5 @@
-//! Doors for the fuzzer: parsers of pages, log and checkpoints, and whole environments.
+//! Entry points of the fuzzer: parsers of pages, log and checkpoints, and whole
+//! environments.
 
 use crate::change::Change;
 use crate::checkpoint::Checkpoint;
@@ -18,7 +19,7 @@ const PLACEMENTS: [Placement; 3] = [
 ];
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("table");
 
-/// Bytes as a page, a record's body, a batch and a checkpoint.
+/// Parses bytes as a page, a record's body, a batch and a checkpoint.
 pub fn structures(data: &[u8]) {
     let mut bytes = data.to_vec();
     bytes.resize(PAGE, 0);
@@ -47,7 +48,8 @@ pub fn structures(data: &[u8]) {
     let mut again = Vec::new();
     assert_eq!(change.encode(&mut again), kind, "the kind stays");
     assert_eq!(again, body, "it survives being written");
-    // On an empty leaf, an inner page, and whatever page the bytes are.
+    // Applies the change to an empty leaf, an inner page, and the input itself if it is a
+    // page.
     let mut leaf = vec![0; PAGE];
     PageMut(&mut leaf).format(1, 0);
     let mut inner = vec![0; PAGE];
@@ -65,7 +67,7 @@ pub fn structures(data: &[u8]) {
     }
 }
 
-/// Everything that is asked of a page that was accepted.
+/// Runs every query on an accepted page.
 fn look(page: Page<'_>) {
     if !page.is_of_tree(page.header().table.get()) {
         return;
@@ -96,12 +98,12 @@ fn sealed_checkpoint(data: &[u8], version: u32) -> Vec<u8> {
     bytes
 }
 
-/// Bytes as the table of files of a device.
+/// Parses bytes as a device's table of files.
 pub fn device_table(data: &[u8]) {
     crate::storage::look_at_table(data);
 }
 
-/// Bytes worth mutating, for [`device_table`].
+/// Returns seeds for [`device_table`].
 pub fn device_table_seeds() -> Vec<Vec<u8>> {
     vec![crate::storage::table_seed(), Vec::new()]
 }
@@ -116,7 +118,7 @@ fn options() -> Options {
     options
 }
 
-/// The files of an environment that was not closed.
+/// Returns the files of an environment that was not closed.
 fn sample(placement: Placement) -> BTreeMap<String, Vec<u8>> {
     let storage = MemoryStorage::new();
     let environment = options()
@@ -130,7 +132,7 @@ fn sample(placement: Placement) -> BTreeMap<String, Vec<u8>> {
             let value = vec![number; if number % 16 == 7 { 5000 } else { 60 }];
             table.insert(&[round, number], &value).expect("in memory");
         }
-        // Two of one bundle, and one that is alone.
+        // Two keys of one bundle, and one alone.
         for key in [[7; 600], [7; 600], [round; 600]].iter_mut().enumerate() {
             key.1[599] = key.0 as u8 + round;
             table.insert(&key.1[..], &[round; 9]).expect("in memory");
@@ -143,9 +145,9 @@ fn sample(placement: Placement) -> BTreeMap<String, Vec<u8>> {
     storage.files()
 }
 
-/// An environment with some of its bytes changed and its checksums made right: opened,
-/// looked at, written, without a panic. The first byte says where pages lie; each change
-/// is a file, an offset and a byte.
+/// Changes bytes of an environment, makes its checksums right, then opens, reads and
+/// writes it; it must not panic. The first byte of the input selects the placement; each
+/// change is a file, an offset and a byte.
 pub fn environment(data: &[u8]) {
     let Some((placement, data)) = data.split_first() else {
         return;
@@ -203,7 +205,7 @@ fn seal_page(file: &mut [u8], at: usize) {
     PageMut(bytes).header().crc = sum.into();
 }
 
-/// Every batch gets the checksums of what it holds now.
+/// Gives every batch the checksums of its present content.
 fn seal_batches(file: &mut [u8]) {
     for unit in 0..file.len() / 512 {
         let bytes = &mut file[unit * 512..];
@@ -233,7 +235,7 @@ fn seal_batches(file: &mut [u8]) {
     }
 }
 
-/// Bytes worth mutating, for [`structures`].
+/// Returns seeds for [`structures`].
 pub fn structure_seeds() -> Vec<Vec<u8>> {
     let shadow = sample(Placement::Shadow);
     let mut seeds: Vec<Vec<u8>> = shadow["pages"]
@@ -267,13 +269,13 @@ pub fn structure_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Changes worth mutating, for [`environment`].
+/// Returns seeds for [`environment`].
 pub fn environment_seeds() -> Vec<Vec<u8>> {
     let change = |file: u8, at: u32, byte: u8| {
         let [a, b, c, _] = at.to_le_bytes();
         vec![file, a, b, c, byte]
     };
-    // A header's and a cell's byte of some pages, records of the log, a checkpoint.
+    // Bytes of headers and cells of some pages, of log records, and of a checkpoint.
     let places =
         (0..12u32).flat_map(|page| [page * 4096 + 22, page * 4096 + 44, page * 4096 + 4000]);
     let pages = places.map(|at| change(2, at, 3));
@@ -288,7 +290,7 @@ pub fn environment_seeds() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// The crafted environments show a restart what there is to show.
+    /// The crafted environments exercise every part of a restart.
     #[test]
     fn samples_hold_images_to_put_back() {
         let files = sample(Placement::InPlace(TornPages::LogImages));

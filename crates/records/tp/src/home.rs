@@ -1,5 +1,5 @@
-//! A number for each thread: which of several places it tries first, so that threads
-//! mostly meet nobody there.
+//! A number for each thread: the one of several places that it tries first, so that
+//! threads seldom share a place.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +11,7 @@ varve_device::sync::thread_local! {
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// This thread's place of so many. Under a model checker all meet in one.
+/// Returns this thread's place of `places`. Under a model checker all threads share one.
 #[inline]
 pub(crate) fn home(places: usize) -> usize {
     if MODEL {

@@ -1,12 +1,12 @@
 //! Transactions in user space: an embedded, transactional record store over ordinary
 //! files.
 //!
-//! The user-level transaction system of Seltzer's thesis (§5.1) as a library: tables of
+//! The library is the user-level transaction system of Seltzer's thesis (§5.1): tables of
 //! typed keys and values, changed by transactions that are atomic, serializable and
-//! durable. `docs/spec/records.md` has the formats and the reasons.
+//! durable. Formats and reasons are in `docs/spec/records.md`.
 //!
-//! An [`Environment`] is a directory; [`Options`] says how it is made. It holds tables, each
-//! with a [`TableDefinition`] that names it and its types.
+//! An [`Environment`] is a directory; [`Options`] create and open it. It contains tables,
+//! each with a [`TableDefinition`] that states its name and types.
 //!
 //! ```
 //! use varve_tp::{Error, Options, TableDefinition};
@@ -22,7 +22,7 @@
 //! accounts.insert("Bob", 20)?;
 //! transaction.commit()?;
 //!
-//! // Whoever has to give way to another begins anew.
+//! // A transaction that conflicts with another is repeated.
 //! let pay = |amount: i64| loop {
 //!     let transaction = environment.begin_write();
 //!     let pay = || {

@@ -1,91 +1,93 @@
-//! Mistakes that can be planted, so that the crash explorer can show that it
-//! catches them.
+//! Faults that can be planted, to show that the crash explorer finds them.
 //!
-//! Only the feature `planted` compiles them in; without it [`is`] is the constant
-//! `false`. A mistake lives on the thread that is inside `with`.
+//! Only the feature `planted` compiles them; without it [`is`] is the constant `false`. A
+//! fault affects the thread that runs `with`.
 
-/// A mistake.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// The write-ahead rule: a checkpoint does not flush the log first.
+    /// The write-ahead rule is broken: a checkpoint does not flush the log first.
     CheckpointBeforeLog,
     /// A commit is acknowledged before its batch is synced.
     CommitBeforeSync,
-    /// Restart leaves out the undo of unfinished transactions.
+    /// Restart does not undo unfinished transactions.
     UndoSkipped,
-    /// Redo passes over splits.
+    /// Redo skips splits.
     SplitLost,
-    /// `redo` of a checkpoint is its beginning, whatever pages lack.
+    /// The `redo` position of a checkpoint is its beginning, although pages lack older
+    /// records.
     CheckpointTooNew,
     /// A checkpoint is written before its pages are synced.
     CheckpointBeforePages,
-    /// Pages are written over their slots: torn pages.
+    /// With shadow slots, pages are written over their slots and can be torn.
     PageInPlace,
     /// In place: a page is written before its log.
     PageBeforeLog,
     /// In place: the first write of a page has no image in the log.
     ImageLeftOut,
-    /// In place: an image of before the last checkpoint is held for enough.
+    /// In place: an image from before the last checkpoint is accepted.
     ImageTooOld,
-    /// In place: a restart does not put images back.
+    /// In place: a restart does not restore images.
     ImagesNotRestored,
-    /// In place: a backup takes a page as it finds it, though it is being written.
+    /// In place: a backup copies a page while it is being written.
     PageCopiedTorn,
-    /// Slots of the last checkpoint are free at once.
+    /// Slots of the last checkpoint are reused at once.
     SlotReusedEarly,
     /// Segments of the log are recycled although undo needs them.
     LogRecycledEarly,
     /// The records' checksum of a batch is not compared.
     BatchUnchecked,
-    /// A restart goes on in the life before.
+    /// A restart continues the previous life.
     LifeNotRenewed,
-    /// Compensation records do not say what is undone next.
+    /// Compensation records do not name the record that is undone next.
     UndoRepeated,
     /// Redo does not compare a page's LSN.
     RedoTwice,
     /// The checkpoint does not list active transactions.
     ActiveForgotten,
-    /// A checkpoint is not synced before what it does not need is given back.
+    /// A checkpoint is not synced before the resources that it does not need are freed.
     CheckpointUnsynced,
-    /// Slots that are copied are given to other pages.
+    /// Slots that are being copied are reused.
     SlotsNotHeld,
     /// The log is recycled before it is archived.
     LogNotHeld,
     /// A segment is archived before it is durable.
     ArchivedEarly,
-    /// A backup has its checkpoint before its pages are synced.
+    /// A backup's checkpoint is written before its pages are synced.
     BackupNamedEarly,
-    /// A copy takes what does not follow what it has.
+    /// A copy accepts a piece of log that does not follow its own.
     GapTaken,
-    /// What a copy has received is not synced.
+    /// A piece of log that a copy received is not synced.
     ReceiptUnsynced,
     /// A copy that becomes an original keeps its identity.
     IdentityKept,
-    /// A snapshot sees commits behind it.
+    /// A snapshot sees later commits.
     LaterCommitSeen,
     /// Versions are dropped while a snapshot needs them.
     VersionDroppedEarly,
     /// Pages of a large value are freed while a snapshot needs them.
     ChainFreedEarly,
-    /// A record's value is not noted before it is changed.
+    /// The old value of a record is not kept before a change.
     VersionNotNoted,
-    /// With a long key those go that begin as it does.
+    /// Removing a long key also removes the keys with the same beginning.
     NeighbourLost,
     /// A changed record gets no entry in its index.
     IndexEntryLost,
-    /// Who writes at the level of a snapshot does not look for later commits.
+    /// A write at the snapshot level does not look for later commits.
     LaterCommitOverwritten,
-    /// On a device: the table of files has one place, so each copy is written over the newest.
+    /// On a device: both copies of the table of files have the same place, so each
+    /// overwrites the newest.
     TableOverNewest,
-    /// On a device: a copy of the table is written before the bytes of the files that it names.
+    /// On a device: a copy of the table is written before the bytes of the files that it
+    /// names.
     TableBeforeFiles,
-    /// On a device: who makes or renames a file is answered before the table is durable.
+    /// On a device: creating or renaming a file returns before the table is durable.
     NameNotDurable,
-    /// On a device: nothing is flushed between one copy of the table and the next.
+    /// On a device: nothing is flushed between two copies of the table.
     TableUnflushed,
-    /// On a device: a sync leaves out that a file has grown.
+    /// On a device: a sync omits the growth of a file.
     GrowthNotNoted,
-    /// On a device: a gap before a write behind a file's end is not zeroed.
+    /// On a device: the gap before a write behind a file's end is not zeroed.
     GapNotZeroed,
 }
 
@@ -98,12 +100,12 @@ mod switch {
         static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
     }
 
-    /// True if this mistake is to be made here.
+    /// Returns true if this fault is active on the thread.
     pub fn is(planted: Planted) -> bool {
         NOW.get() == Some(planted)
     }
 
-    /// Makes a mistake while `what` runs.
+    /// Activates a fault while `what` runs.
     pub fn with<T>(planted: Planted, what: impl FnOnce() -> T) -> T {
         struct Back;
         impl Drop for Back {
@@ -120,7 +122,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{is, with};
 
-/// True if this mistake is to be made here: never.
+/// Returns false, because the feature is off.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub fn is(_: Planted) -> bool {

@@ -1,8 +1,8 @@
 //! Restart: analysis, redo, undo, and a checkpoint.
 //!
-//! Nothing is written before the end of the log is known. Then a new life begins, by a
-//! checkpoint that says so; compensation records are the first thing appended in it. A
-//! crash at any place begins here again.
+//! Nothing is written before the end of the log is known. Then a new life begins with a
+//! checkpoint that records it; compensation records are the first records appended in it.
+//! After a crash at any point the restart begins again here.
 //!
 //! Source: Mohan and others 1992 (ARIES); `docs/spec/records.md`, "Rules".
 
@@ -16,24 +16,25 @@ use crate::planted::{self, Planted};
 use crate::transaction::{finish_commit, rollback};
 use std::collections::BTreeMap;
 
-/// What a restart has done.
+/// Report of a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Records read behind the checkpoint.
     pub records: u64,
-    /// Pages put back from images in the log, in place.
+    /// Pages restored from images in the log, in place.
     pub restored: u64,
-    /// Records that pages lacked.
+    /// Records that were applied because pages lacked them.
     pub redone: u64,
     /// Transactions that were undone.
     pub undone: u64,
-    /// Committed ones whose pages were still to be freed.
+    /// Committed transactions whose pages still had to be freed.
     pub finished: u64,
-    /// Bytes of log from the first one read to its end.
+    /// Bytes of log from the first record read to the end.
     pub log_bytes: u64,
 }
 
-/// Brings the pages to the state of the log's end, all unfinished transactions undone.
+/// Brings the pages to the state of the log's end, and undoes all unfinished
+/// transactions.
 pub(crate) fn restart(
     engine: &Engine,
     checkpoints: &Checkpoints,
@@ -51,7 +52,7 @@ pub(crate) fn restart(
     }
     redo(engine, &found, &mut report)?;
     let roots = crate::catalog::roots(engine)?;
-    // The last one first, as their records lie in the log.
+    // The order is that of their last records, newest first.
     let mut actives: Vec<Listed> = actives.into_values().collect();
     actives.sort_by_key(|active| std::cmp::Reverse(active.last));
     let all: Vec<_> = actives.iter().map(|listed| engine.resume(listed)).collect();
@@ -68,7 +69,7 @@ pub(crate) fn restart(
                 if let Some(root) = roots.get(&table) {
                     return Ok(Some(*root));
                 }
-                // It was dropped, and that has been undone since.
+                // The drop of the table has been undone meanwhile, so the catalog has it again.
                 Ok(crate::catalog::roots(engine)?.get(&table).copied())
             })?;
         }
@@ -83,7 +84,8 @@ pub(crate) fn restart(
 
 pub(crate) type Actives = BTreeMap<u64, Listed>;
 
-/// What a copy has received, and where it ends.
+/// Replays the log that a copy has received. Returns its active transactions, the next
+/// transaction number, and the end.
 pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u64, ScanEnd)> {
     let mut report = RecoveryReport::default();
     let analysis = analyse(engine, found, true, &mut report)?;
@@ -95,9 +97,9 @@ pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u6
     Ok((analysis.actives, analysis.next, analysis.end))
 }
 
-/// A copy can become an original: what was received in part is cleared away, and the
-/// checkpoint knows the last life, as if the original's restart had found it. It is still
-/// a copy, which can follow, until its identity is another.
+/// Prepares a copy to become an original: a piece that was received in part is cleared,
+/// and the checkpoint records the last life, as a restart of the original would. It
+/// remains a copy that can follow until its identity is changed.
 pub(crate) fn end_copy(
     engine: &Engine,
     checkpoints: &Checkpoints,
@@ -111,7 +113,7 @@ pub(crate) fn end_copy(
     checkpoints.set_life(found, end.life, end.life_begins)
 }
 
-/// An error if a copy's log does not reach to where it did when the copy was made.
+/// Fails if a copy's log ends before the position that it had when the copy was made.
 pub(crate) fn is_whole(end: Lsn, whole: u64) -> Result<()> {
     match end.0 >= whole {
         true => Ok(()),
@@ -122,16 +124,17 @@ pub(crate) fn is_whole(end: Lsn, whole: u64) -> Result<()> {
     }
 }
 
-/// What the log says.
+/// Result of the analysis.
 struct Analysis {
     actives: Actives,
     next: u64,
-    /// The last image of each page that `redo` may find torn.
+    /// The last image of each page that redo may find torn.
     images: BTreeMap<u32, Lsn>,
     end: ScanEnd,
 }
 
-/// Reads the log to its end: who was active, which pages have images, and where it ends.
+/// Reads the log to its end: finds the active transactions, the pages with images, and
+/// the end.
 fn analyse(
     engine: &Engine,
     found: &Checkpoint,
@@ -171,7 +174,7 @@ fn analyse(
     })
 }
 
-/// Batches begin where segments do, so that is where reading can begin.
+/// Reading begins at a segment, because a batch begins there.
 fn scan_start(engine: &Engine, found: &Checkpoint) -> Lsn {
     let segment = engine.log.shape.segment;
     Lsn(found.keep.0 / segment * segment)
@@ -186,7 +189,7 @@ fn scan<'e>(engine: &'e Engine, found: &Checkpoint, copy: bool) -> Scan<'e> {
     }
 }
 
-/// Keeps account of who is active.
+/// Updates the active transactions by one record.
 pub(crate) fn note(actives: &mut Actives, record: &Record) {
     let number = record.transaction;
     if number == 0 {
@@ -201,7 +204,7 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
         .get(&number)
         .is_some_and(|active| record.lsn <= active.last)
     {
-        // The checkpoint listed it later than this.
+        // The checkpoint's entry is newer than this record.
         return;
     }
     let active = actives.entry(number).or_insert_with(|| Listed {
@@ -226,9 +229,9 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
     }
 }
 
-/// Puts pages back as the log has them, whatever their slots hold: they may be torn. What
-/// lies beyond the file's end is not: it was never written, and redo makes it. Answers how
-/// many.
+/// Restores pages from their images in the log, because their slots may be torn. A page
+/// beyond the end of the file was never written, and redo creates it. Returns the number
+/// of pages.
 fn restore(engine: &Engine, images: &BTreeMap<u32, Lsn>) -> Result<u64> {
     engine.pool.have_images(images);
     let written = engine.pool.pages_in_file()?;
@@ -259,7 +262,7 @@ fn redo(engine: &Engine, found: &Checkpoint, report: &mut RecoveryReport) -> Res
     Ok(())
 }
 
-/// Applies a record to those of its pages that lack it. Answers how many.
+/// Applies a record to those of its pages that lack it. Returns their number.
 pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
     let change = Change::parse(record.kind, &record.body);
     let damaged = || Error::damaged("wal", record.lsn.0, "a record that says nothing");
@@ -269,7 +272,7 @@ pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
     }
     let made = change.made();
     if let Some((page, meta)) = made {
-        // One at a time: so no number lies far beyond what is there.
+        // Pages are allocated one at a time, so no number is far beyond the count.
         let (count, _) = engine.pool.read(META_PAGE)?.page().meta();
         if page >= meta.count || meta.count > count.saturating_add(1) {
             let what = format!("page {page} of {count} is taken");
@@ -295,10 +298,9 @@ pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
     Ok(redone)
 }
 
-/// The first pages of an environment that is being made: the meta page, and an empty
-/// catalog.
+/// Creates the first pages of a new environment: the meta page, and an empty catalog.
 pub(crate) fn first_pages(engine: &Engine) -> Result<()> {
-    // Of no record, and not behind the log's end.
+    // An LSN of no record, before the log's end.
     let lsn = Lsn(engine.log.end().0 - 1);
     let mut meta = engine.pool.make(META_PAGE)?;
     meta.edit().set_meta(2, 0);
@@ -323,7 +325,7 @@ mod tests {
 
     const FAR: u32 = u32::MAX;
 
-    /// An environment whose log ends with this record, opened. It has pages 0 and 1.
+    /// Opens an environment with pages 0 and 1 whose log ends with this record.
     fn opened(placement: Placement, change: &Change<'_>) -> Result<crate::Environment> {
         let mut options = Options::new();
         options.placement(placement).background(false);

@@ -1,4 +1,4 @@
-//! An index as an environment knows it: a function over bytes.
+//! An index as the environment uses it: a function over bytes.
 
 use crate::error::Result;
 use crate::types::Types;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 pub(crate) type Extract = dyn Fn(&[u8], &[u8]) -> Result<Vec<Vec<u8>>> + Send + Sync;
 
-/// An index, its function over bytes.
+/// An index with its function over bytes.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub name: String,
     pub table: String,
-    /// As the catalog has it.
+    /// Types in the form of the catalog.
     pub types: Types,
     pub extract: Arc<Extract>,
 }
@@ -24,7 +24,7 @@ impl fmt::Debug for Registered {
 }
 
 impl Registered {
-    /// The index keys of a record, each once.
+    /// Returns the index keys of a record, without duplicates.
     pub(crate) fn keys(&self, key: &[u8], value: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut keys = (self.extract)(key, value)?;
         keys.sort();
@@ -33,11 +33,11 @@ impl Registered {
     }
 }
 
-/// Before the table that an index is of, in the types that the catalog has for it.
+/// Prefix of the indexed table's name in the types that the catalog has for an index.
 pub(crate) const INDEX_OF: &str = "index of ";
 
-/// The table that an index is of, by its types as [`Environment::table_types`] tells
-/// them; `None` if they are not an index's.
+/// Returns the table of an index from its types as [`Environment::table_types`] returns
+/// them; `None` if they are not those of an index.
 ///
 /// [`Environment::table_types`]: crate::Environment::table_types
 pub fn indexed_table(types: &str) -> Option<&str> {

@@ -1,17 +1,17 @@
-//! Places for copies of inner pages, one for each thread, mostly (`tree/routes.rs`).
+//! Copies of inner pages, usually one set for each thread (`tree/routes.rs`).
 
 use foldhash::HashMap;
 use varve_device::sync::Mutex;
 
-/// Places with copies; threads beyond these may meet others there.
+/// Number of sets; further threads share them.
 pub(crate) const PLACES: usize = 64;
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The alignment is 128 because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Place(pub Mutex<HashMap<u32, Box<[u8]>>>);
 
-/// Copies of inner pages.
+/// The sets of copies.
 #[derive(Debug)]
 pub(crate) struct Routes(pub Box<[Place]>);
 

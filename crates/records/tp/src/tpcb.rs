@@ -1,8 +1,8 @@
-//! The bank of TPC-B, for measuring: accounts, tellers, branches and a history.
+//! The bank of TPC-B, for measurements: accounts, tellers, branches and a history.
 //!
 //! Each transaction changes one account, one teller and one branch by the same amount,
-//! and appends it to the history; so the four sums are equal whatever happened. A
-//! hundred tellers and ten branches, whatever the number of accounts.
+//! and appends it to the history, so the four sums are always equal. There are a hundred
+//! tellers and ten branches for any number of accounts.
 //!
 //! Source: Seltzer 1992, §5.3 (records of 100 bytes, history of 50).
 
@@ -20,14 +20,14 @@ const FILES: [Accounts; 3] = [
     TableDefinition::new("branches"),
 ];
 const HISTORY: RecordsDefinition<'static, [u8; 50]> = RecordsDefinition::new("history");
-/// Tellers of a bank.
+/// Number of tellers.
 pub const TELLERS: u32 = 100;
-/// Branches of a bank.
+/// Number of branches.
 pub const BRANCHES: u32 = 10;
-/// Records that are loaded in one transaction.
+/// Number of records loaded in one transaction.
 const TOGETHER: u32 = 10_000;
 
-/// What a transaction does.
+/// The content of one transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     keys: [u32; 3],
@@ -35,13 +35,13 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// One of a bank with so many accounts. `random` is changed.
+    /// Draws a transaction of a bank with `accounts` accounts; advances `random`.
     pub fn draw(random: &mut u64, accounts: u32) -> Self {
         let account = (next(random) % u64::from(accounts)) as u32;
         Transfer::of(account, random)
     }
 
-    /// One of this account's. `random` is changed.
+    /// Draws a transaction of this account; advances `random`.
     pub fn of(account: u32, random: &mut u64) -> Self {
         let teller = (next(random) % u64::from(TELLERS)) as u32;
         Transfer {
@@ -50,19 +50,19 @@ impl Transfer {
         }
     }
 
-    /// The account, the teller and the branch that it changes.
+    /// Returns the account, the teller and the branch that it changes.
     pub fn keys(&self) -> [u32; 3] {
         self.keys
     }
 
-    /// A record that it changes, afterwards.
+    /// Returns a record with the change applied.
     pub fn changed(&self, mut record: [u8; 100]) -> [u8; 100] {
         let balance = balance(&record) + self.delta;
         record[..8].copy_from_slice(&balance.to_le_bytes());
         record
     }
 
-    /// What it appends.
+    /// Returns the record that it appends to the history.
     pub fn history(&self) -> [u8; 50] {
         let mut history = [0; 50];
         history[..8].copy_from_slice(&self.delta.to_le_bytes());
@@ -71,12 +71,12 @@ impl Transfer {
     }
 }
 
-/// What a record of any of the tables says.
+/// Returns the balance in a record of any of the tables.
 pub fn balance(record: &[u8]) -> i64 {
     i64::from_le_bytes(record[..8].try_into().expect("8 bytes"))
 }
 
-/// A random number, by xorshift64*.
+/// Returns a random number, by xorshift64*.
 pub fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -84,24 +84,24 @@ pub fn next(state: &mut u64) -> u64 {
     state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
 }
 
-/// Where a bank can be.
+/// A store that can contain a bank.
 pub trait Store: Sync {
-    /// Makes the records, all balances zero.
+    /// Creates the records with zero balances.
     ///
     /// # Errors
-    /// What can befall a write.
+    /// Errors of writes.
     fn load(&self, accounts: u32) -> Result<()>;
 
-    /// Does a transaction, and waits for what the store's options say.
+    /// Runs a transaction, and waits as the store's options demand.
     ///
     /// # Errors
-    /// What can befall a write.
+    /// Errors of writes.
     fn transfer(&self, transfer: &Transfer) -> Result<()>;
 
-    /// The sums of all accounts, tellers and branches, and of the history.
+    /// Returns the sums of all accounts, tellers and branches, and of the history.
     ///
     /// # Errors
-    /// What can befall a read.
+    /// Errors of reads.
     fn sums(&self) -> Result<[i64; 4]>;
 }
 
@@ -204,25 +204,25 @@ impl Store for SharedEnvironment {
     }
 }
 
-/// What a run has done.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// How long each transaction took, its repetitions included, in nanoseconds; sorted.
+    /// Duration of each transaction in ns, including its repetitions, sorted.
     pub times_ns: Vec<u64>,
-    /// How long it went.
+    /// Duration of the run.
     pub elapsed: Duration,
-    /// Transactions that had to be done again.
+    /// Number of transactions that were repeated.
     pub again: u64,
 }
 
 impl Run {
-    /// Transactions a second.
+    /// Returns transactions per second.
     pub fn per_second(&self) -> f64 {
         self.times_ns.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The time that this part of the transactions took at most, in microseconds: 0.5 for
-    /// the median, 1.0 for the longest. Zero if there were none.
+    /// Returns the largest duration in µs within this fraction of the transactions: 0.5
+    /// for the median, 1.0 for the longest. Zero if there were none.
     pub fn quantile_us(&self, part: f64) -> u64 {
         let last = self.times_ns.len().saturating_sub(1);
         let at = (last as f64 * part.clamp(0.0, 1.0)) as usize;
@@ -230,10 +230,10 @@ impl Run {
     }
 }
 
-/// Does transactions with so many threads for so long.
+/// Runs transactions on `threads` threads for `length`.
 ///
 /// # Errors
-/// The first error that is no conflict.
+/// The first error that is not a conflict.
 pub fn run(store: &impl Store, accounts: u32, threads: u64, length: Duration) -> Result<Run> {
     let (stop, again) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();

@@ -1,13 +1,13 @@
-//! The types of a table, as the catalog has them.
+//! The types of a table, in the form of the catalog.
 
 use std::borrow::Cow;
 
-/// Parts that make the text, so that comparing it makes none.
+/// Parts of the text, so that comparing it needs no allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Types(pub [Cow<'static, str>; 3]);
 
 impl Types {
-    /// Those that a text names.
+    /// Returns the types that a text names.
     pub(crate) fn named(text: &str) -> Self {
         Types([text.to_owned().into(), "".into(), "".into()])
     }

@@ -1,5 +1,5 @@
-//! Looking at everything: every page of every tree, chains, the free list; and that each
-//! page belongs to one of them.
+//! Verification of an environment: every page of every tree, chains, the free list, and
+//! that each page belongs to one of them.
 
 use crate::bundle::is_bundle;
 use crate::catalog;
@@ -11,14 +11,14 @@ use crate::page::{CATALOG_ROOT, META_PAGE, Page, kind, longest_key};
 use crate::tree::{Stored, Tree};
 use std::collections::BTreeMap;
 
-/// What an environment is made of.
+/// Counts of a verified environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Tables, the catalog among them.
+    /// Tables, including the catalog.
     pub tables: usize,
-    /// Records, those of the catalog among them.
+    /// Records, including those of the catalog.
     pub records: u64,
-    /// Entries of indices, each of which leads to a record, as the other way round.
+    /// Entries of indices; each belongs to a record, and every record has its entries.
     pub index_entries: u64,
     /// Pages of trees.
     pub tree_pages: u32,
@@ -26,24 +26,26 @@ pub struct Verified {
     pub overflow_pages: u32,
     /// Free pages.
     pub free_pages: u32,
-    /// Pages that are free as soon as no snapshot needs them.
+    /// Pages that are freed as soon as no snapshot needs them.
     pub kept_pages: u32,
-    /// Pages that belong to nothing: lost until the environment is loaded anew.
+    /// Pages that belong to nothing; they remain lost until the environment is loaded
+    /// again.
     pub lost_pages: u32,
 }
 
 struct Look<'a> {
     engine: &'a Engine,
-    /// Whose each page is.
+    /// Owner of each page.
     owners: BTreeMap<u32, u32>,
     found: Verified,
 }
 
 impl Environment {
-    /// Reads every page and looks whether they make trees. Nobody may write meanwhile.
+    /// Reads every page and verifies that the pages form trees. No writer may run
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for the first thing that is wrong.
+    /// [`Error::Damaged`] for the first fault.
     pub fn verify(&self) -> Result<Verified> {
         let engine = &self.shared().engine;
         crate::transaction::finish(engine)?;
@@ -73,7 +75,7 @@ impl Environment {
 }
 
 impl Environment {
-    /// All indices that there are, of those whose functions are known.
+    /// Verifies all indices whose functions are known. Returns the number of entries.
     fn compare_indices(&self) -> Result<u64> {
         let (shared, mut count) = (self.shared(), 0);
         let tree = |name: &str| {
@@ -114,8 +116,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Goes along a level by its links, and compares it with the entries above. Answers
-    /// the first page of the next level.
+    /// Follows a level by its links, and compares it with the entries above. Returns the
+    /// first page of the next level.
     fn level(&mut self, table: u32, first: u32) -> Result<Option<u32>> {
         let (mut number, mut fence) = (first, Vec::new());
         let (mut below, mut level) = (None, None);

@@ -1,4 +1,4 @@
-//! Backups, archives, restores and standbys; and crashes of either side.
+//! Backups, archives, restores and standbys, and crashes of either side.
 
 use crate::common::{TABLE, content, copying, seed, small, wherever_pages_lie};
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_tp::storage::{Fault, MemoryStorage};
 use varve_tp::{Environment, Error, Standby, Until};
 
-/// A transaction for each number.
+/// Commits a transaction for each number.
 fn put(environment: &Environment, numbers: Range<u32>, value: &[u8]) {
     for number in numbers {
         let transaction = environment.begin_write();
@@ -70,8 +70,8 @@ fn an_archive_that_is_full_stops_writers_at_the_limit_only() {
     });
 }
 
-/// The log goes on in the next segment where a batch does not fit: what is torn there has
-/// to be cleared, too, before a copy becomes an original.
+/// The log continues in the next segment if a batch does not fit: a torn receipt there
+/// must also be cleared before a copy becomes an original.
 #[test]
 fn a_receipt_torn_where_a_segment_begins_is_cleared() {
     wherever_pages_lie(|| {
@@ -102,7 +102,7 @@ fn a_standby_that_is_read_does_not_take_over() {
     });
 }
 
-/// Whatever cuts a promotion short leaves an original, or a copy that still follows.
+/// Any interruption of a promotion leaves an original, or a copy that still follows.
 #[test]
 fn a_promotion_that_is_cut_short_leaves_a_copy_that_follows() {
     wherever_pages_lie(|| {
@@ -166,8 +166,8 @@ fn what_no_standby_can_stand_at_is_not_shipped() {
     });
 }
 
-/// One that goes on behind the log's end, as after a restore of the environment's files,
-/// and files whose names lie.
+/// The archive continues behind the log's end, as after a restore of the environment's
+/// files, or its files have wrong names.
 #[test]
 fn an_archive_of_another_state_is_refused() {
     wherever_pages_lie(|| {

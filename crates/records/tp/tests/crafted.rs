@@ -1,5 +1,5 @@
-//! Crafted pages, logs and checkpoints, with right checksums: an error, never a panic.
-//! The fuzzer goes on from here.
+//! Crafted pages, logs and checkpoints with right checksums give an error, never a panic.
+//! The fuzzer continues from here.
 
 use crate::common::{Random, seed};
 use varve_tp::fuzzing;

@@ -36,7 +36,7 @@ fn whatever_a_crash_leaves_is_a_committed_state_in_place_untorn() {
     explored(Placement::InPlace(TornPages::Never), 1);
 }
 
-/// On a device without a file system: the table of files is part of what is cut short.
+/// On a device without a file system the table of files is also affected by the crash.
 #[test]
 fn whatever_a_crash_leaves_of_a_device_is_whole() {
     use crate::common::on_device::{Effort, sweep};
@@ -58,7 +58,7 @@ fn whatever_a_crash_leaves_of_a_device_is_whole() {
     }
 }
 
-/// The pages of large values are freed behind the commit, and a restart goes on with that.
+/// The pages of large values are freed after the commit, and a restart completes that.
 #[test]
 fn what_a_commit_has_to_free_is_freed_by_the_restart() {
     use crate::common::{TABLE, content, small};
@@ -74,7 +74,7 @@ fn what_a_commit_has_to_free_is_freed_by_the_restart() {
     }
     transaction.commit().unwrap();
     environment.close().unwrap();
-    // The files in the order of their names, as a record counts them.
+    // The record numbers files in the order of their names.
     let renewed = MemoryStorage::with_files(storage.files());
     let environment = small().open_storage(Arc::new(renewed.clone())).unwrap();
     let before = renewed.files();
@@ -91,7 +91,7 @@ fn what_a_commit_has_to_free_is_freed_by_the_restart() {
     let mut point = 0;
     while crashes.step() {
         point += 1;
-        // The commit is among the last.
+        // The commit is among the last requests.
         if point % 16 != 0 && point + 50 < crashes.len() {
             continue;
         }
@@ -110,8 +110,9 @@ fn what_a_commit_has_to_free_is_freed_by_the_restart() {
     assert!(finished > 0 && kept > 0, "{finished} {kept}");
 }
 
-/// What a process has written of its log and not synced is in the host's memory when it
-/// dies. A restart reads it there, and builds on it: so it has to sync it first.
+/// Log that a process has written and not synced remains in the host's memory when the
+/// process is killed. A restart reads it there and builds on it, so it must sync it
+/// first.
 #[test]
 fn a_process_dies_and_then_the_power_goes() {
     use crate::common::{TABLE, content, small};

@@ -56,7 +56,7 @@ fn a_directory_holds_one_and_one_process_has_it() {
     });
 }
 
-/// What a crash has left is brought in order in memory, images put back and all.
+/// A crashed environment is recovered in memory, including the restoration of images.
 #[test]
 fn looking_writes_nothing() {
     wherever_pages_lie(|| {

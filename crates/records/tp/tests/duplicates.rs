@@ -1,4 +1,4 @@
-//! Several values for a key, both of any length, beside a set of pairs.
+//! Several values per key, both of any length, are compared with a set of pairs.
 
 use crate::common::{Random, seed, small, wherever_pages_lie};
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ const PAIRS: TableDefinition<(&[u8], &[u8]), ()> = TableDefinition::new("pairs")
 
 type Set = BTreeSet<(Vec<u8>, Vec<u8>)>;
 
-/// Keys and values of few bytes, zeros and the highest among them; some long.
+/// Draws a key or value of few different bytes, including zero and the highest; some are
+/// long.
 fn word(random: &mut Random) -> Vec<u8> {
     let length = match random.below(12) {
         0 => 480 + random.below(60),
@@ -88,7 +89,7 @@ fn values_of_a_key_beside_a_set_of_pairs() {
     });
 }
 
-/// Of keys that always have as many bytes, the last one has nothing behind it.
+/// For keys of a fixed length, nothing sorts behind the last one.
 #[test]
 fn values_of_numbers() {
     const NUMBERED: TableDefinition<(u8, &str), u32> = TableDefinition::new("numbered");
@@ -112,7 +113,7 @@ fn values_of_numbers() {
     assert_eq!(values(8), []);
 }
 
-/// Over the socket, too: the second one asks the first.
+/// The second process reads through the socket.
 #[test]
 fn another_process_reads_the_values_of_a_key() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A storage that fails, a full one, and files that are damaged.
+//! A failing storage, a full one, and damaged files.
 
 use crate::common::{Model, Random, TABLE, content, seed, small, wherever_pages_lie};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_tp::storage::{Fault, MemoryStorage, Survival};
 use varve_tp::{Error, Placement, Result, TableDefinition, TornPages};
 
-/// Works until something fails. Answers the states that a restart may show.
+/// Works until a request fails. Returns the states that a restart may show.
 fn work(random: &mut Random, storage: &MemoryStorage, fault: Option<Fault>) -> Vec<Model> {
     let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
     storage.set_fault(fault);
@@ -27,7 +27,8 @@ fn work(random: &mut Random, storage: &MemoryStorage, fault: Option<Fault>) -> V
         })();
         if result.is_err() {
             drop(transaction);
-            // It may go on, or be poisoned: whatever it says, nothing half is seen.
+            // The environment may continue or be poisoned; in either case no partial
+            // transaction is visible.
             if environment.statistics().active == 0
                 && let Ok(read) = environment.begin_read().open_table(TABLE)
                 && let Ok(rows) = read.iter()
@@ -41,7 +42,7 @@ fn work(random: &mut Random, storage: &MemoryStorage, fault: Option<Fault>) -> V
             return vec![model, changed];
         }
         model = changed;
-        // A failed checkpoint is no failed transaction.
+        // A failed checkpoint is not a failed transaction.
         let _ = environment.maintain();
     }
     vec![model]
@@ -113,8 +114,8 @@ fn opening_may_fail_anywhere() {
     });
 }
 
-/// The log fails behind an image that was appended: what it is of must not be written over,
-/// as nothing would restore it if that is torn.
+/// The log fails after an image was appended: its page must not be overwritten, because
+/// nothing would restore it if that write were torn.
 #[test]
 fn a_page_whose_image_was_lost_is_not_written_over() {
     let mut random = Random::new(seed("a_page_whose_image_was_lost_is_not_written_over"));
@@ -135,7 +136,8 @@ fn a_page_whose_image_was_lost_is_not_written_over() {
             }
             transaction.commit().unwrap();
         };
-        // More pages than frames; then fewer are dirty, and their log is durable.
+        // There are more pages than frames; then fewer are dirty, and their log is
+        // durable.
         change(0..150, 1);
         environment.checkpoint().unwrap();
         change(0..50, 2);
@@ -165,7 +167,7 @@ fn a_page_whose_image_was_lost_is_not_written_over() {
     }
 }
 
-/// An environment that was dropped without a checkpoint.
+/// Returns an environment that was dropped without a checkpoint.
 fn dead(transactions: u32) -> (BTreeMap<String, Vec<u8>>, Model) {
     let storage = MemoryStorage::new();
     let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
@@ -187,7 +189,7 @@ fn open(files: BTreeMap<String, Vec<u8>>) -> Result<Model> {
     Ok(content(&environment))
 }
 
-/// Where the batches of a log's file begin, in the order of their LSNs.
+/// Returns the offsets of the batches in a log file, in the order of their LSNs.
 fn batches(file: &[u8]) -> Vec<usize> {
     let units = file.chunks(512).enumerate();
     let lsn = |unit: &[u8]| u64::from_le_bytes(unit[16..24].try_into().unwrap());
@@ -210,11 +212,11 @@ fn a_torn_tail_is_told_from_damage() {
             .clone();
         let places = batches(&files[&log]);
         assert!(places.len() > 8);
-        // The last batch: as a power cut would leave it.
+        // The last batch is torn, as by a power cut.
         let mut torn = files.clone();
         torn.get_mut(&log).unwrap()[*places.last().unwrap() + 60] ^= 1;
         assert_ne!(open(torn).unwrap(), model);
-        // One in the middle: others behind it knew that it was durable.
+        // A batch in the middle is damaged; later ones record that it was durable.
         let mut damaged = files;
         damaged.get_mut(&log).unwrap()[places[places.len() - 4] + 60] ^= 1;
         let error = open(damaged).unwrap_err();
@@ -262,7 +264,7 @@ fn a_damaged_page_is_an_error() {
             let verified = small().open_storage(storage).and_then(|e| e.verify());
             match verified {
                 Err(Error::Damaged { .. }) => found += 1,
-                // A slot that nobody has.
+                // The slot is free.
                 Ok(_) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -290,7 +292,7 @@ fn a_full_log_refuses_and_can_be_undone() {
         assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
         transaction.abort().unwrap();
         assert!(content(&environment).is_empty());
-        // Others go on for ever: checkpoints make room.
+        // Other transactions continue indefinitely, because checkpoints free log.
         for _ in 0..300 {
             let transaction = environment.begin_write();
             let table = transaction.open_table(TABLE).unwrap();

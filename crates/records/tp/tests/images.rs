@@ -1,6 +1,6 @@
-//! Environments that earlier versions have left behind open, and hold what they held.
+//! Environments of earlier versions must open with their content.
 //!
-//! `tests/images/README.md` says how to add one.
+//! `tests/images/README.md` explains how to add one.
 
 use crate::common::prefixed::part;
 use crate::common::{Model, Random, change};
@@ -13,7 +13,7 @@ use varve_tp::storage::{MemoryStorage, Storage};
 use varve_tp::{Environment, Options, Placement, Standby, TableDefinition, TornPages, Until};
 
 type Files = BTreeMap<String, Vec<u8>>;
-/// Tables, their types and what they hold.
+/// Tables with their types and content.
 type Tables = BTreeMap<(String, String), Model>;
 
 const NUMBERS: TableDefinition<u64, &str> = TableDefinition::new("numbers");
@@ -96,7 +96,7 @@ fn options() -> Options {
     options
 }
 
-/// Work that leaves pages of every kind, and records of every kind in the log.
+/// Runs a workload that leaves pages and log records of every kind.
 fn work(random: &mut Random, environment: &Environment, model: &mut Model) {
     for round in 0..25 {
         let transaction = environment.begin_write();
@@ -115,7 +115,7 @@ fn work(random: &mut Random, environment: &Environment, model: &mut Model) {
     }
 }
 
-/// Makes images with this version: one at rest, one that was killed, and a backup with an
+/// Makes images with this version: one closed, one that was killed, and a backup with an
 /// archive.
 fn make(version: &str, placement: Placement) {
     let mut random = Random::new(28);

@@ -1,4 +1,4 @@
-//! Secondary indices beside a map of sets.
+//! Secondary indices are compared with a map of sets.
 
 use crate::common::{Model, Random, TABLE, change, seed, small};
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use varve_tp::{Environment, Error, IndexDefinition, Isolation, Options, TableDef
 
 type Bytes = &'static [u8];
 
-/// By the beginning of the value: one for each record.
+/// Index by the beginning of the value: one entry per record.
 const BY_VALUE: IndexDefinition<Bytes, Bytes, Bytes> = IndexDefinition::new(TABLE, "by value");
-/// By each byte that the value has, up to eight of them: none or several.
+/// Index by up to eight bytes of the value: no entry or several.
 const BY_BYTE: IndexDefinition<u8, Bytes, Bytes> = IndexDefinition::new(TABLE, "by byte");
 
 fn beginning(value: &[u8]) -> &[u8] {
@@ -148,7 +148,7 @@ fn an_index_is_made_of_what_is_there_and_its_function_is_asked_for() {
     drop(rename);
     drop(environment);
 
-    // Without the function the table is only read.
+    // Without the function the table is read-only.
     let environment = small().open_storage(storage.clone()).unwrap();
     let transaction = environment.begin_write();
     let refused = transaction.open_table(PEOPLE).map(|_| ());
@@ -164,7 +164,8 @@ fn an_index_is_made_of_what_is_there_and_its_function_is_asked_for() {
     drop(reader);
     drop(environment);
 
-    // With another one verify tells, and a rebuild mends.
+    // With another function, verification reports the difference, and a rebuild corrects
+    // it.
     let mut options = small();
     options.index(BY_NAME, |_, name, keys| keys.add(&name[..1]));
     let environment = options.open_storage(storage).unwrap();
@@ -180,7 +181,8 @@ fn an_index_is_made_of_what_is_there_and_its_function_is_asked_for() {
     assert_eq!(by_name.get("Gray").unwrap().count(), 0);
 }
 
-/// What an index leads to is of the same snapshot, also while it is read in between.
+/// An index and its records are read from the same snapshot, also when the table is read
+/// in between.
 #[test]
 fn an_index_and_its_table_are_read_as_of_one_moment() {
     let mut options = small();
@@ -222,7 +224,7 @@ fn named() -> Environment {
     environment
 }
 
-/// One who writes beside his snapshot finds dropped tables there; nobody else does.
+/// A writer with an older snapshot finds dropped tables there; no other transaction does.
 #[test]
 fn a_dropped_index_that_a_snapshot_finds_stays_dropped() {
     let environment = named();
@@ -263,7 +265,7 @@ fn an_index_that_another_rebuilds_meanwhile_is_freed_once() {
     assert_eq!((verified.index_entries, verified.lost_pages), (500, 0));
 }
 
-/// One of two indices that nobody knows is dropped: the other one still bars writing.
+/// One of two indices without functions is dropped: the other one still prevents writing.
 #[test]
 fn each_index_without_a_function_is_asked_for() {
     const BY_LETTER: IndexDefinition<&str, u32, &str> = IndexDefinition::new(PEOPLE, "by letter");
@@ -291,7 +293,7 @@ fn each_index_without_a_function_is_asked_for() {
         assert!(refused(), "{name}");
         let transaction = environment.begin_write();
         transaction.drop_table(name).unwrap();
-        // Whoever has its name now is not an index.
+        // The table that now has the name is not an index.
         let other: TableDefinition<u8, u8> = TableDefinition::new(name);
         transaction.open_table(other).unwrap();
         transaction.commit().unwrap();
@@ -299,7 +301,7 @@ fn each_index_without_a_function_is_asked_for() {
     assert!(!refused());
 }
 
-/// As a range of a table: what one takes away while reading may be seen or not.
+/// As with a range of a table, removals during the iteration may be visible or not.
 #[test]
 fn records_are_taken_away_while_their_index_is_read() {
     for level in [

@@ -1,5 +1,5 @@
-//! The anomalies of Berenson and others (1995) and Adya and others (2000), by name: which
-//! level admits which. `docs/guide/records.md` has the table.
+//! The anomalies of Berenson and others (1995) and Adya and others (2000), by name, with
+//! the levels that admit them. `docs/guide/records.md` has the table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ const LEVELS: [Isolation; 3] = [
     Isolation::ReadCommitted,
 ];
 
-/// Two records, and a short patience: what would wait for ever is told by an error.
+/// Opens an environment with two records and a short lock timeout, so that an endless
+/// wait becomes an error.
 fn open() -> Environment {
     let mut options = Options::new();
     options
@@ -27,7 +28,7 @@ fn open() -> Environment {
     environment
 }
 
-/// Another transaction, from begin to commit.
+/// Runs another transaction from begin to commit.
 fn put(environment: &Environment, key: &str, value: i64) -> Result<(), Error> {
     let transaction = environment.begin_write();
     transaction.open_table(TABLE)?.insert(key, value)?;
@@ -39,7 +40,7 @@ fn committed(environment: &Environment, key: &str) -> Option<i64> {
     transaction.open_table(TABLE).unwrap().get(key).unwrap()
 }
 
-/// Says whether the level admits it.
+/// Checks for each level whether it admits the anomaly.
 fn each(expected: [bool; 3], anomaly: impl Fn(Isolation) -> bool) {
     for (level, expected) in LEVELS.into_iter().zip(expected) {
         assert_eq!(anomaly(level), expected, "{level:?}");
@@ -58,7 +59,7 @@ fn no_level_admits_dirty_writes() {
     });
 }
 
-/// P1, G1a, G1b: what is read is never committed, or not as it was read.
+/// P1, G1a, G1b: a value that was read is never committed, or not in that form.
 #[test]
 fn no_level_admits_dirty_reads() {
     each([false; 3], |level| {
@@ -83,7 +84,7 @@ fn no_level_admits_dirty_reads() {
     });
 }
 
-/// P2, G-single: the same record, read twice, is not the same.
+/// P2, G-single: the same record, read twice, differs.
 #[test]
 fn read_committed_admits_fuzzy_reads() {
     each([false, false, true], |level| {
@@ -125,7 +126,7 @@ fn read_committed_admits_phantoms() {
     });
 }
 
-/// P4: a change is overwritten by one that was computed from what was there before it.
+/// P4: a change is overwritten by one that was computed from the value before it.
 #[test]
 fn read_committed_admits_lost_updates() {
     each([false, false, true], |level| {
@@ -141,13 +142,13 @@ fn read_committed_admits_lost_updates() {
             _ => {}
         }
         let done = written.and_then(|_| transaction.commit());
-        // Both were acknowledged, and one is gone.
+        // Both changes were acknowledged, and one is lost.
         other.is_ok() && done.is_ok() && committed(&environment, "x") == Some(51)
     });
 }
 
-/// A5B, G2-item: each reads what the other writes, and their constraint, that the sum is
-/// positive, is broken.
+/// A5B, G2-item: each transaction reads the record that the other writes, and their
+/// constraint, that the sum is positive, is violated.
 #[test]
 fn snapshots_and_read_committed_admit_write_skew() {
     each([false, true, true], |level| {
@@ -170,7 +171,8 @@ fn snapshots_and_read_committed_admit_write_skew() {
     });
 }
 
-/// Adya's G2: the same with a predicate, whose records neither has locked singly.
+/// Adya's G2: the same with a predicate, whose records neither transaction has locked
+/// singly.
 #[test]
 fn a_range_that_was_read_is_written_into_below_serializable_only() {
     each([false, true, true], |level| {
@@ -191,8 +193,8 @@ fn a_range_that_was_read_is_written_into_below_serializable_only() {
     });
 }
 
-/// A read-only anomaly (Fekete, O'Neil, O'Neil 2004) needs writers at the level of
-/// snapshots; beside those that lock, a snapshot is a state of their serial order.
+/// A read-only anomaly (Fekete, O'Neil, O'Neil 2004) needs writers at the snapshot level;
+/// with writers that lock, a snapshot is a state of their serial order.
 #[test]
 fn readers_at_the_level_of_snapshots_wait_for_nobody() {
     let environment = open();
@@ -212,7 +214,7 @@ fn readers_at_the_level_of_snapshots_wait_for_nobody() {
     assert!(backward().eq(expected.iter().rev().cloned()));
     assert_eq!(read.get("z").unwrap(), None);
     assert_eq!(read.last().unwrap(), Some(("y".to_owned(), 50)));
-    // Whoever begins now sees it.
+    // A transaction that begins now sees it.
     assert_eq!(committed(&environment, "y"), None);
     drop(reader);
     environment.maintain().unwrap();

@@ -1,5 +1,5 @@
-//! Large values: 16 MiB, or as many MiB as `VARVE_LARGE_MIB` says; 1,024 is the most that is
-//! allowed. Run alone, for the memory it takes:
+//! Large values: 16 MiB, or the number of MiB in `VARVE_LARGE_MIB`, of which 1,024 is the
+//! most allowed. To measure the memory, run it alone:
 //!
 //! ```sh
 //! VARVE_LARGE_MIB=1024 cargo test -p varve-tp --test store -- large:: --nocapture
@@ -15,7 +15,7 @@ use varve_tp::{
 };
 
 const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
-/// Bytes of a value that a page of 4,096 bytes holds.
+/// Bytes of a value in a page of 4,096 bytes.
 const ROOM: usize = 4096 - 40;
 
 fn given() -> Option<usize> {
@@ -23,7 +23,7 @@ fn given() -> Option<usize> {
     Some(mib.parse::<usize>().expect("a number of MiB") << 20)
 }
 
-/// A value of so many bytes: no two of its pages are alike.
+/// Returns a value of `bytes` bytes in which all pages differ.
 fn value(bytes: usize, salt: u8) -> Vec<u8> {
     let block: Vec<u8> = (0..1021u32).map(|at| (at % 251) as u8 ^ salt).collect();
     let mut value = Vec::with_capacity(bytes);
@@ -36,8 +36,9 @@ fn value(bytes: usize, salt: u8) -> Vec<u8> {
     value
 }
 
-/// Checkpoints are taken where the test says so. `log` is as by default, or for more than
-/// one change of a large record in a transaction.
+/// Opens an environment that takes checkpoints only when the test requests them. `log` is
+/// the limit of the log, which must be raised for several changes of a large record in
+/// one transaction.
 fn open(path: &Path, log: u64) -> Environment {
     let mut options = Options::new();
     options.memory(16 << 20).checkpoint_after(1 << 40).log(log);
@@ -60,7 +61,7 @@ fn put(environment: &Environment, bytes: usize, salt: u8) {
     transaction.commit().unwrap();
 }
 
-/// Most bytes of memory that this process has had.
+/// Returns the peak memory of this process in bytes.
 fn most_memory() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -95,7 +96,7 @@ fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
     has(&environment, Some((bytes, 3)));
     let verified = environment.verify().unwrap();
     assert_eq!((verified.overflow_pages, verified.lost_pages), (pages, 0));
-    // One that does not end: the other's commit makes its log durable.
+    // One transaction does not end: the commit of another makes its log durable.
     let transaction = environment.begin_write();
     let table = transaction.open_table(TABLE).unwrap();
     table.insert(1, &value(bytes, 4)).unwrap();
@@ -125,12 +126,13 @@ fn a_large_value_is_put_read_overwritten_aborted_recovered_and_deleted() {
     done("closed");
     if let (Some(bytes), Some(most)) = (given(), most_memory()) {
         eprintln!("{} MiB of memory", most >> 20);
-        // The caller's, the encoded one or the one that was read, and what it is compared with.
+        // There are three copies: the caller's, the encoded one or the one read, and the
+        // expected one.
         assert!(most < 3 * bytes + (256 << 20), "{most} bytes of memory");
     }
 }
 
-/// The log has to hold a value once, and a thirtieth for undoing it: not twice.
+/// The log stores a value once, and a thirtieth of it for the undo: not twice.
 #[test]
 fn a_value_as_large_as_the_log_allows() {
     const LOG: usize = 16 << 20;
@@ -150,7 +152,7 @@ fn a_value_as_large_as_the_log_allows() {
     let root = 1;
     let pages = (LOG / 100 * 85).div_ceil(ROOM) as u32;
     assert_eq!(verified.free_pages, pages + root);
-    // Undone, it holds nothing: all that was promised is given back.
+    // After the undo nothing of it remains, and all reservations are released.
     environment.checkpoint().unwrap();
     put(&environment, LOG / 100 * 85, 3);
     has(&environment, Some((LOG / 100 * 85, 3)));
@@ -159,8 +161,8 @@ fn a_value_as_large_as_the_log_allows() {
     assert!(segments <= LOG >> 20, "{segments} segments");
 }
 
-/// A key as long as a value can be, one that differs in its last byte, and one that ends
-/// before it.
+/// A key as long as the longest value, one that differs in its last byte, and one that
+/// ends before it.
 #[test]
 fn long_keys_are_put_read_overwritten_aborted_recovered_and_deleted() {
     let bytes = given().unwrap_or(8 << 20);
@@ -291,7 +293,7 @@ fn an_index_of_long_keys() {
     transaction.rebuild_index(BY_VALUE).unwrap();
     transaction.commit().unwrap();
     let verified = environment.verify().unwrap();
-    // Two in the catalog.
+    // Two records are in the catalog.
     assert_eq!((verified.index_entries, verified.records), (14, 30));
     let reader = environment.begin_read();
     let index = reader.open_index(BY_VALUE).unwrap();
@@ -319,8 +321,8 @@ fn keys_and_names_have_limits() {
 
 type Open<'t, 'e> = Table<'t, 'e, &'static [u8], &'static [u8]>;
 
-/// A large value of a long key has pages of its own: a neighbour's change leaves them where
-/// they are, and each of its own frees them.
+/// A large value of a long key has its own pages: a neighbour's change leaves them in
+/// place, and each of its own changes frees them.
 #[test]
 fn large_values_of_long_keys_are_not_rewritten_with_their_neighbours() {
     wherever_pages_lie(|| {
@@ -349,7 +351,7 @@ fn large_values_of_long_keys_are_not_rewritten_with_their_neighbours() {
         );
         let logged = environment.statistics().log_bytes - before;
         assert!(logged < 16 << 10, "{logged} bytes");
-        // Undone, by halves and whole.
+        // The changes are undone, in part and completely.
         let transaction = environment.begin_write();
         let table = transaction.open_table(BYTES).unwrap();
         let savepoint = transaction.savepoint();
@@ -376,8 +378,8 @@ fn large_values_of_long_keys_are_not_rewritten_with_their_neighbours() {
     });
 }
 
-/// The log has room for a large value, but not for its long key as well: the value's pages
-/// are given back, and the transaction goes on.
+/// The log has space for a large value, but not for its long key as well: the value's
+/// pages are freed, and the transaction continues.
 #[test]
 fn a_put_that_fails_leaves_no_pages() {
     let mut options = small();

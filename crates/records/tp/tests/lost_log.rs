@@ -1,5 +1,5 @@
-//! Files of the log that are deleted, cut off or overwritten: what was committed is there,
-//! or the environment is not opened.
+//! Files of the log are deleted, truncated or overwritten: all commits are present, or
+//! the environment does not open.
 
 use crate::common::{Model, Random, change, content, small};
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 const SEGMENT: usize = 64 << 10;
 
-/// Something that befalls a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     Deleted,
-    /// It has so many bytes.
+    /// The file is truncated to this number of bytes.
     To(usize),
-    /// So many bytes from a place on are zeros.
+    /// Zeros from this offset on, of this length.
     Zeros(usize, usize),
 }
 
@@ -48,12 +48,12 @@ impl Cut {
     }
 }
 
-/// The segment that a file of the log begins with, if it was used.
+/// Returns the segment at the beginning of a log file, if it was used.
 fn segment(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[16..24].try_into().unwrap()) / SEGMENT as u64
 }
 
-/// An environment that was killed: its files, and what was committed after each commit.
+/// Returns the files of a killed environment, and the content after each commit.
 fn killed(seed: u64, commits: usize, options: &Options) -> (Files, Vec<Model>) {
     let mut random = Random::new(seed);
     let storage = MemoryStorage::new();
@@ -88,8 +88,9 @@ fn assert_refused(what: &str, error: &Error) {
     assert!(says && text.contains("varve tp restore"), "{what}: {text}");
 }
 
-/// Every cut of every file. What cannot be noticed is the loss of the log's very end: of
-/// the last segment, to where a crash before it was written would have left it.
+/// Applies every damage to every file. Only the loss of the very end of the log is
+/// undetectable: of the last segment, to the state in which a crash before its write
+/// would have left it.
 fn explored(seed: u64, commits: usize, options: &Options) -> (usize, usize) {
     let (files, states) = killed(seed, commits, options);
     let (whole, _) = opened(options, &files);
@@ -140,7 +141,7 @@ fn explored(seed: u64, commits: usize, options: &Options) -> (usize, usize) {
     (refused, unnoticed)
 }
 
-/// True if no batch begins from here on.
+/// Returns true if no batch begins from here on.
 fn segment_ends(bytes: &[u8], at: usize) -> bool {
     let own = segment(bytes);
     let mut units = bytes[at..].chunks(512);
@@ -151,7 +152,7 @@ fn segment_ends(bytes: &[u8], at: usize) -> bool {
 fn a_lost_part_of_the_log_is_told() {
     let mut all = (0, 0);
     for seed in 0..3 {
-        // Everything is behind the last checkpoint, or most is recycled.
+        // Everything is behind the last checkpoint, or most of it is recycled.
         for (checkpoint, commits) in [(16 << 20, 110), (96 << 10, 160)] {
             let mut options = small();
             options.checkpoint_after(checkpoint);

@@ -1,4 +1,4 @@
-//! The store as those see it who use it.
+//! Tests of the store through its public interface.
 
 mod common;
 mod copies;

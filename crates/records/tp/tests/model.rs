@@ -1,4 +1,4 @@
-//! Tables beside `BTreeMap`, under random operations.
+//! Tables are compared with `BTreeMap` under random operations.
 
 use crate::common::{Model, Random, TABLE, change, content, seed, small, wherever_pages_lie};
 use std::ops::Bound;
@@ -36,7 +36,7 @@ fn look(random: &mut Random, environment: &Environment, model: &Model) {
     let bounds = (Bound::Excluded(low), Bound::Included(high));
     let expected: Vec<_> = model.range(bounds).rev().collect();
     assert!(backward.iter().map(|(k, v)| (k, v)).eq(expected));
-    // From both ends until they meet.
+    // The iteration advances from both ends until they meet.
     let mut all = table.iter().unwrap();
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {

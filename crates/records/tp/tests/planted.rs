@@ -1,4 +1,4 @@
-//! Every planted mistake is caught by the crash explorer.
+//! The crash explorer finds every planted fault.
 
 use crate::common::copying;
 use crate::common::explore::{Effort, explore};
@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
 use varve_tp::{Placement, TornPages};
 
-/// Explores workloads with a mistake until one shows it, that of seed 1000 and so many
-/// first.
+/// Explores workloads with a fault until one shows it, starting with seed 1000 plus
+/// `first`.
 fn caught(planted: Planted, placement: Placement, first: u64) -> Option<String> {
     let effort = Effort {
         placement,
@@ -29,7 +29,7 @@ fn caught(planted: Planted, placement: Placement, first: u64) -> Option<String> 
     None
 }
 
-/// Snapshots beside copies of a map, until one shows the mistake.
+/// Runs snapshots with a fault until one shows it.
 fn caught_by_snapshots(planted: Planted) -> Option<String> {
     for seed in 0..10 {
         let run = || with(planted, || snapshots::run(2000 + seed, 120));
@@ -42,7 +42,7 @@ fn caught_by_snapshots(planted: Planted) -> Option<String> {
     None
 }
 
-/// Every planted mistake of a device's table of files is caught by its sweep.
+/// The sweep finds every planted fault of a device's table of files.
 #[test]
 fn every_mistake_on_a_device_is_caught() {
     use Planted::*;
@@ -83,7 +83,7 @@ fn every_mistake_on_a_device_is_caught() {
 fn every_mistake_is_caught() {
     use Planted::*;
     std::panic::set_hook(Box::new(|_| {}));
-    // Some take long but for one workload, which comes first.
+    // Some faults are found quickly by one workload only, which runs first.
     let mistakes = [
         (CheckpointBeforeLog, 0),
         (CommitBeforeSync, 0),
@@ -143,7 +143,7 @@ fn every_mistake_is_caught() {
     assert!(missed.is_empty(), "missed: {missed:?}");
 }
 
-/// Every planted mistake of copies is caught by the tests of copies.
+/// The tests of copies find every planted fault of copies.
 #[test]
 fn every_mistake_with_copies_is_caught() {
     use Planted::*;
@@ -162,7 +162,7 @@ fn every_mistake_with_copies_is_caught() {
     let missed: Vec<Planted> = mistakes
         .into_iter()
         .filter(|(mistake, test)| {
-            // More where threads have to meet.
+            // There are more rounds for faults that need a race of threads.
             (1..=30).all(|seed| {
                 let run = || with(*mistake, || test(seed));
                 catch_unwind(AssertUnwindSafe(run)).is_ok()

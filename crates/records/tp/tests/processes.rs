@@ -1,4 +1,4 @@
-//! Several real processes on one environment, and what becomes of it when they are killed.
+//! Several real processes share one environment and are killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ fn options() -> Options {
     options
 }
 
-/// A process that does as it is told, a line at a time, and answers with a line.
+/// A process that runs commands, one per line, and answers with a line.
 struct Other {
     process: Child,
     to: ChildStdin,
@@ -51,7 +51,7 @@ impl Other {
         writeln!(self.to, "{what}").unwrap();
     }
 
-    /// The next line that is for us, and not the test harness's.
+    /// Reads the next line that is an answer, and not output of the test harness.
     fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -77,7 +77,7 @@ fn say(what: &str) {
     println!("says {what}");
 }
 
-/// Not a test: what the processes that the tests start do.
+/// Not a test: the body of the processes that the tests start.
 #[test]
 fn another_process() {
     let Ok(role) = std::env::var("VARVE_TP_ROLE") else {
@@ -91,12 +91,12 @@ fn another_process() {
         "bank" => work(&environment, Path::new(&directory)),
         role => panic!("no role is called {role}"),
     }
-    // The harness would write to whoever is gone.
+    // The harness would write to a closed pipe.
     drop(environment);
     std::process::exit(0);
 }
 
-/// `get KEY` and `put KEY NUMBER` in a transaction, `commit`, `begin`.
+/// Runs `get KEY` and `put KEY NUMBER` in a transaction, `commit`, `begin`.
 fn do_as_told(environment: &SharedEnvironment) {
     let mut transaction = environment.begin_write().unwrap();
     for line in std::io::stdin().lines() {
@@ -129,12 +129,12 @@ fn do_as_told(environment: &SharedEnvironment) {
     }
 }
 
-/// Transfers for ever; a byte goes to a file for each one that was acknowledged.
+/// Runs transfers without end, and appends a byte to a file for each acknowledged one.
 fn work(environment: &SharedEnvironment, directory: &Path) {
     let acknowledged = directory.join("acknowledged");
     let mut acknowledged = OpenOptions::new().append(true).open(acknowledged).unwrap();
     let mut random = u64::from(std::process::id());
-    // Whoever started this is to be survived by nobody.
+    // This process must not outlive the one that started it.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -156,7 +156,7 @@ fn get(environment: &SharedEnvironment, key: &str) -> Option<u64> {
     table.get(key).unwrap()
 }
 
-/// The same, when nobody else has it locked.
+/// Does the same with a lock, when no other transaction has it.
 fn get_locked(environment: &SharedEnvironment, key: &str) -> Option<u64> {
     let transaction = environment.begin_write().unwrap();
     let table = transaction.open_table(TABLE).unwrap();
@@ -181,10 +181,10 @@ fn a_client_killed_with_locks_is_rolled_back() {
     assert_eq!(other.ask("put a 2"), "done");
     assert_eq!(other.ask("put c 2"), "done");
     other.kill();
-    // This waits until the other's locks are gone, and no longer.
+    // This waits exactly until the other process's locks are released.
     assert_eq!(get_locked(&here, "a"), Some(1));
     assert_eq!(get(&here, "c"), None);
-    // It counts as active no longer before its locks are free.
+    // The transaction stops being active before its locks are released.
     assert_eq!(here.held().unwrap().statistics().active, 0);
 }
 
@@ -199,14 +199,14 @@ fn a_client_killed_while_it_waits_lets_go_at_once() {
     table.insert("a", 2).unwrap();
     let mut other = Other::start("told", directory.path());
     assert_eq!(other.ask("put b 3"), "done");
-    // It waits for the lock that is held here.
+    // It waits for a lock that this process owns.
     other.tell("get a");
     let waiting = || here.held().unwrap().statistics().waiting;
     while waiting() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     other.kill();
-    // Its lock is free although what it waited for is not.
+    // Its lock is released although the one for which it waited is not.
     assert_eq!(get_locked(&here, "b"), Some(1));
     transaction.commit().unwrap();
     assert_eq!(get(&here, "a"), Some(2));
@@ -241,20 +241,20 @@ fn another_takes_over_when_the_holder_is_killed() {
     );
     assert!(reading.open_table(TABLE).is_err());
     drop(reading);
-    // The next one opens it again, here.
+    // The next call opens the environment again, in this process.
     assert_eq!(get(&here, "a"), Some(1));
     assert_eq!(get(&here, "b"), None);
     assert!(here.held().is_some());
     let mut other = Other::start("told", directory.path());
     assert_eq!(other.ask("get a"), "Some(1)");
-    // A holder that leaves in order does the same to them.
+    // A holder that closes the environment has the same effect on its clients.
     drop(here);
     assert!(other.ask("put a 9").contains("gone"));
     assert_eq!(other.ask("begin"), "done");
     assert_eq!(other.ask("get a"), "Some(1)");
 }
 
-/// Stopped, it holds the lock of the environment and is asked in vain.
+/// A stopped holder still owns the lock of the environment and does not answer.
 #[test]
 fn a_stopped_holder_is_not_waited_for() {
     let directory = tempfile::tempdir().unwrap();
@@ -269,7 +269,7 @@ fn a_stopped_holder_is_not_waited_for() {
     let transaction = here.begin_write().unwrap();
     let table = transaction.open_table(TABLE).unwrap();
     table.insert("a", 2).unwrap();
-    // One that is free, and would be asked next.
+    // This idle connection would be used next.
     drop(here.begin_read().unwrap());
     signal(rustix::process::Signal::STOP);
     assert!(!is_shared(directory.path()));
@@ -285,7 +285,7 @@ fn a_stopped_holder_is_not_waited_for() {
     assert_eq!(holder.ask("get a"), "Some(1)");
 }
 
-/// Longer than a holder may be silent: it is not, while a client waits.
+/// The wait is longer than the permitted silence, so the holder must send signs of life.
 #[test]
 fn who_waits_long_for_a_lock_is_told_that_the_holder_lives() {
     let directory = tempfile::tempdir().unwrap();
@@ -311,7 +311,7 @@ fn a_deadlock_of_two_processes_ends() {
     assert_eq!(others[1].ask("put b 2"), "done");
     others[0].tell("put b 3");
     others[1].tell("put a 3");
-    // One gives way; the other gets its lock when that is rolled back.
+    // One is aborted; the other gets its lock after the rollback.
     let waits = || here.held().unwrap().statistics().deadlocks;
     while waits() == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -341,7 +341,8 @@ fn a_deadlock_of_two_processes_ends() {
     assert_eq!(get(&here, key), Some(3));
 }
 
-/// What is called acknowledged is there, and nothing is there in part, whoever is killed.
+/// Whichever process is killed, acknowledged transfers are complete, and no transfer is
+/// partial.
 #[test]
 fn a_bank_of_processes_survives_their_deaths() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,7 +357,7 @@ fn a_bank_of_processes_survives_their_deaths() {
         while acknowledged() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The oldest holds, or did.
+        // The oldest process is, or was, the holder.
         let at = if kill % 2 == 0 { 0 } else { 2 };
         others.remove(at).kill();
         others.push(Other::start("bank", path));
@@ -369,7 +370,7 @@ fn a_bank_of_processes_survives_their_deaths() {
     let transaction = environment.begin_read();
     let history = transaction.open_raw("history").unwrap();
     let there = history.iter().unwrap().count() as u64;
-    // Each of four processes may have had one under way at each death.
+    // Each of four processes may have had one transfer in progress at each kill.
     let least = acknowledged();
     assert!(
         (least..=least + 4 * (KILLS + 4)).contains(&there),
@@ -377,7 +378,7 @@ fn a_bank_of_processes_survives_their_deaths() {
     );
 }
 
-/// What comes over the socket is not trusted.
+/// Bytes from the socket are not trusted.
 #[test]
 fn a_holder_survives_what_is_no_request() {
     use std::os::unix::net::UnixStream;
@@ -398,7 +399,8 @@ fn a_holder_survives_what_is_no_request() {
         &[0, 0, 0, 0],
         &[9, 0, 0, 0, 1],
         &[1, 0, 0, 0, 77],
-        // A commit, a read, a savepoint of no transaction; a table of no number.
+        // A commit, a read and a savepoint without a transaction; a table number that
+        // does not exist.
         &[2, 0, 0, 0, 10, 2],
         &[10, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         &[1, 0, 0, 0, 8],
@@ -412,8 +414,8 @@ fn a_holder_survives_what_is_no_request() {
     assert_eq!(get(&here, "a"), Some(1));
 }
 
-/// Whatever the modes of the socket and its directory say, another user's connections
-/// are closed, however many they are, and keep nobody from the environment.
+/// Whatever the modes of the socket and its directory are, the connections of another
+/// user are closed, in any number, and do not prevent use of the environment.
 #[test]
 fn another_user_gets_no_session_and_takes_no_place() {
     use std::os::unix::fs::PermissionsExt;
@@ -422,7 +424,7 @@ fn another_user_gets_no_session_and_takes_no_place() {
         eprintln!("SKIPPED: only root can be another user");
         return;
     }
-    // More than there are places.
+    // There are more connections than the limit.
     const MANY: usize = 1500;
     let directory = tempfile::tempdir().unwrap();
     let here = options().share(directory.path()).unwrap();
@@ -434,11 +436,11 @@ fn another_user_gets_no_session_and_takes_no_place() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = threads();
     let crowd = std::thread::spawn(move || {
-        // The user of this thread only.
+        // This changes the user of the thread only.
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
         for _ in 0..MANY {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            // It may be closed before the greeting has been sent.
+            // The connection may be closed before the greeting is sent.
             let _ = stream.write_all(b"varvetp1");
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer);
@@ -453,15 +455,15 @@ fn another_user_gets_no_session_and_takes_no_place() {
     other.kill();
 }
 
-/// Long values, ranges from either end, records, savepoints: the same through the
-/// socket and not.
+/// Long values, ranges from either end, records, savepoints: the results are equal with
+/// and without the socket.
 #[test]
 fn calls_are_the_same_here_and_there() {
     use varve_tp::RecordsDefinition;
     const WORDS: TableDefinition<u32, &[u8]> = TableDefinition::new("words");
     const LINES: RecordsDefinition<&str> = RecordsDefinition::new("lines");
     let directory = tempfile::tempdir().unwrap();
-    // A long path: sockets want short ones.
+    // The path is longer than a socket's may be.
     let path = directory.path().join("d".repeat(120));
     let here = options().share(&path).unwrap();
     let there = options().share(&path).unwrap();
@@ -517,7 +519,7 @@ fn calls_are_the_same_here_and_there() {
             Err(Error::NoTable(_))
         ));
     }
-    // One that is aborted makes no table for those after it.
+    // An aborted transaction creates no table for later ones.
     let made: TableDefinition<u8, u8> = TableDefinition::new("made");
     let transaction = there.begin_write().unwrap();
     transaction.open_table(made).unwrap();
@@ -536,7 +538,7 @@ fn calls_are_the_same_here_and_there() {
     assert!(matches!(not_shared, Error::InUse), "{not_shared}");
 }
 
-/// A table that is another one by now is not read with the types that it had.
+/// A table that was created again is not read with its former types.
 #[test]
 fn a_table_made_anew_with_other_types_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -559,8 +561,8 @@ fn a_table_made_anew_with_other_types_is_told() {
     assert_eq!(again.get(1).unwrap().unwrap(), "a");
 }
 
-/// A function of an index that panics ends the session, not the holder; and whoever asked
-/// hears of it.
+/// If the function of an index panics, the session ends and the client gets an error, but
+/// the holder continues.
 #[test]
 fn a_session_that_panics_is_ended() {
     const BY_NUMBER: varve_tp::IndexDefinition<u64, &str, u64> =

@@ -15,9 +15,9 @@ use varve_tp::{
     Durability, Environment, Error, Options, Placement, Result, TableDefinition, TornPages,
 };
 
-/// Schedules of each story.
+/// Number of schedules per test.
 const SCHEDULES: usize = 160;
-/// Steps of one schedule: more are an endless loop.
+/// Largest number of steps of one schedule; more are an endless loop.
 const STEPS_MAX: usize = 1_000_000;
 
 const TABLE: TableDefinition<u32, i64> = TableDefinition::new("table");
@@ -38,12 +38,12 @@ fn run_with(scheduler: impl Scheduler + 'static, story: impl Fn() + Send + Sync 
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     config.failure_persistence = FailurePersistence::None; // the seed repeats it
-    config.silence_warnings = true; // about weaker orderings: all are one here
+    config.silence_warnings = true; // warnings about weaker orderings, which are not modelled
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     Runner::new(scheduler, config).run(story);
 }
 
-/// The fewest frames, and accounts of 100 each.
+/// Opens an environment with the fewest frames, and accounts of 100 each.
 fn open(accounts: u32) -> (Environment, MemoryStorage) {
     open_with(accounts, Placement::Shadow)
 }
@@ -94,8 +94,7 @@ fn sum(environment: &Environment) -> i64 {
     rows.map(|row| row.unwrap().1).sum()
 }
 
-/// Whatever group a commit goes with: when it returns, it survives the loss of all that
-/// was not synced.
+/// In any group, a commit that has returned survives the loss of all unsynced writes.
 #[test]
 fn what_is_acknowledged_is_durable() {
     explore("what_is_acknowledged_is_durable", || {
@@ -122,8 +121,8 @@ fn what_is_acknowledged_is_durable() {
     });
 }
 
-/// Transfers in opposite directions, so that they may be in a deadlock, beside snapshots:
-/// nobody hangs, no sum is another, and no versions are left.
+/// Transfers in opposite directions, which may deadlock, run in parallel with snapshots:
+/// no thread hangs, every sum is right, and no versions remain.
 #[test]
 fn snapshots_show_whole_transactions() {
     explore("snapshots_show_whole_transactions", || {
@@ -153,14 +152,14 @@ fn snapshots_show_whole_transactions() {
     });
 }
 
-/// More pages than frames, a checkpoint in between, and a value that is replaced, whose
-/// pages a snapshot reads: pages are neither mixed up nor lost.
+/// There are more pages than frames, a checkpoint in between, and a replaced value whose
+/// pages a snapshot reads: no page is mixed up or lost.
 #[test]
 fn pages_are_neither_mixed_up_nor_lost() {
     mixed_up_or_lost("pages_are_neither_mixed_up_nor_lost", Placement::Shadow);
 }
 
-/// The same in place, where who needs a frame waits for the log.
+/// The same in place, where a thread that needs a frame waits for the log.
 #[test]
 fn pages_in_place_are_neither_mixed_up_nor_lost() {
     let placement = Placement::InPlace(TornPages::LogImages);
@@ -200,7 +199,7 @@ fn mixed_up_or_lost(test: &str, placement: Placement) {
     });
 }
 
-/// A table is dropped while others read and write it.
+/// A table is dropped while other threads read and write it.
 #[test]
 fn a_drop_meets_readers_and_writers() {
     explore("a_drop_meets_readers_and_writers", || {
@@ -212,7 +211,7 @@ fn a_drop_meets_readers_and_writers() {
         });
         let writer = spawn(&environment, |environment| {
             let transaction = environment.begin_write();
-            // Made anew, if it is gone already.
+            // The table is created again if it was dropped.
             let table = transaction.open_table(TABLE).unwrap();
             match table.remove(7).and_then(|_| transaction.commit()) {
                 Ok(()) | Err(Error::TableDropped) => {}

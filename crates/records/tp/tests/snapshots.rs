@@ -1,4 +1,5 @@
-//! Snapshots: beside copies of a map, among threads, and when too much would be kept.
+//! Snapshots: compared with copies of a map, among threads, and when too many versions
+//! would be kept.
 
 use crate::common::{TABLE, seed, small, snapshots};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ fn each_shows_what_was_committed_when_it_began() {
 
 const SUMS: TableDefinition<u32, i64> = TableDefinition::new("sums");
 
-/// Transfers, some of them aborted; every snapshot has the same sum, by either way of
-/// reading, and none ever waits for a lock: with the patience of a deadlock it would fail.
+/// Transfers run, some of them aborted. Every snapshot has the same sum, by either method
+/// of reading, and never waits for a lock: with the timeout of a deadlock it would fail.
 #[test]
 fn sums_of_snapshots_agree_among_threads() {
     let seed = seed("sums_of_snapshots_agree_among_threads");
@@ -82,7 +83,7 @@ fn sums_of_snapshots_agree_among_threads() {
     assert_eq!(environment.statistics().version_bytes, 0);
 }
 
-/// With little memory for versions.
+/// Returns an environment with little memory for versions.
 fn tight() -> Environment {
     let mut options = small();
     options.versions(20_000);
@@ -126,7 +127,7 @@ fn a_snapshot_that_holds_too_much_is_told_that_it_is_too_old() {
     }
     let rows = table.iter().unwrap().find_map(Result::err);
     assert!(rows.is_some_and(|error| error.is_conflict()));
-    // Another one, younger than what was dropped, goes on.
+    // Another snapshot, younger than the dropped versions, continues.
     let young = young.unwrap();
     let table = young.open_table(TABLE).unwrap();
     assert_eq!(
@@ -137,8 +138,8 @@ fn a_snapshot_that_holds_too_much_is_told_that_it_is_too_old() {
     assert_eq!(table.iter().unwrap().count(), 500);
 }
 
-/// One that changes more than may be kept hides what it changes until it ends; the rest
-/// can be read, and what was changed is readable again when it has ended.
+/// A transaction that changes more than the limit hides its changed pages until it ends;
+/// other pages can be read, and the hidden ones are readable again after its end.
 #[test]
 fn a_transaction_that_changes_too_much_leaves_no_versions() {
     let environment = tight();
@@ -157,7 +158,7 @@ fn a_transaction_that_changes_too_much_leaves_no_versions() {
     for snapshot in [&early, &late] {
         let hidden = get(snapshot, 7);
         assert!(matches!(hidden, Err(Error::SnapshotTooOld { .. })));
-        // Its page was not changed.
+        // The page of this record was not changed.
         assert_eq!(get(snapshot, 499).unwrap().unwrap(), b"before");
     }
     writer.abort().unwrap();

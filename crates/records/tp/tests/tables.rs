@@ -26,7 +26,7 @@ fn fill(environment: &Environment, records: u32) {
     transaction.commit().unwrap();
 }
 
-/// Its pages are used again: ten tables need no more room than two.
+/// The pages are reused: ten tables need no more space than two.
 #[test]
 fn the_room_of_a_dropped_table_comes_back() {
     let environment = open();
@@ -67,7 +67,7 @@ fn a_drop_that_is_undone_leaves_the_table() {
     assert_eq!(table.get(7).unwrap().unwrap(), b"before");
     let child = transaction.begin_nested();
     child.drop_table("table").unwrap();
-    // Another one of that name.
+    // This is another table of that name.
     child.open_table(TABLE).unwrap().insert(1, b"new").unwrap();
     child.abort().unwrap();
     transaction.drop_table("table").unwrap();
@@ -125,7 +125,7 @@ fn a_snapshot_goes_on_with_a_table_that_was_dropped_or_renamed() {
         let verified = environment.verify().unwrap();
         assert!(verified.kept_pages > 20 && verified.lost_pages == 0);
         if round == 0 {
-            // Pages that a new table would take if they were free.
+            // A new table would take the pages if they were free.
             let transaction = environment.begin_write();
             let table = transaction.open_table(OTHER).unwrap();
             (0..500).for_each(|number| _ = table.insert(number, &[9; 90]).unwrap());
@@ -162,7 +162,7 @@ fn a_table_in_use_is_not_dropped_and_whoever_comes_late_is_told() {
     ));
 }
 
-/// Moss's rules.
+/// The rules of Moss.
 #[test]
 fn children_inherit_locks_and_hand_them_on() {
     let environment = open();
@@ -174,7 +174,7 @@ fn children_inherit_locks_and_hand_them_on() {
     };
     table(&parent, 1, b"parent").unwrap();
     let mut child = parent.begin_nested();
-    // What the parent has locked is in nobody's way.
+    // Locks of the parent do not block the child.
     table(&child, 1, b"child").unwrap();
     table(&child, 2, b"child").unwrap();
     let grandchild = child.begin_nested();
@@ -184,7 +184,7 @@ fn children_inherit_locks_and_hand_them_on() {
     let refused = |number| table(&stranger, number, b"stranger").is_err();
     assert!(refused(1) && refused(2) && refused(3));
     child.abort().unwrap();
-    // What only the child had is free, what the parent has is not.
+    // Locks that only the child owned are released, those of the parent are not.
     assert!(refused(1) && !refused(2) && !refused(3));
     stranger.abort().unwrap();
     let child = parent.begin_nested();
@@ -193,7 +193,7 @@ fn children_inherit_locks_and_hand_them_on() {
     let stranger = environment.begin_write();
     assert!(table(&stranger, 4, b"stranger").is_err());
     drop(stranger);
-    // Dropped, it is aborted.
+    // Dropping the child aborts it.
     table(&parent.begin_nested(), 5, b"child").unwrap();
     parent.commit().unwrap();
     let reader = environment.begin_read();
@@ -209,7 +209,7 @@ fn children_inherit_locks_and_hand_them_on() {
     );
 }
 
-/// Nothing of a child that was aborted hides what others have made of its records since.
+/// An aborted child hides nothing of later changes of its records.
 #[test]
 fn what_follows_an_aborted_child_is_seen() {
     let environment = open();
@@ -255,7 +255,7 @@ fn what_follows_an_aborted_child_is_seen() {
     assert_eq!(environment.statistics().version_bytes, 0);
 }
 
-/// A roll-back forgets what was found since, and only that.
+/// A rollback forgets exactly the names found since the savepoint.
 #[test]
 fn names_that_were_changed_before_a_savepoint_stay_changed() {
     let environment = open();
@@ -333,8 +333,8 @@ fn several_look_at_once_and_nobody_writes_meanwhile() {
     small().open(directory.path()).unwrap();
 }
 
-/// Where all frames were dirty, each was written and passed by in turn, until "all
-/// frames are pinned".
+/// A former fault: if all frames were dirty, each was written and then skipped, until the
+/// error "all frames are pinned".
 #[test]
 fn a_pool_of_dirty_pages_makes_room() {
     wherever_pages_lie(|| {
@@ -354,7 +354,7 @@ fn a_pool_of_dirty_pages_makes_room() {
             }
             transaction.commit().unwrap();
         }
-        // Anywhere, so that each change meets a page that is not there.
+        // Rows are far apart, so that each change needs a page that is not in memory.
         for step in 0..5000u32 {
             let row = step.wrapping_mul(2_654_435_761) % 20_000;
             let transaction = environment.begin_write();

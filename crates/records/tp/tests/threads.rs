@@ -1,4 +1,4 @@
-//! Many threads on one environment: the sums agree, trees stay whole, nobody hangs.
+//! Many threads use one environment: the sums agree, trees are valid, no thread hangs.
 
 use crate::common::{Random, TABLE, seed, small, wherever_pages_lie};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn open() -> Environment {
         .unwrap()
 }
 
-/// Until it works: others may be in the way.
+/// Repeats an operation until it succeeds, because other transactions may conflict.
 fn again<T>(mut what: impl FnMut() -> varve_tp::Result<T>) -> T {
     loop {
         match what() {
@@ -117,7 +117,7 @@ fn trees_stay_whole_under_splits_and_merges() {
                             let transaction = environment.begin_write();
                             let table = transaction.open_table(TABLE)?;
                             for _ in 0..8 {
-                                // Keys of all threads lie between each other.
+                                // Keys of all threads are interleaved.
                                 let mut key = random.key();
                                 key.push(b'0' + thread as u8);
                                 match grows || random.one_in(4) {
@@ -168,7 +168,7 @@ fn trees_stay_whole_under_splits_and_merges() {
     });
 }
 
-/// Syncs of the log wait while it is held.
+/// A storage in which syncs of the log wait while it is blocked.
 #[derive(Clone, Debug, Default)]
 struct HeldLog {
     storage: MemoryStorage,
@@ -231,12 +231,14 @@ impl StoredFile for HeldFile {
     }
 }
 
-/// Every frame is pinned by one who waits for the log: who needs one, too, waits as long.
+/// Every frame is pinned by a thread that waits for the log: another thread that needs a
+/// frame waits as long.
 #[test]
 fn who_needs_a_frame_waits_for_those_who_wait_for_the_log() {
     let storage = HeldLog::default();
     let mut options = small();
-    // Pages are written alone, so that all others stay dirty, and only who writes a page waits.
+    // Pages are written one at a time, so that all others stay dirty, and only the thread
+    // that writes a page waits.
     options
         .placement(Placement::InPlace(TornPages::LogImages))
         .written_together(1)
@@ -255,7 +257,7 @@ fn who_needs_a_frame_waits_for_those_who_wait_for_the_log() {
     change(2);
     storage.hold(true);
     std::thread::scope(|scope| {
-        // Each in a page of its own.
+        // Each key is in a page of its own.
         let write = |thread: u32| {
             let environment = &environment;
             move || {
@@ -267,7 +269,7 @@ fn who_needs_a_frame_waits_for_those_who_wait_for_the_log() {
             }
         };
         let writers: Vec<_> = (0..60).map(|thread| scope.spawn(write(thread))).collect();
-        // Long enough for many looks at frames, and much shorter than a second.
+        // Long enough for many attempts to find a frame, and much shorter than a second.
         std::thread::sleep(Duration::from_millis(200));
         storage.hold(false);
         for writer in writers {
@@ -276,7 +278,7 @@ fn who_needs_a_frame_waits_for_those_who_wait_for_the_log() {
     });
 }
 
-/// A page that leaves is no commit that waits for company: it would wait for ever.
+/// An eviction is not a commit that waits for a group; it would wait forever.
 #[test]
 fn a_page_that_leaves_does_not_wait_for_a_group() {
     let mut options = small();

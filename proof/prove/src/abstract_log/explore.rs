@@ -4,12 +4,12 @@ use super::medium::{Medium, Storage};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
-/// What came of it.
+/// Result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// States that steps led to.
+    /// Number of states after steps.
     pub states: u64,
-    /// Media that a power cut left, each recovered.
+    /// Number of media that a power cut left, each recovered.
     pub images: u64,
     /// The story of the first state that breaks a promise.
     pub broken: Option<String>,
@@ -17,35 +17,35 @@ pub struct Explored {
 
 /// A log, its steps and its promises.
 pub trait Model {
-    /// What its device keeps.
+    /// The content of its device.
     type Storage: Storage;
     /// One moment of one story.
     type Moment: Clone + Hash;
     /// A step.
     type Step;
-    /// What recovery found.
+    /// Result of a recovery.
     type Recovered;
 
-    /// The device.
+    /// Returns the device.
     fn medium(moment: &Self::Moment) -> &Medium<Self::Storage>;
 
-    /// See [`Model::medium`].
+    /// Returns the device for changes.
     fn medium_mut(moment: &mut Self::Moment) -> &mut Medium<Self::Storage>;
 
-    /// The steps that may come next.
+    /// Returns the possible next steps.
     fn steps(&self, moment: &Self::Moment) -> Vec<Self::Step>;
 
-    /// Takes a step. False if it is impossible.
+    /// Takes a step. Returns false if it is impossible.
     fn take(&self, moment: &mut Self::Moment, step: &Self::Step) -> bool;
 
-    /// How many of the steps that are left it costs to have taken `step`, which
-    /// led to `next`: none or one.
+    /// Returns by how much `step`, which led to `next`, reduces the number of remaining
+    /// steps: zero or one.
     fn cost(&self, step: &Self::Step, next: &Self::Moment) -> u32;
 
-    /// A step in a story.
+    /// Formats a step for a story.
     fn told(&self, step: &Self::Step) -> String;
 
-    /// Recovers from what a power cut in `moment` left.
+    /// Recovers from a medium that a power cut in `moment` left.
     ///
     /// # Errors
     /// The promise that is broken.
@@ -55,13 +55,13 @@ pub trait Model {
         medium: &Medium<Self::Storage>,
     ) -> Result<Self::Recovered, String>;
 
-    /// What else must hold of what is left, unless it is a mount that was cut.
+    /// Checks further promises on a medium, unless the power cut interrupted a mount.
     ///
     /// # Errors
     /// The promise that is broken.
     fn examine(&self, moment: &Self::Moment, medium: &Medium<Self::Storage>) -> Result<(), String>;
 
-    /// The life after `moment`, as it begins; what it changes is not flushed.
+    /// Returns the beginning of the life after `moment`; its changes are not flushed.
     fn mount(
         &self,
         moment: &Self::Moment,
@@ -72,19 +72,19 @@ pub trait Model {
 
 struct Explorer<'m, M> {
     model: &'m M,
-    /// Steps and crashes left when a moment was met before.
+    /// Remaining steps and crashes when a moment was visited before, by its fingerprint.
     met: HashMap<u64, (u32, u32)>,
     out: Explored,
     story: Vec<String>,
 }
 
-/// A number for what is equal.
+/// Returns a hash that equal values share.
 pub fn fingerprint(of: &impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::new().hash_one(of)
 }
 
-/// Explores from `first`, this many steps and crashes far, until a promise is
-/// broken or there is nothing left.
+/// Explores from `first`, with this many steps and crashes, until a promise is broken or
+/// everything was visited.
 pub fn explore<M: Model>(model: &M, first: &M::Moment, steps: u32, crashes: u32) -> Explored {
     let mut explorer = Explorer {
         model,
@@ -97,7 +97,7 @@ pub fn explore<M: Model>(model: &M, first: &M::Moment, steps: u32, crashes: u32)
 }
 
 impl<M: Model> Explorer<'_, M> {
-    /// What was found, if no promise is broken.
+    /// Returns the result if no promise is broken.
     fn kept<T>(&mut self, judged: Result<T, String>) -> Option<T> {
         match judged {
             Ok(found) => Some(found),
@@ -132,7 +132,7 @@ impl<M: Model> Explorer<'_, M> {
         }
     }
 
-    /// The power is cut now, and everything that may be left is recovered.
+    /// Cuts the power, and recovers from every medium that may be left.
     fn crash(&mut self, moment: &M::Moment, steps: u32, crashes: u32) {
         let left = M::medium(moment).after_power_cut();
         for (way, medium) in left.into_iter().enumerate() {
@@ -151,8 +151,8 @@ impl<M: Model> Explorer<'_, M> {
         }
     }
 
-    /// What a mount changed may be torn as well; then it is flushed, and life
-    /// goes on.
+    /// Mounts a medium. The mount's changes may be torn as well; then they are flushed,
+    /// and the next life begins.
     fn mount(&mut self, mut moment: M::Moment, steps: u32, crashes: u32) {
         if !M::medium(&moment).pending.is_empty() {
             for medium in M::medium(&moment).after_power_cut() {

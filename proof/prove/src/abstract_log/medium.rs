@@ -1,24 +1,24 @@
-//! The device of a model: what is stored, and writes that have not been flushed.
+//! The device of a model: its content, and writes that have not been flushed.
 
 use std::collections::BTreeSet;
 
 /// Segment and slot.
 pub type Address = (u8, u8);
 
-/// Where a log, or one head of it, goes on. Segments have `SLOTS` slots, and a
-/// partial takes one.
+/// A position at which a log, or one head of it, continues. A segment has `SLOTS` slots,
+/// and a partial takes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<const SLOTS: u8> {
-    /// The segment of the last partial; `next` if there is none.
+    /// Segment of the last partial; `next` if there is none.
     pub segment: u8,
-    /// The slot behind that partial.
+    /// Slot behind that partial.
     pub slot: u8,
-    /// The segment that comes next.
+    /// Segment that is used next.
     pub next: u8,
 }
 
 impl<const SLOTS: u8> Place<SLOTS> {
-    /// A place that has been given a segment, where nothing was written.
+    /// Returns a position with a segment in which nothing was written.
     pub fn unopened(next: u8) -> Self {
         Place {
             segment: next,
@@ -27,7 +27,7 @@ impl<const SLOTS: u8> Place<SLOTS> {
         }
     }
 
-    /// Where the next partial stands, and whether that enters a segment.
+    /// Returns segment and slot of the next partial, and true if it enters a segment.
     pub fn successor(self) -> (u8, u8, bool) {
         match self.slot < SLOTS {
             true => (self.segment, self.slot, false),
@@ -36,30 +36,30 @@ impl<const SLOTS: u8> Place<SLOTS> {
     }
 }
 
-/// What a device keeps.
+/// Content of a device.
 pub trait Storage: Clone {
     /// One write.
     type Write: Clone;
 
-    /// In how many ways a write may survive: not, torn, and whole.
+    /// Returns the number of outcomes of a write: lost, torn, and complete.
     fn fates(write: &Self::Write) -> usize;
 
-    /// Stores what is left of a write: nothing if `fate` is 0, all of it if
-    /// that is the last one.
+    /// Stores the rest of a write: nothing if `fate` is 0, all of it for the last
+    /// outcome.
     fn store(&mut self, write: Self::Write, fate: usize);
 }
 
-/// See the module's head.
+/// A device with unflushed writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Medium<S: Storage> {
-    /// What is read once everything has been flushed.
+    /// The flushed content.
     pub stored: S,
-    /// In the order in which they were made.
+    /// Unflushed writes, in the order of their requests.
     pub pending: Vec<S::Write>,
 }
 
 impl<S: Storage> Medium<S> {
-    /// A device with this on it.
+    /// Returns a device with this content.
     pub fn new(stored: S) -> Self {
         Medium {
             stored,
@@ -67,7 +67,7 @@ impl<S: Storage> Medium<S> {
         }
     }
 
-    /// Everything written so far is durable.
+    /// Makes all writes durable.
     pub fn flush(&mut self) {
         for write in std::mem::take(&mut self.pending) {
             let whole = S::fates(&write) - 1;
@@ -75,7 +75,7 @@ impl<S: Storage> Medium<S> {
         }
     }
 
-    /// Every medium that a power cut may leave.
+    /// Returns every medium that a power cut may leave.
     pub fn after_power_cut(&self) -> Vec<Self> {
         let ways: usize = self.pending.iter().map(S::fates).product();
         let one = |way: usize| {
@@ -92,22 +92,22 @@ impl<S: Storage> Medium<S> {
     }
 }
 
-/// What a header says of the chain.
+/// The statement of a header about the chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Testimony {
-    /// Its serial.
+    /// Serial of the header.
     pub serial: u8,
-    /// The mount that wrote it.
+    /// Number of the mount that wrote it.
     pub life: u8,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// The segment that the log goes to next.
+    /// Segment in which the log continues.
     pub next: u8,
 }
 
-/// True if a header says that more was flushed than the partials up to serial
-/// `last`, where recovery ended in the given life. Looks from each of `places`
-/// to the end of its segment of `slots`, and wherever the headers there lead.
+/// Returns true if a header proves that more was flushed than the partials up to serial
+/// `last`, where recovery ended in the given life. It examines each of `places` up to the
+/// end of its segment of `slots`, and the segments to which the headers there lead.
 pub fn is_contradicted(
     (last, life): (u8, u8),
     mut places: Vec<Address>,

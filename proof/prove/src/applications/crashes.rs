@@ -1,9 +1,9 @@
-//! The crash states of a recording: each is mounted, walked, laid out in a
-//! directory in memory, and given to the application's checker.
+//! The crash states of a recording: each is mounted, walked, written to a directory in
+//! memory, and passed to the application's checker.
 //!
-//! Stops are drawn over the whole recording, and a few states at each: the
-//! subsets and tears of the crash explorer. States that hold the same files
-//! under the same obligations are given to the checker once.
+//! Stops are drawn over the whole recording, with a few states each: the subsets and
+//! tears of the crash explorer. States with the same files under the same obligations are
+//! passed to the checker once.
 
 use super::stage::{Recorded, allowed};
 use super::{Application, Extent};
@@ -24,16 +24,15 @@ use std::sync::Arc;
 use varve_device::{CrashExplorer, Event, Limits, MemoryDevice, MemoryImage};
 use varve_fs::FileKind;
 
-/// One in so many states is checked offline, too.
+/// One in this number of states is also checked offline.
 const OFFLINE_ONE_IN: u64 = 16;
 
-/// What was done.
+/// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Crash images mounted and walked.
     pub states: u64,
-    /// Of these, those whose files had not been seen before: the application's
-    /// checker looked at them.
+    /// Crash images with new files, which the application's checker examined.
     pub checked: u64,
     /// Power cuts.
     pub stops: u64,
@@ -41,12 +40,13 @@ pub struct Counts {
     pub events: u64,
 }
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// What was done.
+    /// Counts of the exploration.
     pub counts: Counts,
-    /// Broken promises. Only where flushes lie is more than one looked for.
+    /// Number of broken promises. The search continues after the first one only if
+    /// flushes lie.
     pub broken: u64,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn explore(
     Ok(states.explored)
 }
 
-/// Stops after the preparation, drawn from the whole recording.
+/// Draws stops after the preparation from the whole recording.
 fn drawn(crashes: &CrashExplorer<'_>, states: usize, extent: &Extent) -> Vec<usize> {
     let mut random = Random::new(mix(extent.seed, 6));
     let prepared = |stop: &usize| allowed(crashes.marks(*stop), states).is_some();
@@ -110,7 +110,7 @@ fn drawn(crashes: &CrashExplorer<'_>, states: usize, extent: &Extent) -> Vec<usi
     stops
 }
 
-/// The recording of a device whose flushes lie now and then.
+/// Returns the recording of a device of which one in this number of flushes lies.
 fn with_lies(trace: &[Event], one_in: u64) -> Vec<Event> {
     let mut flushes = 0;
     let lie = |event: &Event| match event {
@@ -126,7 +126,7 @@ fn with_lies(trace: &[Event], one_in: u64) -> Vec<Event> {
     trace.iter().map(lie).collect()
 }
 
-/// Keeps an image for whoever looks into the failure, and says where.
+/// Stores the image of a failure in a file, and returns its path.
 fn keep(image: &MemoryImage) -> String {
     let mut bytes = vec![0; image.geometry().size as usize];
     image.read(0, &mut bytes);
@@ -178,7 +178,7 @@ impl<'a> States<'a> {
         })
     }
 
-    /// One crash image: which of `steps` (first, last) does it hold?
+    /// Checks that one crash image is in the state after one of `steps` (first, last).
     fn check(&mut self, image: &MemoryImage, steps: (usize, usize)) -> Result<(), Failure> {
         let counts = &mut self.explored.counts;
         counts.states += 1;
@@ -218,7 +218,7 @@ impl<'a> States<'a> {
     }
 }
 
-/// A hash of names, attributes and contents.
+/// Returns a hash of names, attributes and contents.
 fn fingerprint(tree: &Tree) -> u64 {
     let mut hasher = DefaultHasher::new();
     tree.lines.hash(&mut hasher);
@@ -228,7 +228,7 @@ fn fingerprint(tree: &Tree) -> u64 {
     hasher.finish()
 }
 
-/// Makes `top` hold what `tree` holds.
+/// Gives `top` the content of `tree`.
 fn lay_out(tree: &Tree, top: &Path) -> Result<(), String> {
     let path_of = |path: &[u8]| -> PathBuf { top.join(std::ffi::OsStr::from_bytes(path)) };
     for entry in fs::read_dir(top).map_err(super::at("list", top))? {
@@ -246,7 +246,7 @@ fn lay_out(tree: &Tree, top: &Path) -> Result<(), String> {
                 symlink(std::ffi::OsStr::from_bytes(&line.target), &path)
             }
             (None, Some(FileKind::Regular)) => fs::write(&path, bytes.map_or(&[][..], |b| b)),
-            _ => continue, // sockets and the like, which hold nothing
+            _ => continue, // sockets and other files without content
         };
         made.map_err(super::at("make", &path))?;
         if bytes.is_some() {

@@ -1,19 +1,19 @@
 //! git: commits, branches, and packs that replace loose objects.
 //!
-//! The state is every reference and where it leads. The checker is
-//! `git fsck --strict`, and that the index can be read.
+//! The state is every reference and its target. The checker is `git fsck --strict`, and a
+//! read of the index.
 
 use super::{Application, Diary, State, at, filler, output, sync_directory};
 use crate::random::Random;
 use std::path::Path;
 use std::process::Command;
 
-/// git, told to sync what it writes.
+/// git, with synced writes.
 pub struct Git;
 
 impl Git {
-    /// With `core.fsync=all`. git never syncs a directory, so the harness does
-    /// after each command, and only then is it durable.
+    /// git with `core.fsync=all`. git never syncs a directory, so the harness does after
+    /// each command, and only then is the command durable.
     pub const SYNCED: Git = Git;
 }
 

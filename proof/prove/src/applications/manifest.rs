@@ -1,9 +1,9 @@
-//! A store in the manner of LevelDB: records appended to a log; when the log
-//! is long, a table that holds everything, a manifest that names table and
-//! log, and a `CURRENT` that names the manifest and is replaced by renaming.
+//! A store in the manner of LevelDB: records are appended to a log. When the log is long,
+//! a table with all records is written, a manifest with the names of table and log, and a
+//! `CURRENT` with the name of the manifest, which is replaced by renaming.
 //!
-//! The checker follows `CURRENT`, and takes the log's records up to the first
-//! that is not whole, which must be the log's end.
+//! The checker follows `CURRENT`, and reads the log's records up to the first that is
+//! incomplete, which must be the log's end.
 
 use super::{Application, Diary, State, at, filler};
 use crate::random::Random;
@@ -14,21 +14,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The store.
 pub struct LogAndManifest {
-    /// Every file is synced where LevelDB syncs it.
+    /// True if every file is synced as LevelDB does.
     synced: bool,
 }
 
 impl LogAndManifest {
-    /// Every record is synced.
+    /// The store with every record synced.
     pub const SYNCED: LogAndManifest = LogAndManifest { synced: true };
-    /// Nothing is, and the order of writes alone keeps it whole.
+    /// The store without syncs, which relies on the order of writes.
     pub const UNSYNCED: LogAndManifest = LogAndManifest { synced: false };
 }
 
-/// Records in a log before the next begins.
+/// Number of records in a log before the next one begins.
 const LOG_RECORDS: u64 = 7;
 
-/// One record: its checksum, its length, its number and a filler.
+/// Returns one record: its checksum, its length, its number and a filler.
 fn record(number: u64) -> Vec<u8> {
     let mut body = number.to_le_bytes().to_vec();
     body.extend(filler(number, 10 + (number as usize * 613) % 2500));
@@ -38,7 +38,7 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Splits a whole record off: its number, and what follows.
+/// Splits a complete record off. Returns its number, and the rest.
 fn split_record(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (sum, rest) = bytes.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
@@ -68,8 +68,8 @@ impl Store<'_> {
         Ok(file)
     }
 
-    /// Moves everything into a table, and begins a log; `records` are in the
-    /// store already. The steps are LevelDB's, in its order.
+    /// Moves all `records` into a table, and begins a log. The steps are LevelDB's, in
+    /// its order.
     fn turn(&mut self, generation: u64, records: u64) -> std::io::Result<()> {
         let table: Vec<u8> = (1..=records).flat_map(record).collect();
         self.write(&format!("table{generation}"), &table)?;
@@ -91,7 +91,7 @@ impl Store<'_> {
 
     fn append(&mut self, number: u64) -> std::io::Result<()> {
         let log = self.log.as_mut().expect("a log was begun");
-        // In pieces, as a program with a small buffer would.
+        // A program with a small buffer writes in pieces.
         for piece in record(number).chunks(900) {
             log.write_all(piece)?;
         }
@@ -102,7 +102,7 @@ impl Store<'_> {
     }
 }
 
-/// Opens the store: how many records it holds.
+/// Opens the store, and returns its number of records.
 fn open(dir: &Path) -> Result<u64, String> {
     let read = |name: &str| fs::read(dir.join(name)).map_err(at("read", &dir.join(name)));
     let current = read("CURRENT")?;

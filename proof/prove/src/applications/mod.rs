@@ -1,21 +1,20 @@
-//! Applications under crash: real programs work on a real mount of a volume
-//! whose device is recorded; the power is cut in the recording; and the
-//! program's own checker looks at what each crash left.
+//! Applications under crash: real programs use a real mount of a volume whose device is
+//! recorded, the power is cut in the recording, and the program's own checker examines
+//! the state after each crash.
 //!
-//! An [`Application`] works in *steps*, one after the other, and names the
-//! state it is in after each. What a crash leaves must be one of these states:
-//! none older than the last step that was acknowledged as durable, and none
-//! newer than the step that was under way. The application says which it is,
-//! after its checker has found nothing wrong.
+//! An [`Application`] works in *steps*, one after the other, and names its state after
+//! each. The state after a crash must be one of these: none older than the last step that
+//! was acknowledged as durable, and none newer than the step that was running. The
+//! application identifies the state after its checker has found nothing wrong.
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
-//! | `stage.rs` | the mount, its recording, and a disturber beside the application |
-//! | `crashes.rs` | the crash states, mounted and laid out for the checker |
+//! | `stage.rs` | the mount, its recording, and a disturber in parallel with the application |
+//! | `crashes.rs` | the crash states, mounted and written to a directory for the checker |
 //! | `sqlite.rs`, `git.rs`, `replace.rs`, `manifest.rs` | the applications |
 //!
-//! Threads and the kernel decide what is written when, so a seed repeats the
-//! work but not the recording: the image of a failure is kept.
+//! Threads and the kernel decide the time of each write, so a seed repeats the work but
+//! not the recording; the image of a failure is kept.
 
 mod crashes;
 mod git;
@@ -35,34 +34,34 @@ pub use manifest::LogAndManifest;
 pub use replace::Replace;
 pub use sqlite::Sqlite;
 
-/// What one step left behind, in the application's words. Equal states have
-/// equal texts.
+/// The state after a step, as text of the application. Equal states have equal texts.
 pub type State = String;
 
 /// A program that keeps its files on the volume.
 pub trait Application: Sync {
-    /// Its name in reports.
+    /// Returns its name in reports.
     fn name(&self) -> &'static str;
 
-    /// The program it needs, if it is none of ours.
+    /// Returns the external program that it needs, if any.
     fn program(&self) -> Option<&'static str>;
 
-    /// It relies on the order of all data, and is mounted with `order=strict`.
+    /// Returns true if it relies on the order of all data, and is mounted with
+    /// `order=strict`.
     fn strict_order(&self) -> bool {
         false
     }
 
-    /// Makes its files in the empty directory `dir`, and says in which state
-    /// they are. They are synced afterwards.
+    /// Creates its files in the empty directory `dir`, and returns their state. They are
+    /// synced afterwards.
     ///
     /// # Errors
-    /// What failed.
+    /// The operation that failed.
     fn prepare(&self, dir: &Path) -> Result<State, String>;
 
-    /// Does `steps` steps, and reports each to `diary`.
+    /// Runs `steps` steps, and reports each to `diary`.
     ///
     /// # Errors
-    /// What failed.
+    /// The operation that failed.
     fn work(
         &self,
         dir: &Path,
@@ -71,15 +70,15 @@ pub trait Application: Sync {
         diary: &mut Diary<'_>,
     ) -> Result<(), String>;
 
-    /// Opens what a crash left, checks it with the application's own checker,
-    /// and says in which state it is. May change the files.
+    /// Opens the files after a crash, checks them with the application's own checker, and
+    /// returns their state. It may change the files.
     ///
     /// # Errors
-    /// What the checker found.
+    /// The findings of the checker.
     fn check(&self, dir: &Path) -> Result<State, String>;
 }
 
-/// Every application.
+/// Returns every application.
 pub fn all() -> [&'static dyn Application; 8] {
     [
         &Sqlite::WAL,
@@ -93,20 +92,20 @@ pub fn all() -> [&'static dyn Application; 8] {
     ]
 }
 
-/// What an application reports while it works.
+/// The reports of an application while it works.
 pub struct Diary<'a> {
     /// The state before the first step, and after each.
     states: Vec<State>,
-    /// Hears of every report.
+    /// Callback for every report.
     note: &'a mut dyn FnMut(Note),
 }
 
 /// One report, numbered by steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// So many steps are over.
+    /// This number of steps is complete.
     Done(u64),
-    /// So many steps are durable: the application was told so.
+    /// This number of steps was acknowledged as durable.
     Durable(u64),
 }
 
@@ -118,29 +117,29 @@ impl<'a> Diary<'a> {
         }
     }
 
-    /// Steps that are over.
+    /// Returns the number of complete steps.
     fn steps(&self) -> u64 {
         self.states.len() as u64 - 1
     }
 
-    /// The step is over, and a crash may or may not undo it.
+    /// Reports a complete step, which a crash may or may not undo.
     pub fn done(&mut self, state: State) {
         self.states.push(state);
         let steps = self.steps();
         (self.note)(Note::Done(steps));
     }
 
-    /// All steps so far survive every crash from now on.
+    /// Reports that all steps so far survive every later crash.
     pub fn durable(&mut self) {
         let steps = self.steps();
         (self.note)(Note::Durable(steps));
     }
 
-    /// The step is over. With `synced` the application has made it durable;
-    /// otherwise now and then somebody syncs `dir`, and all is durable then.
+    /// Reports a complete step. With `synced` the application has made it durable;
+    /// otherwise `dir` is sometimes synced here, which makes all steps durable.
     ///
     /// # Errors
-    /// What `state` says, and if `dir` cannot be synced.
+    /// Errors of `state` and of the sync of `dir`.
     pub fn step(
         &mut self,
         synced: bool,
@@ -159,10 +158,10 @@ impl<'a> Diary<'a> {
         Ok(())
     }
 
-    /// The step is over and durable; what state that is can be told only now.
+    /// Reports a complete and durable step, whose state can be determined only now.
     ///
     /// # Errors
-    /// What `state` says.
+    /// Errors of `state`.
     pub fn durable_step(
         &mut self,
         state: impl FnOnce() -> Result<State, String>,
@@ -174,21 +173,21 @@ impl<'a> Diary<'a> {
     }
 }
 
-/// How much of an application to explore.
+/// Extent of the exploration of an application.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Steps of work.
+    /// Number of steps.
     pub steps: u64,
-    /// Power cuts, drawn from the whole recording; some four states each.
+    /// Number of power cuts, drawn from the whole recording; some four states each.
     pub cuts: usize,
-    /// Decides the work and the crash states.
+    /// Seed of the work and the crash states.
     pub seed: u64,
-    /// Every so manyth flush of the recording is held to have been a lie; 0
-    /// for none. Then something must be found.
+    /// One in this number of flushes of the recording is treated as a lie; 0 for none.
+    /// With such flushes, the run must find a failure.
     pub lie_one_in: u64,
 }
 
-/// Why applications cannot be run here, if they cannot.
+/// Returns the reason why the application cannot be run here, if there is one.
 pub fn missing(application: &dyn Application) -> Option<String> {
     let fuse = std::fs::File::options()
         .read(true)
@@ -206,14 +205,14 @@ pub fn missing(application: &dyn Application) -> Option<String> {
 /// Runs the application on a recorded mount, and explores the recording.
 ///
 /// # Errors
-/// The first crash state that is not as promised, or what went wrong before.
+/// The first crash state that breaks a promise, or an earlier failure.
 pub fn explore(application: &dyn Application, extent: &Extent) -> Result<Explored, Failure> {
     let told = |failure: Failure| failure.context(format!("application: {}", application.name()));
     let recorded = stage::record(application, extent).map_err(told)?;
     crashes::explore(application, &recorded, extent).map_err(told)
 }
 
-/// What a program printed; it must succeed.
+/// Returns the output of a program, which must succeed.
 fn output(command: &mut Command) -> Result<String, String> {
     let answer = command.output();
     let answer = answer.map_err(|error| format!("{command:?}: {error}"))?;
@@ -230,7 +229,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     Ok(said)
 }
 
-/// Says what was tried and with which file.
+/// Adds the operation and the file to an error.
 fn at<'p>(what: &'p str, path: &'p Path) -> impl FnOnce(std::io::Error) -> String + 'p {
     move |error| format!("{what} {}: {error}", path.display())
 }
@@ -242,7 +241,7 @@ fn sync_directory(dir: &Path) -> Result<(), String> {
         .map_err(at("sync", dir))
 }
 
-/// Text that its number decides, of some length.
+/// Returns text of some length that follows from its number.
 fn filler(number: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(number);
     let mut content = Vec::with_capacity(bytes + 8);

@@ -1,4 +1,4 @@
-//! The oldest trick: write a temporary file, rename it over the old one.
+//! The oldest method: write a temporary file, rename it over the old one.
 
 use super::{Application, Diary, State, at, filler, sync_directory};
 use crate::random::Random;
@@ -8,9 +8,9 @@ use std::path::Path;
 
 /// A few files that are replaced one after the other.
 pub struct Replace {
-    /// The temporary file is synced before it is renamed, and the directory
-    /// afterwards. Otherwise it is only closed, and what survives must be whole
-    /// and in order.
+    /// True if the temporary file is synced before it is renamed, and the directory
+    /// afterwards. Otherwise it is only closed, and the files that survive must be
+    /// complete and in order.
     synced: bool,
 }
 
@@ -23,7 +23,7 @@ impl Replace {
 
 const FILES: u64 = 4;
 
-/// What a file holds after its replacement in some step: the step, and bytes
+/// Returns the content of a file after its replacement in some step: the step, and bytes
 /// that follow from it.
 fn content(step: u64) -> Vec<u8> {
     let bytes = 1 + (step as usize * 7919) % 30_000;
@@ -47,7 +47,7 @@ fn replace(dir: &Path, step: u64, synced: bool) -> Result<(), String> {
     write().map_err(at("replace", &target))
 }
 
-/// Which replacement each file holds.
+/// Returns the replacement in each file.
 fn read(dir: &Path) -> Result<State, String> {
     let mut state = String::new();
     for number in 0..FILES {

@@ -1,7 +1,7 @@
-//! SQLite, by its command-line program, one process for all transactions.
+//! SQLite, through its command-line program, in one process for all transactions.
 //!
-//! The state is the digest of the whole content (`.sha3sum`). The checker is
-//! `PRAGMA integrity_check`, after SQLite's own recovery from its journal.
+//! The state is the digest of the whole content (`.sha3sum`). The checker is `PRAGMA
+//! integrity_check`, after SQLite's own recovery from its journal.
 
 use super::{Application, Diary, State, output};
 use crate::random::Random;
@@ -12,28 +12,28 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// SQLite with one kind of journal.
 pub struct Sqlite {
     name: &'static str,
-    /// Said to every connection that writes.
+    /// Pragmas of every connection that writes.
     pragmas: &'static str,
-    /// A commit is durable when it returns.
+    /// True if a commit is durable when it returns.
     synced: bool,
 }
 
 impl Sqlite {
-    /// A write-ahead log that is synced at every commit, and folded often.
+    /// A write-ahead log that is synced at every commit, and often checkpointed.
     pub const WAL: Sqlite = Sqlite {
         name: "sqlite, write-ahead log",
         pragmas: "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; \
                   PRAGMA wal_autocheckpoint=25;",
         synced: true,
     };
-    /// A rollback journal. EXTRA syncs the directory once the journal is
-    /// removed, which is what makes the last commit durable.
+    /// A rollback journal. EXTRA syncs the directory after the journal is removed, which
+    /// makes the last commit durable.
     pub const ROLLBACK: Sqlite = Sqlite {
         name: "sqlite, rollback journal",
         pragmas: "PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA; PRAGMA cache_size=10;",
         synced: true,
     };
-    /// Nothing is ever synced; the order of writes alone keeps it whole.
+    /// Nothing is synced; consistency relies on the order of writes.
     pub const UNSYNCED: Sqlite = Sqlite {
         name: "sqlite, never synced, order=strict",
         pragmas: "PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF; PRAGMA cache_size=10;",
@@ -43,7 +43,7 @@ impl Sqlite {
 
 const DATABASE: &str = "data.db";
 
-/// One transaction on a few pages here and there.
+/// Returns one transaction on a few scattered pages.
 fn transaction(step: u64, random: &mut Random) -> String {
     let (rows, bytes) = (1 + random.below(12), 20 + random.below(700));
     let (changed, removed) = (random.below(7), random.below(13));
@@ -140,7 +140,7 @@ impl Shell {
         Ok(Shell { process, answers })
     }
 
-    /// Says something and waits until it is done; returns what was answered.
+    /// Sends a script, waits until it is done, and returns the output.
     fn ask(&mut self, script: &str) -> Result<String, String> {
         let stdin = self.process.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "{script}\nSELECT '{END}';")

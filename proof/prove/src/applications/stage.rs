@@ -1,12 +1,12 @@
-//! The mount: a volume in memory whose device is recorded, served to the
-//! kernel by this process, and somebody who disturbs.
+//! The mount: a volume in memory whose device is recorded, served to the kernel by this
+//! process, and a disturber.
 //!
-//! The *disturber* writes back, checkpoints and cleans at random moments, as
-//! the threads of a server do, and time hurries for the file system: what is
-//! due after half a minute is due after milliseconds.
+//! The *disturber* writes back, checkpoints and cleans at random moments, like the
+//! threads of a server, and the clock of the file system runs fast: work that is due
+//! after half a minute is due after milliseconds.
 //!
-//! A process must not map files of its own mount (see `varve-fuse`); programs
-//! that do run as processes of their own.
+//! A process must not map files of its own mount (see `varve-fuse`); programs that do run
+//! as separate processes.
 
 use super::{Application, Diary, Extent, Note, State, sync_directory};
 use crate::explorer::mix;
@@ -27,15 +27,15 @@ use varve_fuse::{End, MountOptions, Session, Unmounter};
 use varve_lfs::Lfs;
 
 const DEVICE_BYTES: u64 = 16 << 20;
-/// How long a mount in use is waited for at the end.
+/// Longest wait for a mount in use at the end.
 const GRACE: Duration = Duration::from_secs(10);
-/// The mark of a preparation that is over and durable.
+/// Mark of a complete and durable preparation.
 const PREPARED: u64 = 0;
 
-/// How much faster than the host's clock time passes for the file system.
+/// Speed of the file system's clock relative to the host's.
 const HURRY: u64 = 5000;
 
-/// A clock on which everything is soon overdue.
+/// A fast clock, on which everything is soon overdue.
 #[derive(Debug, Default)]
 struct HurriedClock(HostClock);
 
@@ -49,18 +49,18 @@ impl Clock for HurriedClock {
     }
 }
 
-/// What an application left.
+/// Recording of an application's run.
 pub(super) struct Recorded {
-    /// The volume it worked on.
+    /// The volume that it used.
     pub subject: Log,
-    /// The device before anything was mounted.
+    /// The device before the first mount.
     pub base: MemoryImage,
     pub trace: Vec<Event>,
     /// The state after the preparation, and after each step.
     pub states: Vec<State>,
 }
 
-/// The tag under which a note is in the trace.
+/// Returns the tag of a note in the trace.
 fn tag(note: Note) -> u64 {
     match note {
         Note::Done(steps) => 2 * steps + 1,
@@ -68,8 +68,8 @@ fn tag(note: Note) -> u64 {
     }
 }
 
-/// Which steps a crash may leave as the last: none if the preparation was not
-/// over.
+/// Returns the first and last step that may be the last after a crash; `None` if the
+/// preparation was not complete.
 pub(super) fn allowed(marks: impl Iterator<Item = u64>, states: usize) -> Option<(usize, usize)> {
     let (mut prepared, mut durable, mut done) = (false, 0, 0);
     for mark in marks {
@@ -83,12 +83,12 @@ pub(super) fn allowed(marks: impl Iterator<Item = u64>, states: usize) -> Option
             }
         }
     }
-    // One more was under way.
+    // One more step was running.
     let last = (done as usize + 1).min(states - 1);
     prepared.then_some((durable as usize, last))
 }
 
-/// The log that applications are run on.
+/// Returns the log on which applications run.
 fn subject(application: &dyn Application) -> Log {
     Log {
         device_bytes: DEVICE_BYTES,
@@ -219,7 +219,7 @@ impl Drop for Stage {
     }
 }
 
-/// Does at random moments what a server's threads do.
+/// Does the work of a server's threads at random moments.
 struct Disturber {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), Error>>,

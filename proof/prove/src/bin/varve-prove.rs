@@ -1,4 +1,4 @@
-//! The program `varve-prove`, which `varve prove` runs: puts this build to the proof.
+//! The program `varve-prove`, which `varve prove` runs: it tests this build.
 
 use clap::Parser;
 use serde_json::json;
@@ -68,7 +68,7 @@ impl Prove {
             false => self.rows.clone(),
         };
         let seed = self.seed.unwrap_or_else(seed_from_clock);
-        // First of all, so that whatever happens can be repeated.
+        // The seed is printed first, so that any failure can be repeated.
         output::note(format_args!("seed {seed}"));
         let share = self.minutes / rows.len() as u32;
         let extent = self.round.map_or(Extent::Time(share), Extent::Round);
@@ -128,6 +128,6 @@ fn list(as_json: bool) {
 
 fn seed_from_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // Short enough to be typed again.
+    // The seed is short enough to be typed.
     since.map_or(1, |since| since.as_nanos() as u64 % 1_000_000_000)
 }

@@ -1,16 +1,15 @@
-//! The contract where a check makes the volume consistent (`Promise::Ordered`,
-//! `Promise::UntilCommit`). Each inode is there as some allowed moment had it, not all
-//! of them as one had:
+//! The contract for layouts that need a check after a crash (`Promise::Ordered`,
+//! `Promise::UntilCommit`). Each inode is in its state of some allowed moment, which may
+//! differ between inodes:
 //!
-//! 1. every name found is one that its directory had at an allowed moment and leads to the file that it led to
-//!    then; owner, mode, attributes and target are those of one moment, the content is
-//!    explained by one, and link counts are those of the tree;
-//! 2. a name that leads to one file at every allowed moment is there;
-//! 3. a file that has a name at every allowed moment is there; where nothing is
-//!    ordered, perhaps in `/lost+found`, if its names are not always the same, and not
-//!    at all if it holds nothing;
-//! 4. what is in `/lost+found` is a file of an allowed moment or an earlier one: an inode
-//!    that nothing leads to any more may outlive its removal by some time.
+//! 1. every name found is one that its directory had at an allowed moment and leads to
+//!    the same file; owner, mode, attributes and target are those of one moment, the
+//!    content is explained by one, and link counts are those of the tree;
+//! 2. a name that leads to one file at every allowed moment is present;
+//! 3. a file that has a name at every allowed moment is present; if nothing is ordered,
+//!    it may be in `/lost+found` if its names vary, and may be missing if it is empty;
+//! 4. a file in `/lost+found` is one of an allowed moment or an earlier one, because an
+//!    inode without names may outlive its removal by some time.
 
 use super::Moment;
 use crate::model::{Id, ROOT};
@@ -18,23 +17,23 @@ use crate::tree::{Line, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::FileKind;
 
-/// Where a check puts what has no name.
+/// Name of the directory in which a check puts files without names.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// What is held against the moments.
+/// The comparison of a tree with the moments.
 pub(super) struct Mixed<'a> {
-    /// Those before the allowed ones.
+    /// Moments before the allowed ones.
     pub past: &'a [Moment],
-    /// The allowed ones, in order.
+    /// The allowed moments, in order.
     pub moments: Vec<&'a Moment>,
-    /// Those that had begun, too.
+    /// Moments whose operations had begun.
     pub later: &'a [Moment],
-    /// Names are ordered.
+    /// True if names are ordered.
     pub ordered: bool,
     pub tree: &'a Tree,
-    /// A write was torn.
+    /// True if a write was torn.
     pub torn: bool,
-    /// Some file has held a sector of these bytes.
+    /// Returns true if some file has contained a sector of these bytes.
     pub is_known: &'a dyn Fn(&[u8]) -> bool,
 }
 
@@ -50,8 +49,10 @@ struct Seen<'a> {
 }
 
 impl Mixed<'_> {
+    /// Checks the tree.
+    ///
     /// # Errors
-    /// The first promise that does not hold.
+    /// The first promise that is broken.
     pub fn check(&self) -> Result<(), String> {
         let files = self.files();
         self.links(&files)?;
@@ -107,7 +108,7 @@ impl Mixed<'_> {
         files
     }
 
-    /// Link counts are those of the tree itself.
+    /// Checks that link counts are those of the tree itself.
     fn links(&self, files: &BTreeMap<&[u8], Seen<'_>>) -> Result<(), String> {
         let directory = FileKind::Directory.mode_bits();
         let mut below: BTreeMap<&[u8], u32> = BTreeMap::new();
@@ -134,8 +135,9 @@ impl Mixed<'_> {
         Ok(())
     }
 
-    /// The files that a path leads to, each directory on it as one of the allowed moments
-    /// had it: what is in one that has moved may be as it was before.
+    /// Returns the files to which a path leads, with each directory on it in its state of
+    /// some allowed moment, because the content of a directory that has moved may be
+    /// older.
     fn candidates(&self, path: &[u8]) -> BTreeSet<Id> {
         if path.is_empty() {
             return BTreeSet::from([ROOT]);
@@ -159,7 +161,7 @@ impl Mixed<'_> {
             .collect()
     }
 
-    /// The files that all its names lead to.
+    /// Returns the files to which all names of an inode lead.
     fn named(&self, seen: &Seen<'_>) -> Result<BTreeSet<Id>, String> {
         let mut common: Option<BTreeSet<Id>> = None;
         for line in seen.lines.iter().filter(|line| !is_kept(&line.path)) {
@@ -182,7 +184,7 @@ impl Mixed<'_> {
         }
     }
 
-    /// Whether what was seen is this file at allowed moments, or earlier ones.
+    /// Checks that an inode is this file at allowed moments, or also at earlier ones.
     fn explains(&self, id: Id, seen: &Seen<'_>, earlier: bool) -> Result<(), String> {
         let line = seen.lines[0];
         let past = self.past.iter().filter(|_| earlier);
@@ -221,7 +223,7 @@ impl Mixed<'_> {
         Err(format!("{line}: {reason}"))
     }
 
-    /// Names that have always led to one file do.
+    /// Checks that names that have always led to one file do so.
     fn names(&self, files: &BTreeMap<&[u8], Seen<'_>>) -> Result<(), String> {
         let Some(first) = self.moments.first() else {
             return Err("no moment is left".into());
@@ -244,7 +246,7 @@ impl Mixed<'_> {
         Ok(())
     }
 
-    /// Files that have always had a name have one.
+    /// Checks that files that have always had a name have one.
     fn nothing_is_missing(&self, found: &BTreeSet<Id>, kept: &BTreeSet<Id>) -> Result<(), String> {
         let Some((first, rest)) = self.moments.split_first() else {
             return Ok(());
@@ -263,7 +265,7 @@ impl Mixed<'_> {
                     _ => false,
                 }
             });
-            // What is there already may get another name there.
+            // A file that is already there may get another name there.
             let in_kept = is_kept(&line.path) || line.path == LOST_AND_FOUND;
             let must_have_a_name = self.ordered && !in_kept;
             if must_have_a_name || holds && !kept.contains(id) {

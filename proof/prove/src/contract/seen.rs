@@ -1,12 +1,12 @@
-//! A tree that was seen, as a model.
+//! The model of a tree that was found.
 
 use crate::model::{Id, Model, ROOT};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use varve_fs::FileKind;
 
-/// The model of a tree that was seen, all of it durable, with the measures of
-/// another. What may be reserved is not seen.
+/// Returns the model of a tree that was found, with all of it durable, and the settings
+/// of another model. Reserved space is not visible.
 pub(super) fn of_tree(tree: &Tree, like: &Model) -> Model {
     let mut model = like.emptied();
     let mut known: BTreeMap<&[u8], Id> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The contract, held against trees that keep it and trees that do not: it is
-//! the judge of everything else.
+//! The contract is tested with trees that keep it and trees that do not, because it
+//! judges everything else.
 
 use super::*;
 use crate::model::Model;
@@ -7,7 +7,7 @@ use crate::operation::{Range, story};
 use crate::tree::SeenFile;
 use varve_fs::InodeNo;
 
-/// The tree that shows `model`'s newest state.
+/// Returns the tree of `model`'s newest state.
 fn tree_of(model: &Model) -> Tree {
     let (lines, ids) = tree::model_lines(model);
     let mut files = Vec::new();
@@ -42,8 +42,7 @@ fn tree_after(text: &str) -> Tree {
     tree_of(&model)
 }
 
-/// The history of `text`, and whether the state after `found` may be left by
-/// a crash after all of it.
+/// Returns true if a crash after all of `text` may leave the state after `found`.
 fn allowed(text: &str, found: &str) -> bool {
     let mut model = Model::new(4096);
     let mut history = History::new(model.clone());

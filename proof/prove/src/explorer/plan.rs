@@ -1,4 +1,4 @@
-//! How thoroughly to explore, and what was done.
+//! Thoroughness of an exploration, and its counts.
 
 use super::mix;
 use crate::generator::Profile;
@@ -6,41 +6,42 @@ use crate::operation::Operation;
 use std::time::Duration;
 use varve_device::Limits;
 
-/// How thoroughly to explore.
+/// Thoroughness of an exploration.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Of the crash states at each stop.
+    /// Limits of the crash states at each stop.
     pub limits: Limits,
     /// The medium's atomic units to explore, in bytes.
     pub units: Vec<u32>,
-    /// A unit that a write did not reach holds what it held: none is unreadable.
+    /// True if a unit that a write did not reach keeps its content, so that none is
+    /// unreadable.
     pub whole_units: bool,
-    /// One in so many images is checked offline and used further.
+    /// One in this number of images is checked offline and used further.
     pub afterwards_one_in: u64,
-    /// One in so many images is seen from the older checkpoint, too.
+    /// One in this number of images is also mounted from the older checkpoint.
     pub older_one_in: u64,
-    /// One in so many images is crashed again, if depth is left.
+    /// One in this number of images crashes again, if depth is left.
     pub nested_one_in: u64,
-    /// Crashes in a row.
+    /// Number of successive crashes.
     pub depth: u32,
-    /// Crashes before this one.
+    /// Number of crashes before this one.
     pub nesting: u32,
-    /// What is done after a recovery that will be crashed: as given, or drawn.
+    /// Operations after a recovery that will crash; `None` to draw them.
     pub second_life: Option<Vec<Operation>>,
-    /// The profile from which it is drawn.
+    /// Profile from which they are drawn.
     pub profile: Profile,
-    /// Growing operations may be refused for lack of space.
+    /// True if growing operations may be refused for lack of space.
     pub may_be_full: bool,
-    /// All data survives as a prefix, too (`order=strict`).
+    /// True if all data survives as a prefix as well (`order=strict`).
     pub strict: bool,
-    /// Decides everything drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long to shrink a failure.
+    /// Time for shrinking a failure.
     pub patience: Duration,
 }
 
 impl Plan {
-    /// For continuous integration.
+    /// Returns the plan for continuous integration.
     pub fn quick(seed: u64) -> Self {
         Plan {
             limits: Limits {
@@ -67,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// For short stories: everything.
+    /// Returns the complete plan for short stories.
     pub fn thorough(seed: u64) -> Self {
         Plan {
             limits: Limits {
@@ -81,8 +82,8 @@ impl Plan {
         }
     }
 
-    /// The same, every image seen from the older checkpoint, and few images:
-    /// of the unflushed writes all, all but the newest, or it alone.
+    /// Returns the plan with every image mounted from the older checkpoint, and few
+    /// images: of the unflushed writes all, all but the newest, or it alone.
     pub fn from_older(self) -> Self {
         Plan {
             limits: Limits {
@@ -100,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// The plan for what a crashed recovery leaves.
+    /// Returns the plan for the states after a crashed recovery.
     pub(super) fn deeper(&self, salt: u64) -> Plan {
         Plan {
             limits: Limits {
@@ -122,12 +123,12 @@ impl Plan {
     }
 }
 
-/// What an exploration did.
+/// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Crash images mounted and checked.
     pub states: u64,
-    /// Of these, images left by a crash after a crash.
+    /// Images left by a crash after a crash.
     pub nested_states: u64,
     /// Images that equalled an earlier one.
     pub duplicates: u64,
@@ -140,7 +141,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds another exploration's.
+    /// Adds the counts of another exploration.
     pub fn add(&mut self, other: &Counts) {
         self.states += other.states;
         self.nested_states += other.nested_states;

@@ -14,18 +14,17 @@ use crate::runner::{Runner, new_clock};
 use std::sync::Arc;
 use varve_device::MemoryImage;
 
-/// Decay: the image of an unmounted or a dead volume with one bit wrong.
+/// Decay: the image of an unmounted or a crashed volume with one wrong bit.
 pub struct Decay<'a, S: Subject + ?Sized> {
     attack: Attack<'a, S>,
     image: MemoryImage,
     history: History,
-    /// Sectors that hold anything.
+    /// Used sectors.
     sectors: Vec<u64>,
 }
 
 impl<'a, S: Subject + ?Sized> Decay<'a, S> {
-    /// Runs the workload and keeps the image; with its last log unwritten if
-    /// not `unmounted`.
+    /// Runs the workload and keeps the image; it is that of a crash unless `unmounted`.
     ///
     /// # Errors
     /// If the workload fails.
@@ -78,15 +77,15 @@ impl<'a, S: Subject + ?Sized> Decay<'a, S> {
         })
     }
 
-    /// Sectors that hold anything.
+    /// Returns the used sectors.
     pub fn sectors(&self) -> &[u64] {
         &self.sectors
     }
 
-    /// Mounts and reads the image with one bit, drawn from `random`, wrong.
+    /// Mounts and reads the image with one random bit wrong.
     ///
     /// # Errors
-    /// If anything wrong is delivered as data, or anything panics.
+    /// If wrong bytes are returned as data, or anything panics.
     pub fn flip(&self, random: &mut Random, tally: &mut Tally) -> Result<(), Failure> {
         let at = random.pick(&self.sectors) + random.below(512);
         let bit = random.below(8);

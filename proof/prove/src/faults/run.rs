@@ -1,5 +1,5 @@
-//! One run of a workload on a failing device, in all the ways in which what
-//! failed may have gone.
+//! One run of a workload on a failing device, with all possible outcomes of the failed
+//! operations.
 
 use super::Tally;
 use crate::contract::{History, Step};
@@ -12,15 +12,15 @@ use crate::panics;
 use crate::runner::Runner;
 use crate::tree::{self, Bounds, Trouble};
 
-/// Branches followed at most; a run with more ends early.
+/// Largest number of branches; a run with more ends early.
 const BRANCHES: usize = 16;
-/// Operations that fail before a run ends early.
+/// Number of failed operations after which a run ends early.
 const FAILURES: u64 = 8;
 
 pub(super) const EIO: i32 = 5;
 pub(super) const EROFS: i32 = 30;
 
-/// One way in which what failed may have gone.
+/// One possible outcome of the failed operations.
 #[derive(Clone)]
 pub(super) struct Branch {
     pub(super) model: Model,
@@ -93,7 +93,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An operation that changes nothing.
+    /// Records an operation without changes.
     fn push(&mut self, operation: &Operation, done: bool) {
         for branch in &mut self.branches {
             branch.history.push(operation, branch.model.clone(), done);
@@ -101,12 +101,12 @@ impl Run<'_> {
         self.done += 1;
     }
 
-    /// `operation` failed: it may have happened or not.
+    /// Records that `operation` failed, and may have happened or not.
     fn fork(&mut self, operation: &Operation) {
         let mut happened = self.branches.clone();
         self.push(operation, false);
         if operation.promises_durability() {
-            return; // it changes nothing but what is promised
+            return; // it changes nothing but the promise
         }
         happened.retain_mut(|branch| {
             let applied = branch.model.apply(operation).is_ok();
@@ -116,7 +116,7 @@ impl Run<'_> {
         self.branches.extend(happened);
     }
 
-    /// The tree as it is in memory, with the faults still there.
+    /// Reads the tree of the running mount, while the faults persist.
     pub(super) fn look_at_living(&mut self, mounted: &dyn Mounted) -> Result<(), Failure> {
         let tree = match tree::walk_damaged(mounted, Bounds::damaged()) {
             Ok(tree) => tree,

@@ -1,34 +1,34 @@
-//! What a workload may contain.
+//! The possible content of a workload.
 
-/// What a workload may contain.
+/// The possible content of a workload.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The components of paths.
+    /// Components of paths.
     pub names: Vec<String>,
     /// Longest path in components.
     pub depth: u64,
-    /// Bytes in a block of the file system.
+    /// Bytes per block of the file system.
     pub block_bytes: u64,
-    /// Blocks a file may have.
+    /// Largest number of blocks of a file.
     pub file_blocks: u64,
-    /// Blocks a write may have, where ranges are whole blocks.
+    /// Largest number of blocks of a write, if ranges are whole blocks.
     pub run_blocks: u64,
-    /// Blocks at which ranges and sizes begin, where they are whole blocks; if
-    /// empty, at any.
+    /// Blocks at which ranges and sizes begin, if they are whole blocks; if empty, any
+    /// block.
     pub hot_blocks: Vec<u64>,
-    /// Offsets and lengths may be any; otherwise whole blocks.
+    /// True if offsets and lengths are arbitrary; otherwise they are whole blocks.
     pub odd_ranges: bool,
-    /// What are whole blocks otherwise mostly end at some sector of their last
-    /// one: files with tails of every length.
+    /// True if otherwise whole blocks mostly end at some sector of their last one, so
+    /// that files have tails of every length.
     pub tails: bool,
-    /// The longest value of an extended attribute, drawn now and then for one of
-    /// the two names; the other's has 3000 bytes at most.
+    /// Bytes of the longest value of an extended attribute, sometimes drawn for one of
+    /// the two names; the other's has at most 3000 bytes.
     pub xattr_bytes: u64,
     /// Operations to draw from, each as often as it is listed.
     pub kinds: Vec<Kind>,
 }
 
-/// What may be drawn.
+/// Operations that may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each draws the operation of that name")]
 pub enum Kind {
@@ -79,7 +79,7 @@ fn times(kinds: &[(Kind, usize)]) -> Vec<Kind> {
 }
 
 impl Profile {
-    /// What crash states are made of: few names, whole blocks, many syncs.
+    /// Returns the profile of crash states: few names, whole blocks, many syncs.
     pub fn crash() -> Self {
         use Kind::*;
         Profile {
@@ -90,8 +90,8 @@ impl Profile {
             run_blocks: 2,
             odd_ranges: false,
             tails: false,
-            // With the other, their names, and what stands before those it is
-            // no more than any layout takes.
+            // With the other attribute, the names and headers, this does not exceed the
+            // limit of any layout.
             xattr_bytes: 60_000,
             kinds: times(&[
                 (Create, 6),
@@ -127,7 +127,7 @@ impl Profile {
         }
     }
 
-    /// Files with great holes, so that their index has two levels.
+    /// Returns a profile of files with large holes, whose index has two levels.
     pub fn sparse() -> Self {
         use Kind::*;
         let mut profile = Profile::crash();
@@ -142,7 +142,8 @@ impl Profile {
         profile
     }
 
-    /// Everything, odd sizes included, for comparing without crashes.
+    /// Returns a profile of all operations, including odd sizes, for comparisons without
+    /// crashes.
     pub fn everything() -> Self {
         use Kind::*;
         let mut profile = Profile::crash();
@@ -175,7 +176,7 @@ impl Profile {
         profile
     }
 
-    /// Many names in few directories.
+    /// Returns a profile of many names in few directories.
     pub fn wide() -> Self {
         use Kind::*;
         let mut profile = Profile::everything();
@@ -200,8 +201,8 @@ impl Profile {
         profile
     }
 
-    /// Long writes over few files, and much cleaning: segments are used up,
-    /// cleaned and reused.
+    /// Returns a profile of long writes to few files, and much cleaning: segments are
+    /// used up, cleaned and reused.
     pub fn churn() -> Self {
         use Kind::*;
         let mut profile = Profile::crash();
@@ -226,7 +227,7 @@ impl Profile {
         profile
     }
 
-    /// Without the kinds given.
+    /// Removes the given kinds.
     pub fn without(mut self, kinds: &[Kind]) -> Self {
         self.kinds.retain(|kind| !kinds.contains(kind));
         self

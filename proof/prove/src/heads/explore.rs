@@ -4,16 +4,16 @@ use super::log::{Log, Missing, Recovered, recover};
 use super::medium::{Medium, Record, Stored, Write};
 use crate::abstract_log::{self, Explored, Model};
 
-/// How far to go.
+/// Limits of the exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Steps of all lives together.
     pub steps: u32,
-    /// Crashes after which life goes on.
+    /// Crashes after which a new life begins.
     pub crashes: u32,
-    /// Heads at most.
+    /// Largest number of heads.
     pub heads: usize,
-    /// Writes that may be on their way at once.
+    /// Largest number of unflushed writes.
     pub pending: usize,
 }
 
@@ -33,10 +33,10 @@ enum Step {
 struct Moment {
     log: Log,
     medium: Medium,
-    /// Lengths of the state at the boundaries of groups from the last
-    /// acknowledged one on.
+    /// Lengths of the state at the boundaries of groups, from the last acknowledged one
+    /// on.
     lengths: Vec<usize>,
-    /// Steps that must come before any other: records for a change of heads.
+    /// Number of steps that must precede all others: records for a change of heads.
     due: u8,
 }
 
@@ -45,7 +45,7 @@ struct Heads {
     missing: Option<Missing>,
 }
 
-/// Explores until a promise is broken or there is nothing left.
+/// Explores until a promise is broken or everything was visited.
 pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
     let (log, medium) = Log::format();
     let first = Moment {
@@ -59,7 +59,7 @@ pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
 }
 
 impl Moment {
-    /// Everything is acknowledged.
+    /// Records that everything is acknowledged.
     fn acknowledged(&mut self) {
         self.lengths = vec![self.log.state.len()];
     }
@@ -207,7 +207,7 @@ impl Model for Heads {
         self.damage(medium)
     }
 
-    /// A mount clears what was torn.
+    /// A mount clears torn partials.
     fn mount(&self, moment: &Moment, found: Recovered, mut medium: Medium) -> Moment {
         let mut log = found.log;
         log.life = moment.log.life + 1;
@@ -226,7 +226,7 @@ impl Model for Heads {
 }
 
 impl Heads {
-    /// The older record must lead to the same state.
+    /// Checks that the older record leads to the same state.
     fn older(&self, moment: &Moment, medium: &Medium) -> Result<(), String> {
         let mut records: Vec<&Record> = medium.stored.records.iter().flatten().collect();
         records.sort_by_key(|record| record.number);
@@ -252,8 +252,8 @@ impl Heads {
         Ok(())
     }
 
-    /// A partial of the chain that is lost must be reported if anything on the
-    /// medium says that it was durable.
+    /// Checks that the loss of a partial of the chain is reported if anything on the
+    /// medium proves that it was durable.
     fn damage(&self, medium: &Medium) -> Result<(), String> {
         let Some(record) = newest(medium) else {
             return Ok(());
@@ -282,7 +282,7 @@ fn newest(medium: &Medium) -> Option<&Record> {
     records.max_by_key(|record| record.number)
 }
 
-/// The partials that recovery from `record` takes: segment, slot and serial.
+/// Returns the partials that recovery from `record` accepts: segment, slot and serial.
 fn chain(medium: &Medium, record: &Record, whole: &Log) -> Vec<(u8, u8, u8)> {
     let mut places = Vec::new();
     for segment in 0..super::medium::SEGMENTS {
@@ -297,7 +297,7 @@ fn chain(medium: &Medium, record: &Record, whole: &Log) -> Vec<(u8, u8, u8)> {
             }
         }
     }
-    // Of leftovers with the same serial, the one that its successor names.
+    // Of leftovers with the same serial, the one that its successor names is used.
     let mut want = whole.chain.1;
     let mut taken = Vec::new();
     for serial in (record.chain.0 + 1..=whole.chain.0).rev() {

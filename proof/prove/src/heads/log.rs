@@ -1,38 +1,36 @@
-//! The writer and recovery of the model, each rule a line that can be left out.
+//! The writer and recovery of the model; each rule is a line that can be left out.
 
 use super::medium::{Header, Medium, Place, Record, SEGMENTS, SLOTS, Stored, Write};
 use crate::abstract_log::is_contradicted;
 use std::collections::BTreeSet;
 
-/// A rule that is not kept.
+/// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// H1: a partial may enter its head's next segment before the last is full.
     PlaceFollows,
-    /// H2: recovery takes a head's next partial whatever came before it in
-    /// other heads.
+    /// H2: recovery accepts a head's next partial whatever precedes it in other heads.
     OneChain,
-    /// H3: the record has the first head's place at the boundary, the others'
-    /// as they were when it was written.
+    /// H3: the record has the first head's position at the boundary, and the others' at
+    /// the time of its write.
     PlacesAtBoundary,
     /// H4: a new head is used when one record names it.
     OpenedWhenAllName,
-    /// H4: what a closed head named is reusable when one record leaves it out.
+    /// H4: the segment that a closed head named is reusable when one record omits it.
     ClosedWhenNoneNames,
-    /// H4: after a crash between the two records, a mount takes the heads of
-    /// the newest for granted.
+    /// H4: after a crash between the two records, a mount uses the heads of the newest
+    /// without confirmation.
     ConfirmedAtMount,
-    /// H5: a head's segments count as reusable when both checkpoints cover
-    /// what stands in them.
+    /// H5: a head's segments are reusable when both checkpoints cover their content.
     HeldWhileIdle,
-    /// H6: the search for proof of damage looks where the first head stands.
+    /// H6: the search for proof of damage starts only at the first head.
     SearchEverywhere,
-    /// H7: what was torn is cleared at the place of the last partial's head.
+    /// H7: a torn partial is cleared only at the position of the last partial's head.
     ClearEverywhere,
 }
 
 impl Missing {
-    /// Every one.
+    /// All rules.
     pub const ALL: [Missing; 9] = [
         Missing::PlaceFollows,
         Missing::OneChain,
@@ -46,16 +44,16 @@ impl Missing {
     ];
 }
 
-/// What a mount knows of the log.
+/// The state of the log in a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Log {
     /// Serial, checksum and life of the last partial.
     pub chain: (u8, u32, u8),
-    /// The head it is in.
+    /// Head of the last partial.
     pub last_head: u8,
-    /// The heads.
+    /// Positions of the heads.
     pub heads: Vec<Place>,
-    /// This mount.
+    /// Number of this mount.
     pub life: u8,
     /// Last serial known to be flushed.
     pub through: u8,
@@ -63,29 +61,28 @@ pub struct Log {
     pub state: Vec<u8>,
     /// Serial of the last partial in each segment.
     pub written: [u8; SEGMENTS as usize],
-    /// The newest durable record, and the serials of the boundaries that the
-    /// two retained ones have.
+    /// Number of the newest durable record.
     pub number: u8,
-    /// See `number`.
+    /// Serials at the boundaries of the two retained records.
     pub boundaries: [u8; 2],
-    /// Named by heads that were closed, until no record names them.
+    /// Segments named by closed heads, until no record names them.
     pub withheld: Vec<u8>,
-    /// A checkpoint under way: what its record will say.
+    /// Record of a running checkpoint.
     pub begun: Option<Box<Record>>,
 }
 
-/// What recovery found.
+/// Result of a recovery.
 pub struct Recovered {
     /// The log, before the mount has changed anything.
     pub log: Log,
-    /// Acknowledged data is gone.
+    /// True if acknowledged data is lost.
     pub damage: bool,
     /// Headers to clear.
     pub leftovers: Vec<(u8, u8)>,
 }
 
 impl Log {
-    /// An empty volume with one head, and its medium.
+    /// Returns an empty volume with one head, and its medium.
     pub fn format() -> (Log, Medium) {
         let log = Log {
             chain: (0, 0, 0),
@@ -117,7 +114,7 @@ impl Log {
         }
     }
 
-    /// A segment that nothing refers to, the next one behind `after`.
+    /// Returns the next segment behind `after` to which nothing refers.
     fn take(&self, after: u8, missing: Option<Missing>) -> Option<u8> {
         let named = |segment: u8| {
             self.withheld.contains(&segment)
@@ -206,19 +203,19 @@ impl Log {
         true
     }
 
-    /// A completed flush.
+    /// Completes a flush.
     pub fn flush(&mut self, medium: &mut Medium) {
         medium.flush();
         self.through = self.chain.0;
     }
 
-    /// A checkpoint begins: the boundary.
+    /// Begins a checkpoint at the present boundary.
     pub fn begin(&mut self, medium: &mut Medium) {
         self.flush(medium);
         self.begun = Some(Box::new(self.record(self.number + 1)));
     }
 
-    /// Its record is written, behind a flush and before another.
+    /// Writes its record after a flush; another flush must follow.
     pub fn write_record(&mut self, medium: &mut Medium, missing: Option<Missing>) {
         self.flush(medium);
         let mut record = self.begun.take().expect("a checkpoint has begun");
@@ -230,7 +227,7 @@ impl Log {
         medium.pending.push(Write::Record(*record));
     }
 
-    /// The flush behind the record.
+    /// Flushes the record.
     pub fn end(&mut self, medium: &mut Medium) {
         self.flush(medium);
         let record = self.begun.take().expect("a record was written");
@@ -238,7 +235,7 @@ impl Log {
         self.boundaries = [self.boundaries[1], record.chain.0];
     }
 
-    /// Changes the heads, in memory only: records must follow.
+    /// Changes the heads in memory only; records must follow.
     pub fn resize(&mut self, heads: usize, missing: Option<Missing>) -> bool {
         while self.heads.len() < heads {
             match self.take(0, missing) {
@@ -251,7 +248,8 @@ impl Log {
         true
     }
 
-    /// Records in the ring that must name the heads before they are used.
+    /// Returns the number of records in the ring that must name the heads before they are
+    /// used.
     pub fn records_for(&self, before: usize, missing: Option<Missing>) -> u8 {
         match missing {
             Some(Missing::OpenedWhenAllName) if self.heads.len() > before => 1,
@@ -260,8 +258,9 @@ impl Log {
         }
     }
 
-    /// After recovery: how many records must be written before the heads are
-    /// used, because an older one names others. What that names is withheld.
+    /// Returns the number of records that must be written after recovery before the heads
+    /// are used, because an older record names others. The segments that it names are
+    /// withheld.
     pub fn heads_to_confirm(&mut self, medium: &Medium, missing: Option<Missing>) -> u8 {
         let named = |record: &Record| record.heads.len();
         let mut others = medium.stored.records.iter().flatten();
@@ -276,7 +275,7 @@ impl Log {
         1
     }
 
-    /// True if no two heads share a segment.
+    /// Returns true if no two heads share a segment.
     pub fn is_sound(&self) -> bool {
         let mut used = BTreeSet::new();
         self.heads.iter().all(|place| {
@@ -300,7 +299,7 @@ impl Log {
     }
 }
 
-/// Recovers from the record in place `at` of the ring.
+/// Recovers from a record of the ring.
 pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Recovered {
     let mut log = Log {
         chain: record.chain,

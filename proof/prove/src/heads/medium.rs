@@ -1,41 +1,41 @@
-//! The device of the model: slots of a header and a payload, two checkpoint
-//! records, and writes that have not been flushed.
+//! The device of the model: slots of a header and a payload, two checkpoint records, and
+//! writes that have not been flushed.
 
 use crate::abstract_log::{self, Storage, Testimony};
 
-/// Segments of the device.
+/// Number of segments of the device.
 pub const SEGMENTS: u8 = 6;
-/// Slots of a segment; a partial takes one.
+/// Number of slots of a segment; a partial takes one.
 pub const SLOTS: u8 = 2;
 
-/// Where a head stands.
+/// Position of a head.
 pub type Place = abstract_log::Place<SLOTS>;
 
 /// A summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// One more than its predecessor's.
+    /// Serial of its predecessor plus one.
     pub serial: u8,
     /// [`Header::sum`] of its predecessor.
     pub predecessor: u32,
-    /// The mount that wrote it.
+    /// Number of the mount that wrote it.
     pub life: u8,
-    /// The head it belongs to.
+    /// Head to which it belongs.
     pub head: u8,
-    /// The segment that head goes to next.
+    /// Segment in which that head continues.
     pub next: u8,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// Its payload, which stands for the payload's checksum.
+    /// The payload, in place of the payload's checksum.
     pub value: u8,
-    /// Whether its group begins and ends here.
+    /// True if its group begins here.
     pub first: bool,
-    /// See `first`.
+    /// True if its group ends here.
     pub last: bool,
 }
 
 impl Header {
-    /// What it says of the chain.
+    /// Returns its statement about the chain.
     pub fn testimony(&self) -> Testimony {
         Testimony {
             serial: self.serial,
@@ -45,7 +45,7 @@ impl Header {
         }
     }
 
-    /// A checksum.
+    /// Returns a checksum.
     pub fn sum(&self) -> u32 {
         let fields = [self.serial, self.life, self.head, self.next, self.through];
         let flags = self.value << 2 | u8::from(self.first) << 1 | u8::from(self.last);
@@ -58,19 +58,19 @@ impl Header {
     }
 }
 
-/// What a slot holds.
+/// Content of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Its first sector.
+    /// First sector of the slot.
     pub header: Option<Header>,
-    /// The rest; 0 is nothing.
+    /// Value of the remaining sectors; 0 if nothing was written.
     pub payload: u8,
 }
 
 /// A checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u8,
     /// Serial, checksum and life of the last partial before the boundary.
     pub chain: (u8, u32, u8),
@@ -80,9 +80,9 @@ pub struct Record {
     pub image: Vec<u8>,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// Serial of the last partial in each segment, as the writer knew it.
+    /// Serial of the last partial in each segment, according to the writer.
     pub written: [u8; SEGMENTS as usize],
-    /// Serial of the boundary before this one.
+    /// Serial at the previous boundary.
     pub before: u8,
 }
 
@@ -91,7 +91,7 @@ pub struct Record {
 pub enum Write {
     /// A partial at this segment and slot.
     Partial(u8, u8, Header),
-    /// The header of this slot is cleared.
+    /// Clears the header of this slot.
     Clear(u8, u8),
     /// A checkpoint record.
     Record(Record),
@@ -100,11 +100,11 @@ pub enum Write {
 /// The device.
 pub type Medium = abstract_log::Medium<Stored>;
 
-/// What the device keeps.
+/// Content of the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stored {
     slots: [Slot; SEGMENTS as usize * SLOTS as usize],
-    /// Record `n` in place `n % 2`.
+    /// Records; record `n` is in place `n % 2`.
     pub records: [Option<Record>; 2],
 }
 
@@ -113,7 +113,7 @@ impl Stored {
         usize::from(segment) * usize::from(SLOTS) + usize::from(slot)
     }
 
-    /// What is read at a slot once everything has been flushed.
+    /// Returns the flushed content of a slot.
     pub fn slot(&self, segment: u8, slot: u8) -> Slot {
         self.slots[Self::index(segment, slot)]
     }

@@ -1,4 +1,4 @@
-//! Every short life of the model's log from a segment with holes on, and every
+//! Every short life of the model's log, starting with a segment with holes, and every
 //! crash in it.
 
 use super::log::{Log, Missing, Part};
@@ -6,16 +6,16 @@ use super::medium::{Image, Medium, NAMES, Payload, Pointer, Record, Stored, Writ
 use super::recovery::{Recovered, recover};
 use crate::abstract_log::{self, Explored, Model};
 
-/// How far to go.
+/// Limits of the exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Steps of all lives together; a checkpoint is one.
     pub steps: u32,
-    /// Crashes after which life goes on.
+    /// Crashes after which a new life begins.
     pub crashes: u32,
-    /// Writes that may be on their way at once.
+    /// Largest number of unflushed writes.
     pub pending: usize,
-    /// Whether the segment has been plugged once, two checkpoints ago.
+    /// True if the segment was plugged once, two checkpoints ago.
     pub plugged: bool,
 }
 
@@ -34,7 +34,7 @@ enum Step {
 struct Moment {
     log: Log,
     medium: Medium,
-    /// The state at each boundary of groups from the last acknowledged one on.
+    /// The state at each boundary of groups, from the last acknowledged one on.
     states: Vec<Image>,
 }
 
@@ -43,9 +43,9 @@ struct Holes {
     missing: Option<Missing>,
 }
 
-/// Explores until a promise is broken or there is nothing left. Life begins
-/// behind a full segment, of which the first block lives, and two checkpoints
-/// that say so.
+/// Explores until a promise is broken or everything was visited. The first life begins
+/// behind a full segment, of which the first block is live, and two checkpoints of that
+/// state.
 pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
     let (log, medium) = Log::format();
     let mut first = Moment {
@@ -73,7 +73,7 @@ pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
 }
 
 impl Moment {
-    /// Everything is acknowledged.
+    /// Records that everything is acknowledged.
     fn acknowledged(&mut self) {
         self.states = vec![self.log.image];
     }
@@ -106,8 +106,8 @@ impl Moment {
         for name in 0..NAMES as u8 {
             for plugs in [false, true] {
                 let writes = if plugs { 3 } else { 1 };
-                // Partials of two lives with the same serial have the same
-                // content, neighbours do not.
+                // Partials of two lives with the same serial have the same content,
+                // adjacent ones do not.
                 let value = 1 + self.log.chain.0 % 2;
                 let part = Part { name, value, plugs };
                 if room >= writes {
@@ -215,8 +215,8 @@ impl Model for Holes {
         Ok(found)
     }
 
-    /// A block in a hole that is lost must be reported if anything on the
-    /// medium says that it was durable.
+    /// The loss of a block in a hole must be reported if anything on the medium proves
+    /// that it was durable.
     fn examine(&self, _moment: &Moment, medium: &Medium) -> Result<(), String> {
         let records = medium.stored.records.iter().flatten();
         let Some(record) = records.max_by_key(|record| record.number) else {
@@ -241,7 +241,7 @@ impl Model for Holes {
         Ok(())
     }
 
-    /// A mount clears what was torn.
+    /// A mount clears torn partials.
     fn mount(&self, moment: &Moment, found: Recovered, mut medium: Medium) -> Moment {
         let mut log = found.log;
         log.life = moment.log.life + 1;
@@ -258,8 +258,8 @@ impl Model for Holes {
     }
 }
 
-/// What is wrong with a volume: a name that leads to something else than was
-/// written, or to a block that nothing in its segment describes.
+/// Returns the fault of a volume: a name with a wrong value, or with a block that nothing
+/// in its segment describes.
 fn unsound(medium: &Medium, log: &Log) -> Option<String> {
     let names = (0u8..).zip(log.image);
     for (name, pointer) in names.filter_map(|(name, p)| Some((name, p?))) {

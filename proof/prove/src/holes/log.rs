@@ -1,4 +1,4 @@
-//! The writer of the model, each rule a line that can be left out.
+//! The writer of the model; each rule is a line that can be left out.
 
 use super::medium::{
     Header, Image, Map, Medium, NAMES, Payload, Place, Plug, Pointer, Record, SEGMENTS, SLOTS,
@@ -6,34 +6,33 @@ use super::medium::{
 };
 use crate::abstract_log::medium::Address;
 
-/// A rule that is not kept.
+/// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// P1: what only the older record leads to counts as dead.
+    /// P1: a block that only the older record references counts as dead.
     DeadInOlder,
-    /// P2: a segment is plugged though a record's replay reads what was written
-    /// into it.
+    /// P2: a segment is plugged although a record's replay reads earlier writes to it.
     Settled,
     /// P2: a plug whose group was dropped does not count as written.
     DroppedCounts,
-    /// P3: a partial counts although what it has in holes is not whole.
+    /// P3: a partial is accepted although its blocks in holes are incomplete.
     WholeEverywhere,
-    /// P4: nobody says what the plugged blocks are.
+    /// P4: no map describes the plugged blocks.
     Mapped,
-    /// P4: the map has the new blocks only.
+    /// P4: the map describes the new blocks only.
     MapIsComplete,
-    /// P5: the newest map is a hole.
+    /// P5: the newest map counts as a hole.
     MapStays,
-    /// P5: what maps a mount finds are holes.
+    /// P5: maps that a mount finds count as holes.
     FoundMapsStay,
-    /// P6: the segment that the log goes to next is plugged.
+    /// P6: the segment in which the log continues is plugged.
     NotOpen,
-    /// P7: what a torn plug left where the log goes on is not cleared.
+    /// P7: a torn plug at the position where the log continues is not cleared.
     ClearTorn,
 }
 
 impl Missing {
-    /// Every one.
+    /// All rules.
     pub const ALL: [Missing; 10] = [
         Missing::DeadInOlder,
         Missing::Settled,
@@ -51,39 +50,38 @@ impl Missing {
 /// One block of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// Its name.
+    /// Name of the block.
     pub name: u8,
-    /// Its content.
+    /// Content of the block.
     pub value: u8,
-    /// Whether it goes into a hole.
+    /// True if it is written into a hole.
     pub plugs: bool,
 }
 
-/// What a mount knows of the log.
+/// The state of the log in a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Log {
     /// Serial, checksum and life of the last partial.
     pub chain: (u8, u64, u8),
-    /// Where the log goes on.
+    /// Position at which the log continues.
     pub head: Place,
-    /// This mount.
+    /// Number of this mount.
     pub life: u8,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// What every name leads to.
+    /// The block of every name.
     pub image: Image,
-    /// Of each segment: serial of the last partial that wrote into it, and its
-    /// opening.
+    /// For each segment: serial of the last partial that wrote to it, and its opening.
     pub written: [(u8, u8); SEGMENTS as usize],
-    /// Segments opened.
+    /// Number of segments opened.
     pub opened: u8,
-    /// The newest durable record.
+    /// Number of the newest durable record.
     pub number: u8,
     /// The two retained records: boundary and image, the older one first.
     pub retained: [(u8, Image); 2],
-    /// The map that this mount has written last into each segment.
+    /// Slot of the map that this mount has last written to each segment.
     pub maps: [Option<u8>; SEGMENTS as usize],
-    /// A checkpoint under way: what its record will say.
+    /// Record of a running checkpoint.
     pub begun: Option<Box<Record>>,
 }
 
@@ -99,7 +97,7 @@ fn lives_in(image: &Image, segment: u8) -> bool {
 }
 
 impl Log {
-    /// An empty volume and its medium.
+    /// Returns an empty volume and its medium.
     pub fn format() -> (Log, Medium) {
         let mut log = Log {
             chain: (0, 0, 0),
@@ -140,7 +138,7 @@ impl Log {
         self.head.segment == segment || self.head.next == segment
     }
 
-    /// A segment that nothing refers to, the next one behind `after`.
+    /// Returns the next segment behind `after` to which nothing refers.
     fn take(&self, after: u8) -> Option<u8> {
         let begun = self.begun.as_ref().map_or(u8::MAX, |record| record.chain.0);
         let covered = self.retained[0].0.min(begun);
@@ -154,7 +152,7 @@ impl Log {
         around.filter(reusable).find(|s| *s != self.head.segment)
     }
 
-    /// The holes of a segment, if it may be plugged.
+    /// Returns the holes of a segment, if it may be plugged.
     fn holes(&self, medium: &Medium, segment: u8, missing: Option<Missing>) -> Vec<u8> {
         let is = |rule| missing == Some(rule);
         let (serial, opening) = self.written[usize::from(segment)];
@@ -181,7 +179,7 @@ impl Log {
         (0..SLOTS).filter(hole).collect()
     }
 
-    /// A hole for a block, and what goes there with it.
+    /// Returns a hole for a block, with the map that is written with it.
     fn plug(
         &self,
         medium: &Medium,
@@ -199,8 +197,8 @@ impl Log {
             };
             let mut blocks = vec![(slot, name, birth)];
             if missing != Some(Missing::MapIsComplete) {
-                // What the newest record leads to contains what lives there
-                // now: nothing has been written there since.
+                // The newest record's image includes the live blocks of the segment,
+                // because nothing was written to it since.
                 let newest = self.retained[1].1;
                 let names = (0..).zip(newest).filter_map(|(name, p)| Some((name, p?)));
                 let here = names.filter(|(_, pointer)| pointer.at.0 == segment);
@@ -216,7 +214,7 @@ impl Log {
         })
     }
 
-    /// Appends one partial. Returns false if there is no room.
+    /// Appends one partial. Returns false if there is no space.
     fn append_one(
         &mut self,
         medium: &mut Medium,
@@ -307,7 +305,7 @@ impl Log {
         self.written[usize::from(plug.at.0)].0 = serial;
     }
 
-    /// The block of a partial at this place, as the image has it.
+    /// Returns the pointer to the block of a partial at this place.
     pub(super) fn pointer(at: Address, header: &Header) -> Pointer {
         Pointer {
             at: header.plug.as_ref().map_or(at, |plug| plug.at),
@@ -337,7 +335,7 @@ impl Log {
             if let Write::Partial(at, header) = write {
                 self.image[usize::from(header.block.0)] = Some(Self::pointer(*at, header));
                 if let Some(plug) = &header.plug {
-                    // Whatever is left out: the writer knows what it has done.
+                    // The writer knows its own writes, whichever rule is left out.
                     self.written[usize::from(plug.at.0)].0 = header.serial;
                 }
             }
@@ -345,19 +343,19 @@ impl Log {
         true
     }
 
-    /// A completed flush.
+    /// Completes a flush.
     pub fn flush(&mut self, medium: &mut Medium) {
         medium.flush();
         self.through = self.chain.0;
     }
 
-    /// A checkpoint begins: the boundary.
+    /// Begins a checkpoint at the present boundary.
     pub fn begin(&mut self, medium: &mut Medium) {
         self.flush(medium);
         self.begun = Some(Box::new(self.record(self.number + 1)));
     }
 
-    /// Its record is written, behind a flush and before another.
+    /// Writes its record after a flush; another flush must follow.
     pub fn write_record(&mut self, medium: &mut Medium) {
         self.flush(medium);
         let mut record = self.begun.take().expect("a checkpoint has begun");
@@ -366,7 +364,7 @@ impl Log {
         medium.pending.push(Write::Record(*record));
     }
 
-    /// The flush behind the record.
+    /// Flushes the record.
     pub fn end(&mut self, medium: &mut Medium) {
         self.flush(medium);
         let record = self.begun.take().expect("a record was written");

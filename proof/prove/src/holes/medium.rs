@@ -1,44 +1,44 @@
-//! The device of the model: slots of a header and a payload, two checkpoint
-//! records, and writes that have not been flushed.
+//! The device of the model: slots of a header and a payload, two checkpoint records, and
+//! writes that have not been flushed.
 
 use crate::abstract_log::explore::fingerprint;
 use crate::abstract_log::medium::Address;
 use crate::abstract_log::{self, Storage, Testimony};
 
-/// Segments of the device.
+/// Number of segments of the device.
 pub const SEGMENTS: u8 = 4;
-/// Slots of a segment; a partial takes one.
+/// Number of slots of a segment; a partial takes one.
 pub const SLOTS: u8 = 6;
-/// Names that blocks have.
+/// Number of names of blocks.
 pub const NAMES: usize = 2;
 
-/// Where the log goes on.
+/// Position at which the log continues.
 pub type Place = abstract_log::Place<SLOTS>;
 
-/// What a name leads to.
+/// The block of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pointer {
-    /// Where the block stands.
+    /// Place of the block.
     pub at: Address,
     /// Serial of its partial.
     pub birth: u8,
-    /// Its content, which stands for its checksum.
+    /// Content of the block, in place of its checksum.
     pub value: u8,
 }
 
-/// What every name leads to.
+/// The block of every name.
 pub type Image = [Option<Pointer>; NAMES];
 
-/// What lives in a segment: slot, name and birth of each block.
+/// The live blocks of a segment: slot, name and birth of each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Map {
-    /// How many segments had been opened when this one was.
+    /// Number of segments opened up to and including this one.
     pub opening: u8,
     /// The blocks.
     pub blocks: Vec<(u8, u8, u8)>,
 }
 
-/// What stands behind a header, or in a hole.
+/// Content behind a header, or in a hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Payload {
     /// Nothing has been written.
@@ -50,44 +50,44 @@ pub enum Payload {
     Map(Map),
 }
 
-/// A block that stands in a hole.
+/// A block in a hole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plug {
-    /// Where.
+    /// Place of the hole.
     pub at: Address,
-    /// The slot of the same segment that the map is written to.
+    /// Slot of the same segment to which the map is written.
     pub map_slot: u8,
-    /// The map, which stands for its checksum; none if maps are left out.
+    /// The map, in place of its checksum; `None` if maps are left out.
     pub map: Option<Map>,
 }
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// One more than its predecessor's.
+    /// Serial of its predecessor plus one.
     pub serial: u8,
     /// [`Header::sum`] of its predecessor.
     pub predecessor: u64,
-    /// The mount that wrote it.
+    /// Number of the mount that wrote it.
     pub life: u8,
-    /// The segment that the log goes to next.
+    /// Segment in which the log continues.
     pub next: u8,
-    /// The opening of its segment.
+    /// Opening of its segment.
     pub opening: u8,
     /// Last serial known to be flushed.
     pub through: u8,
     /// Name and value of its block.
     pub block: (u8, u8),
-    /// Where the block stands if not behind the header.
+    /// Place of the block, if it does not follow the header.
     pub plug: Option<Plug>,
-    /// Whether its group begins and ends here.
+    /// True if its group begins here.
     pub first: bool,
-    /// See `first`.
+    /// True if its group ends here.
     pub last: bool,
 }
 
 impl Header {
-    /// What it says of the chain.
+    /// Returns its statement about the chain.
     pub fn testimony(&self) -> Testimony {
         Testimony {
             serial: self.serial,
@@ -97,38 +97,38 @@ impl Header {
         }
     }
 
-    /// A checksum.
+    /// Returns a checksum.
     pub fn sum(&self) -> u64 {
         fingerprint(self)
     }
 }
 
-/// What a slot holds.
+/// Content of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Its first sector.
+    /// First sector of the slot.
     pub header: Option<Header>,
-    /// The rest.
+    /// Remaining sectors of the slot.
     pub payload: Payload,
 }
 
 /// A checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u8,
     /// Serial, checksum and life of the last partial before the boundary.
     pub chain: (u8, u64, u8),
-    /// Where the log goes on.
+    /// Position at which the log continues.
     pub head: Place,
     /// The state at that boundary.
     pub image: Image,
     /// Last serial known to be flushed.
     pub through: u8,
-    /// Serial of the last partial that wrote into each segment, and the
-    /// opening of each, as the writer knew them.
+    /// Serial of the last partial that wrote to each segment, and the opening of each,
+    /// according to the writer.
     pub written: [(u8, u8); SEGMENTS as usize],
-    /// Segments opened.
+    /// Number of segments opened.
     pub opened: u8,
 }
 
@@ -137,9 +137,9 @@ pub struct Record {
 pub enum Write {
     /// A partial at this place.
     Partial(Address, Header),
-    /// Something in a hole.
+    /// A payload in a hole.
     Hole(Address, Payload),
-    /// The header of this slot is cleared.
+    /// Clears the header of this slot.
     Clear(Address),
     /// A checkpoint record.
     Record(Record),
@@ -148,11 +148,11 @@ pub enum Write {
 /// The device.
 pub type Medium = abstract_log::Medium<Stored>;
 
-/// What the device keeps.
+/// Content of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
     slots: Vec<Slot>,
-    /// Record `n` in place `n % 2`.
+    /// Records; record `n` is in place `n % 2`.
     pub records: [Option<Record>; 2],
 }
 
@@ -170,12 +170,12 @@ impl Stored {
         &mut self.slots[usize::from(segment) * usize::from(SLOTS) + usize::from(slot)]
     }
 
-    /// What is read at a slot once everything has been flushed.
+    /// Returns the flushed content of a slot.
     pub fn slot(&self, (segment, slot): Address) -> &Slot {
         &self.slots[usize::from(segment) * usize::from(SLOTS) + usize::from(slot)]
     }
 
-    /// Slots of a segment that hold a map of this opening.
+    /// Returns the slots of a segment that contain a map of this opening.
     pub fn maps(&self, segment: u8, opening: u8) -> impl Iterator<Item = (u8, &Map)> {
         (0..SLOTS).filter_map(move |slot| match &self.slot((segment, slot)).payload {
             Payload::Map(map) if map.opening == opening => Some((slot, map)),

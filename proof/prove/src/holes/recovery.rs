@@ -5,17 +5,17 @@ use super::medium::{Header, Medium, Payload, Record, SEGMENTS, SLOTS};
 use crate::abstract_log::is_contradicted;
 use crate::abstract_log::medium::Address;
 
-/// What recovery found.
+/// Result of a recovery.
 pub struct Recovered {
     /// The log, before the mount has changed anything.
     pub log: Log,
-    /// Acknowledged data is gone.
+    /// True if acknowledged data is lost.
     pub damage: bool,
     /// A header to clear.
     pub leftover: Option<Address>,
 }
 
-/// True if what a header describes stands where it says.
+/// Returns true if the block and map that a header describes are stored at their places.
 fn is_whole(medium: &Medium, at: Address, header: &Header, missing: Option<Missing>) -> bool {
     let value = Payload::Value(header.block.1);
     let Some(plug) = &header.plug else {

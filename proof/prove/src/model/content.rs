@@ -1,20 +1,19 @@
-//! What a file holds, and what it may hold after a crash.
+//! The content of a file, and its possible contents after a crash.
 //!
-//! Per block a list of *versions*, the newest last. A version is the bytes the
-//! block had inside the file, or `None` while the file ended before it. The
-//! length of a version is therefore part of it, and with it the size of the
-//! file: a crash may leave a block in any version of the list, and a size is
-//! explained only if each block before it is in a version that long and each
-//! block behind it in version `None`. A size whose data never arrived is not:
-//! the zeros were in no version.
+//! Each block has a list of *versions*, the newest last. A version is the bytes of the
+//! block inside the file, or `None` while the file ended before it. So a version includes
+//! its length, and with it the size of the file: a crash may leave a block in any version
+//! of the list, and a size is explained only if each block before it is in a version of
+//! that length and each block behind it in version `None`. A size whose data never
+//! arrived is not explained, because its zeros are in no version.
 //!
-//! How operations change the lists:
+//! Operations change the lists as follows:
 //! - a write adds versions: it may be lost until the file is synced;
-//! - a truncate or a punch is a record in the order of directory operations:
-//!   it changes *every* version, because whatever state survives has it;
-//! - an extension is a write of zeros: its size may have to wait for data
-//!   written before or after it;
-//! - a sync leaves the newest version alone.
+//! - a truncate or a punch is a record in the order of directory operations: it changes
+//!   *every* version, because every state that survives includes it;
+//! - an extension is a write of zeros: its size may have to wait for data written before
+//!   or after it;
+//! - a sync keeps the newest version only.
 
 mod in_place;
 
@@ -25,24 +24,24 @@ use std::sync::Arc;
 /// A block's bytes inside the file; `None` if the file ends before it.
 pub type Version = Option<Arc<[u8]>>;
 
-/// A file's content with its possible pasts.
+/// A file's content with its possible earlier contents.
 #[derive(Clone, Debug)]
 pub struct Content {
     block_bytes: u64,
     size: u64,
-    /// Of block 0, 1, ...; never an empty list; behind the end of this
-    /// vector every block's list is `[None]`.
+    /// Versions of block 0, 1, ...; no list is empty; behind the end of this vector every
+    /// block's list is `[None]`.
     blocks: Vec<Vec<Version>>,
-    /// Blocks that were written with what they held, since the last sync.
+    /// Blocks that were written with their present content, since the last sync.
     again: BTreeSet<u64>,
-    /// Bytes up to which blocks may be reserved, the size left aside.
+    /// Offset up to which blocks may be reserved, not counting the size.
     reserved_end: u64,
-    /// Counts changes.
+    /// Number of changes.
     changes: u64,
 }
 
 impl Content {
-    /// An empty file.
+    /// Returns an empty file.
     pub fn new(block_bytes: u64) -> Self {
         Content {
             block_bytes,
@@ -54,22 +53,22 @@ impl Content {
         }
     }
 
-    /// Bytes in the file.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// A number that grows with every change.
+    /// Returns a number that grows with every change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Bytes up to which blocks may exist.
+    /// Returns the offset up to which blocks may exist.
     pub fn reserved_end(&self) -> u64 {
         self.reserved_end.max(self.size)
     }
 
-    /// Bytes of block `block` inside a file of `size` bytes.
+    /// Returns the bytes of block `block` inside a file of `size` bytes.
     fn length_in(&self, size: u64, block: u64) -> usize {
         size.saturating_sub(block * self.block_bytes)
             .min(self.block_bytes) as usize
@@ -80,7 +79,7 @@ impl Content {
         versions.and_then(Option::as_deref).unwrap_or(&[])
     }
 
-    /// The bytes `range`, as far as the file reaches.
+    /// Reads `range`, up to the end of the file.
     pub fn read(&self, range: Range) -> Vec<u8> {
         let end = range.end().min(self.size);
         let mut bytes = Vec::new();
@@ -94,7 +93,7 @@ impl Content {
         bytes
     }
 
-    /// The blocks that lie in `from..to` bytes, in part or whole.
+    /// Returns the blocks that overlap bytes `from..to`.
     fn blocks_in(&self, from: u64, to: u64) -> std::ops::Range<u64> {
         from / self.block_bytes..to.div_ceil(self.block_bytes)
     }
@@ -136,12 +135,12 @@ impl Content {
         self.size = size;
     }
 
-    /// True if a crash can leave only the newest versions.
+    /// Returns true if a crash can leave only the newest versions.
     pub fn settled(&self) -> bool {
         self.blocks.iter().all(|versions| versions.len() == 1)
     }
 
-    /// Makes the file longer; what is new reads as zeros.
+    /// Extends the file with zeros.
     pub fn extend(&mut self, size: u64) {
         if size <= self.size {
             return;
@@ -155,7 +154,7 @@ impl Content {
         self.size = size;
     }
 
-    /// Changes every version of the blocks that `change` is given.
+    /// Applies `change` to every version of every block.
     fn change_all(&mut self, change: impl Fn(u64, &Version) -> Version) {
         self.changes += 1;
         for (block, versions) in self.blocks.iter_mut().enumerate() {
@@ -168,7 +167,7 @@ impl Content {
         }
     }
 
-    /// Cuts the file, or extends it.
+    /// Truncates the file, or extends it.
     pub fn truncate(&mut self, size: u64) {
         if size > self.size {
             return self.extend(size);
@@ -188,9 +187,8 @@ impl Content {
         self.size = size;
     }
 
-    /// Makes `range` read as zeros. Whole blocks are punched in every
-    /// version; the edges are writes, and so is all of it in a file so small
-    /// that the inode may hold it.
+    /// Makes `range` read as zeros. Whole blocks are punched in every version; the edges
+    /// are writes, and so is all of it in a file so small that the inode may contain it.
     pub fn punch(&mut self, range: Range) {
         let mut whole = range.offset.div_ceil(self.block_bytes)..range.end() / self.block_bytes;
         if self.size <= self.block_bytes {
@@ -203,7 +201,7 @@ impl Content {
         self.zero_newest(range);
     }
 
-    /// Writes zeros over what `range` covers of the file.
+    /// Writes zeros to the part of `range` that is inside the file.
     pub fn zero_newest(&mut self, range: Range) {
         let end = range.end().min(self.size);
         if range.offset < end {
@@ -211,12 +209,12 @@ impl Content {
         }
     }
 
-    /// Notes that blocks up to byte `end` may exist.
+    /// Records that blocks up to byte `end` may exist.
     pub fn reserve(&mut self, end: u64) {
         self.reserved_end = self.reserved_end.max(end);
     }
 
-    /// Only the newest state can be left from now on.
+    /// Makes the newest state the only possible one.
     pub fn settle(&mut self) {
         self.again.clear();
         for versions in &mut self.blocks {
@@ -225,10 +223,10 @@ impl Content {
         }
     }
 
-    /// Whether a crash may leave `bytes` as the whole file.
+    /// Checks that a crash may leave `bytes` as the whole file.
     ///
     /// # Errors
-    /// Says which block is in no possible version.
+    /// The block that is in no possible version.
     pub fn explains(&self, bytes: &[u8]) -> Result<(), String> {
         let size = bytes.len() as u64;
         let blocks = (self.blocks.len() as u64).max(size.div_ceil(self.block_bytes));
@@ -256,8 +254,9 @@ impl Content {
         Ok(())
     }
 
-    /// Makes `bytes`, which must be explained, the newest state; the others
-    /// stay possible. Any blocks may be reserved beyond it: nothing tells.
+    /// Makes `bytes`, which must be explained, the newest state; the others stay
+    /// possible. Any blocks may be reserved beyond it, because reservations are not
+    /// visible.
     pub fn observe(&mut self, bytes: &[u8]) {
         self.reserved_end = u64::MAX >> 1;
         self.size = bytes.len() as u64;
@@ -270,7 +269,8 @@ impl Content {
     }
 }
 
-/// A few words about bytes: length, and where they begin to repeat or change.
+/// Describes bytes in a few words: their length, and the offsets at which they begin to
+/// repeat or change.
 pub fn describe(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "nothing".to_owned();

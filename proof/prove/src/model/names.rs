@@ -1,4 +1,4 @@
-//! The model's names: resolving, making, linking, removing, renaming.
+//! The model's names: resolving, creating, linking, removing, renaming.
 
 use super::errno::*;
 use super::{Id, Model, ROOT, Refusal, refuse};
@@ -11,8 +11,8 @@ const NAME_MAX: usize = 255;
 type Result<T> = std::result::Result<T, Refusal>;
 
 impl Model {
-    /// The directory that `path` names an entry of, and the entry's name. The
-    /// root has none: operations on it are outside the model.
+    /// Returns the directory that contains the last name of `path`, and that name. The
+    /// root has none, and operations on it are outside of the model.
     fn place(&self, path: &Path) -> Result<(Id, Vec<u8>)> {
         let mut components = path.components();
         let name = components.pop().ok_or(Refusal::Skip)?;
@@ -44,7 +44,7 @@ impl Model {
             .map_or_else(|| refuse(ENOENT), Ok)
     }
 
-    /// The place of a name that must be free.
+    /// Returns the place of a name that must be free.
     fn vacancy(&self, path: &Path) -> Result<(Id, Vec<u8>)> {
         let (directory, name) = self.place(path)?;
         match self.lookup(directory, &name) {
@@ -104,7 +104,7 @@ impl Model {
         Ok(())
     }
 
-    /// A name of `id` is gone; a directory has only one.
+    /// Removes a name of `id`; a directory has only one.
     fn drop_name(&mut self, id: Id) {
         let node = self.change(id);
         node.nlink = if node.kind == FileKind::Directory {
@@ -115,7 +115,7 @@ impl Model {
         self.forget_if_unused(id);
     }
 
-    /// True if `directory` is `id` or lies below it.
+    /// Returns true if `directory` is `id` or below it.
     fn is_within(&self, mut directory: Id, id: Id) -> bool {
         while directory != id && directory != ROOT {
             directory = self.node(directory).parent;
@@ -174,7 +174,7 @@ impl Model {
         }
         if let Some(target) = target {
             self.drop_name(target);
-            // The source's data goes ahead of the name it takes.
+            // The source's data is durable before the rename is.
             self.settle_file(source);
         }
         self.recount_directories();
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// A directory has 2 links and one for each directory in it.
+    /// Sets link counts of directories: 2, and one for each subdirectory.
     fn recount_directories(&mut self) {
         let directories: Vec<Id> = self.nodes.keys().copied().collect();
         for id in directories {

@@ -1,4 +1,4 @@
-//! The model answers as Linux does.
+//! The model returns the same results as Linux.
 
 use super::*;
 use crate::operation::story;

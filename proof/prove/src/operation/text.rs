@@ -1,4 +1,4 @@
-//! Operations as words, and words as operations.
+//! Formats and parses operations.
 
 use super::{File, Operation, Over, Path, Range};
 use std::fmt;
@@ -111,7 +111,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A line that is not an operation.
+/// Error: a line is not an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOperation(pub String);
 
@@ -160,7 +160,7 @@ fn number(text: &str, radix: u32) -> Result<u64, BadOperation> {
     u64::from_str_radix(digits, radix).map_err(|_| BadOperation(text.to_owned()))
 }
 
-/// A line of a story, cut at blanks.
+/// A line of a story, split at blanks.
 struct Words<'a> {
     line: &'a str,
     words: Vec<&'a str>,
@@ -221,7 +221,7 @@ impl FromStr for Operation {
     }
 }
 
-/// What changes names and attributes.
+/// Parses operations on names and attributes.
 fn on_names(words: &Words<'_>) -> Result<Operation, BadOperation> {
     use Operation as O;
     let rename = |over| {
@@ -272,7 +272,7 @@ fn on_names(words: &Words<'_>) -> Result<Operation, BadOperation> {
     }
 }
 
-/// What changes or reads content.
+/// Parses operations on content.
 fn on_data(words: &Words<'_>) -> Result<Operation, BadOperation> {
     use Operation as O;
     let reserve = |keep_size| {

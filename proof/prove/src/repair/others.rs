@@ -1,9 +1,8 @@
-//! What checksums protect in a volume that is no log: one that is updated in place, or on
-//! the virtual log.
+//! The extents that checksums protect on a volume of another layout than the log.
 //!
-//! Structures with a checksum of their own are told by it. An extent whose checksum is
-//! stored elsewhere is one of up to eight sectors whose checksum occurs in the image: by
-//! chance that happens less than once in an image of these sizes.
+//! A structure with its own checksum is recognised by it. An extent whose checksum is
+//! stored elsewhere is found as up to eight sectors whose checksum occurs in the image;
+//! in images of these sizes that happens by chance less than once.
 
 use super::{Extent, Kind, SECTOR, bytes_of};
 use std::collections::HashSet;
@@ -13,10 +12,10 @@ use varve_ffs::format::{Geometry, Seal};
 use varve_lfs::format::crc32c;
 use varve_vlfs::format::CheckpointHeader;
 
-/// Most sectors of an extent.
+/// Largest number of sectors of an extent.
 const SECTORS_MAX: u64 = 8;
 
-/// The extents of an image, whichever of the two layouts it has.
+/// Returns the extents of an image of either of the two layouts.
 pub(super) fn extents(image: &MemoryImage) -> Vec<Extent> {
     let size = image.geometry().size;
     let used: Vec<u64> = (0..size / SECTOR)
@@ -50,7 +49,7 @@ pub(super) fn extents(image: &MemoryImage) -> Vec<Extent> {
     extents
 }
 
-/// The length and the kind of what has a checksum of its own.
+/// Returns the length and the kind of a structure with its own checksum.
 fn own(bytes: &[u8], at: u64, tag: Option<u64>) -> Option<(u64, Kind)> {
     let word = |at: usize| {
         let mut word = [0; 4];
@@ -73,7 +72,7 @@ fn own(bytes: &[u8], at: u64, tag: Option<u64>) -> Option<(u64, Kind)> {
     if crc32c(&sector[12..]) == word(8) {
         return Some((SECTOR, Kind::Fixed));
     }
-    // A record of the journal says how long it is.
+    // A record of the journal contains its length.
     let record = u64::from(word(40));
     for length in [SECTOR, record] {
         if length > 8

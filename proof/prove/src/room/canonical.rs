@@ -1,10 +1,10 @@
-//! States of the log that are one state to the explorer, and how a state is told.
+//! The canonical form of states of the log for the explorer, and their text form.
 
 use super::log::{File, Log, NOWHERE, Stage};
 
 impl Log {
-    /// The same state for all that differ in the numbers of segments, or of files with
-    /// neighbours in map and directory.
+    /// Returns the same state for all that differ only in the numbers of segments, or of
+    /// files with the same blocks in map and directory.
     pub fn canonical(mut self) -> Self {
         self.sort_files();
         let mut names = vec![NOWHERE; self.segments.len()];
@@ -78,7 +78,7 @@ impl Log {
         }
     }
 
-    /// A picture of the log: what lives in each segment, `open` and `next` among them.
+    /// Formats the live slots of each segment, including `open` and `next`.
     pub fn picture(&self) -> String {
         let tell = |at: usize| {
             let within: Vec<String> = self
@@ -104,7 +104,7 @@ impl Log {
         )
     }
 
-    /// The state as bytes: of canonical ones, equal for equal.
+    /// Returns the state as bytes; for canonical states equal bytes mean equal states.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.places.clone();
         let stages = self.segments.iter().map(|segment| segment.stage as u8);

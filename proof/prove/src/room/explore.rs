@@ -1,4 +1,4 @@
-//! Every life of a small volume, breadth first: so stories are shortest.
+//! Explores every life of a small volume, breadth first, so that stories are shortest.
 
 use super::geometry::Geometry;
 use super::log::{Log, NoRoom};
@@ -7,51 +7,51 @@ use crate::abstract_log::explore::fingerprint;
 use crate::random::Random;
 use std::collections::HashSet;
 
-/// What the adversary may do.
+/// Limits of the adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// States at most, after which the exploration is given up as incomplete.
+    /// Largest number of states, after which the exploration ends incomplete.
     pub states: usize,
-    /// Steps at most.
+    /// Largest number of steps.
     pub steps: usize,
-    /// Crashes in the middle of a checkpoint.
+    /// Number of crashes during a checkpoint.
     pub torn: u8,
-    /// How many states are gone on from after each step, those from which least room
-    /// can be made: the exploration is a hunt then, and never complete.
+    /// Number of states kept after each step, those from which the least space can be
+    /// freed. The exploration is then a hunt, and never complete.
     pub beam: usize,
-    /// How many steps are tried from a state, drawn at random, if there are more.
+    /// Number of random steps tried from a state that has more.
     pub choices: usize,
-    /// Whether room that does not come back is a promise broken.
+    /// True if space that is not freed is a broken promise.
     pub returns: bool,
-    /// Whether overwriting that is refused is a promise broken.
+    /// True if a refused overwrite is a broken promise.
     pub overwrites: bool,
 }
 
-/// What came of it.
+/// Result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// States that steps led to.
+    /// Number of states after steps.
     pub states: usize,
-    /// Whether these are all.
+    /// True if these are all states.
     pub complete: bool,
-    /// The most slots that lived in any of them.
+    /// Largest number of live slots in any state.
     pub fullest: usize,
-    /// Steps to the furthest state.
+    /// Number of steps to the furthest state.
     pub depth: usize,
-    /// The shortest story that ends with a promise broken.
+    /// The shortest story that breaks a promise.
     pub broken: Option<(Broken, String)>,
 }
 
-/// What the adversary does.
+/// A step of the adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Creates a file of so many slots.
+    /// Creates a file of this number of slots.
     Create(usize, u8),
-    /// Writes a file anew.
+    /// Overwrites a file.
     Overwrite(usize),
-    /// Removes it.
+    /// Removes a file.
     Remove(usize),
-    /// Has logged what waits.
+    /// Logs the dirty state.
     Append,
     /// Takes a checkpoint.
     Checkpoint,
@@ -59,20 +59,20 @@ pub enum Step {
     Clean(u8),
     /// Cuts the power.
     Crash,
-    /// Cuts the power after so many slots of a checkpoint.
+    /// Cuts the power after this number of slots of a checkpoint.
     Torn(usize),
 }
 
-/// A promise that is broken.
+/// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// What was admitted finds no room in the log.
+    /// An admitted operation finds no space in the log.
     Stuck,
     /// A removal is refused.
     RemovalRefused,
-    /// Overwriting is refused.
+    /// An overwrite is refused.
     OverwriteRefused,
-    /// Everything was removed, and nothing can be created.
+    /// Everything was removed, and no file can be created.
     RoomLost,
 }
 
@@ -82,11 +82,11 @@ impl From<NoRoom> for Broken {
     }
 }
 
-/// The state before, the step that was taken, and at which of the steps that made room
-/// for it the power was cut, if it was.
+/// The previous state, the step, and the number of the preparing step after which the
+/// power was cut, if it was.
 type Origin = (u32, Step, Option<usize>);
 
-/// A state and how often a checkpoint may still be torn.
+/// A state and the number of checkpoints that may still be torn.
 #[derive(Clone)]
 struct Moment {
     log: Log,
@@ -98,20 +98,19 @@ struct Explorer {
     rules: Rules,
     limits: Limits,
     met: HashSet<u64>,
-    /// How each state was reached.
+    /// Origin of each state.
     from: Vec<Origin>,
     next: Vec<Moment>,
     hunts: bool,
     out: Explored,
 }
 
-/// Explores until a promise is broken, the limits are reached or there is nothing
-/// left.
+/// Explores until a promise is broken, the limits are reached or everything was visited.
 pub fn explore(geometry: Geometry, rules: Rules, limits: Limits) -> Explored {
     explore_from(Log::format(geometry), rules, limits)
 }
 
-/// The same, from here on.
+/// Does the same from a given state.
 pub fn explore_from(log: Log, rules: Rules, limits: Limits) -> Explored {
     let mut explorer = Explorer {
         rules,
@@ -144,7 +143,7 @@ pub fn explore_from(log: Log, rules: Rules, limits: Limits) -> Explored {
 }
 
 impl Limits {
-    /// Everything, as far as that is no more than so many states.
+    /// Returns limits for a complete exploration of at most `states` states.
     pub fn exhaustive(states: usize) -> Self {
         Limits {
             states,
@@ -157,7 +156,7 @@ impl Limits {
         }
     }
 
-    /// A hunt of so many steps.
+    /// Returns limits for a hunt of `steps` steps.
     pub fn hunt(steps: usize) -> Self {
         Limits {
             steps,
@@ -180,7 +179,7 @@ impl Explorer {
         }
     }
 
-    /// Those from which least room can be made, if there are too many.
+    /// Returns the states from which the least space can be freed, if there are too many.
     fn worst(&mut self, moments: Vec<Moment>) -> Vec<Moment> {
         if moments.len() <= self.limits.beam {
             return moments;
@@ -219,8 +218,9 @@ impl Explorer {
         }
     }
 
-    /// How a promise was broken in this state, by a step or by itself. Files with
-    /// neighbours are renumbered after each step, so that those of a kind are one.
+    /// Records how a promise was broken in this state, by a step or without one. Files
+    /// with the same blocks are renumbered after each step, so that equivalent states are
+    /// one.
     fn tell(&mut self, moment: &Moment, last: Option<Step>, broken: Broken) {
         let mut told: Vec<String> = last.iter().map(|step| format!("{step:?}")).collect();
         let mut number = moment.number;
@@ -259,11 +259,11 @@ impl Explorer {
     }
 }
 
-/// What a step did.
+/// Result of a step.
 pub struct Taken {
-    /// States while room was made.
+    /// States while space was freed.
     pub between: Vec<Log>,
-    /// Whether what was asked for was done.
+    /// True if the operation was admitted.
     pub admitted: bool,
 }
 
@@ -302,7 +302,7 @@ pub fn take(rules: &Rules, log: &mut Log, step: Step) -> Result<Taken, Broken> {
     Ok(taken)
 }
 
-/// What may come next.
+/// Returns the possible next steps.
 fn steps(rules: &Rules, moment: &Moment) -> Vec<Step> {
     let log = &moment.log;
     let mut steps = Vec::new();
@@ -315,7 +315,7 @@ fn steps(rules: &Rules, moment: &Moment) -> Vec<Step> {
             }
             continue;
         }
-        // Of those that nothing tells apart, one will do.
+        // One of several equivalent files is enough.
         let like = log.likeness(file);
         if log.may_be_created(file) && !free.contains(&like) {
             free.push(like);
@@ -339,13 +339,13 @@ fn steps(rules: &Rules, moment: &Moment) -> Vec<Step> {
     steps
 }
 
-/// True if a checkpoint or a move that nobody needs leaves a batch.
+/// Returns true if an optional checkpoint or move leaves a batch.
 pub fn may(rules: &Rules, log: &Log, step: Step) -> bool {
     let mut after = log.clone();
     take(rules, &mut after, step).is_ok() && rules.keeps(&after, rules.batch)
 }
 
-/// What every state must allow.
+/// Checks the promises that every state must keep.
 ///
 /// # Errors
 /// The promise that is broken.

@@ -1,24 +1,24 @@
-//! A volume of the model, and what its slots are.
+//! A volume of the model, and the kinds of its slots.
 
-/// The usage table.
+/// Slot of the usage table.
 pub(super) const TABLE: usize = 0;
-/// The image of the directory, inode 0.
+/// Slot of the image of the directory, inode 0.
 pub(super) const DIRECTORY: usize = 1;
-/// The first block of the inode map.
+/// Slot of the first block of the inode map.
 pub(super) const MAPS: usize = 2;
 
 /// A volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
-    /// Segments, fewer than 255.
+    /// Number of segments, less than 255.
     pub segments: usize,
-    /// Slots of each.
+    /// Slots per segment.
     pub slots: usize,
-    /// Inode numbers in a block of the map; at most 128 blocks.
+    /// Inode numbers per block of the map; at most 128 blocks.
     pub per_map: usize,
-    /// Names in a block of the directory; at most 128 blocks.
+    /// Names per block of the directory; at most 128 blocks.
     pub per_directory: usize,
-    /// Files that there can be.
+    /// Largest number of files.
     pub files: usize,
     /// Slots of the largest file: 1 or 2.
     pub largest: u8,
@@ -33,12 +33,12 @@ impl Geometry {
         self.files.div_ceil(self.per_directory)
     }
 
-    /// The block of the map that file `file` is in.
+    /// Returns the block of the map that contains file `file`.
     pub fn map_of(&self, file: usize) -> usize {
         (file + 1) / self.per_map
     }
 
-    /// The block of the directory with its name.
+    /// Returns the block of the directory that contains its name.
     pub fn directory_of(&self, file: usize) -> usize {
         file / self.per_directory
     }
@@ -55,7 +55,7 @@ impl Geometry {
         self.first_file() + 2 * file
     }
 
-    /// What a slot is.
+    /// Returns the kind of a slot.
     pub(super) fn kind(&self, slot: usize) -> Kind {
         if slot == TABLE {
             Kind::Table
@@ -68,7 +68,7 @@ impl Geometry {
         }
     }
 
-    /// A slot in a picture.
+    /// Returns the name of a slot in a picture.
     pub(super) fn name(&self, slot: usize) -> String {
         let (first, files) = (self.first_directory(), self.first_file());
         match slot {
@@ -81,11 +81,11 @@ impl Geometry {
     }
 }
 
-/// What lives in a slot.
+/// Kind of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Table,
     Map(usize),
-    /// Copied by the cleaner, which changes this block of the map.
+    /// A slot that the cleaner copies, which changes this block of the map.
     Moved(usize),
 }

@@ -1,17 +1,18 @@
-//! The log of the model: what lives in which segment, and what waits.
+//! The log of the model: the live slots of each segment, and the dirty state.
 
 use super::geometry::{DIRECTORY, Geometry, Kind, MAPS, TABLE};
 
-/// Lies nowhere: not logged yet, or gone.
+/// Segment number of a slot that is not logged yet, or was removed.
 pub(super) const NOWHERE: u8 = u8::MAX;
-/// How far a segment has come on its way back.
+/// Progress of a segment towards reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Written since the last checkpoint that found it empty, or not found so.
+    /// It was written since the last checkpoint that found it empty, or was never found
+    /// empty.
     Used,
     /// The newest checkpoint found it empty.
     Emptied,
-    /// Two in a row did, or it was never written.
+    /// Two checkpoints in a row found it empty, or it was never written.
     Clean,
 }
 
@@ -22,12 +23,12 @@ pub(super) struct Segment {
     pub(super) stage: Stage,
 }
 
-/// A file, as the tree in memory has it.
+/// A file in the tree in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct File {
-    /// Slots it takes; none if there is no such file.
+    /// Number of its slots; 0 if the file does not exist.
     pub size: u8,
-    /// Changed since it was logged.
+    /// True if it has changed since it was logged.
     pub waits: bool,
 }
 
@@ -36,11 +37,11 @@ pub struct File {
 pub struct Log {
     /// The volume.
     pub geometry: Geometry,
-    /// Where each slot that lives by the logged state lies.
+    /// Segment of each slot that is live in the logged state.
     pub(super) places: Vec<u8>,
     pub(super) segments: Vec<Segment>,
     pub(super) open: u8,
-    /// Slots of the open segment that are written.
+    /// Number of written slots of the open segment.
     pub(super) filled: usize,
     pub(super) named: u8,
     /// Blocks of the map that the next checkpoint writes.
@@ -49,16 +50,16 @@ pub struct Log {
     pub files: Vec<File>,
     /// Blocks of the directory changed in memory.
     pub(super) dirty: u128,
-    /// A logged file was removed in memory: records wait.
+    /// True if a logged file was removed in memory, so that records must be logged.
     pub(super) records: bool,
 }
 
-/// There is no segment to name when the head enters one.
+/// Error: there is no segment to name when the head enters one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
 impl Log {
-    /// An empty volume.
+    /// Returns an empty volume.
     pub fn format(geometry: Geometry) -> Self {
         let clean = Segment {
             live: 0,
@@ -82,8 +83,8 @@ impl Log {
         log
     }
 
-    /// Slots that can be written: the rest of the open segment, and all clean ones
-    /// but the one that must be named in the end.
+    /// Returns the number of slots that can be written: the rest of the open segment, and
+    /// all clean ones except for the one that must be named in the end.
     pub fn room(&self) -> usize {
         let rest = self.geometry.slots - self.filled;
         rest + self.count(Stage::Clean).saturating_sub(1) * self.geometry.slots
@@ -93,12 +94,12 @@ impl Log {
         self.segments.iter().filter(|s| s.stage == stage).count()
     }
 
-    /// Blocks of the map, with those of files that wait.
+    /// Returns the number of blocks of the map, including those of dirty files.
     pub fn maps(&self) -> usize {
         self.maps_with(None)
     }
 
-    /// The same, were `file` created.
+    /// Does the same as if `file` were created.
     pub fn maps_with(&self, file: Option<usize>) -> usize {
         let logged = (0..self.geometry.maps())
             .rev()
@@ -108,29 +109,29 @@ impl Log {
         logged.max(waiting).map_or(0, |last| last + 1)
     }
 
-    /// Blocks of the directory, with those that wait.
+    /// Returns the number of blocks of the directory, including dirty ones.
     pub fn directories(&self) -> usize {
         let first = self.geometry.first_directory();
         let exists = |at: &usize| self.places[first + at] != NOWHERE || self.dirty & 1 << at != 0;
         (0..self.geometry.directories()).filter(exists).count()
     }
 
-    /// True if there is no such file, and no number before its block of the map or the
-    /// directory is unused.
+    /// Returns true if the file does not exist, and all blocks of map and directory
+    /// before its own are in use.
     pub fn may_be_created(&self, file: usize) -> bool {
         self.files[file].size == 0
             && self.geometry.map_of(file) <= self.maps()
             && self.geometry.directory_of(file) <= self.directories()
     }
 
-    /// Slots that live once what waits is logged and folded.
+    /// Returns the number of live slots after the dirty state is logged and folded.
     pub fn live(&self) -> usize {
         let files: usize = self.files.iter().map(|file| usize::from(file.size)).sum();
         2 + self.maps() + self.directories() + files
     }
 
-    /// What tells files that do not exist apart: their blocks of map and directory, and
-    /// where they still live if the log does not know that they are gone.
+    /// Returns the properties that distinguish files that do not exist: their blocks of
+    /// map and directory, and their slots if the log does not know of their removal.
     pub fn likeness(&self, file: usize) -> (usize, usize, [u8; 2]) {
         let geometry = &self.geometry;
         let first = geometry.first_of(file);
@@ -142,7 +143,7 @@ impl Log {
         self.places[self.geometry.first_of(file)] != NOWHERE
     }
 
-    /// Slots that what waits will take.
+    /// Returns the number of slots that the dirty state will take.
     pub fn waiting_slots(&self) -> usize {
         let files = self.files.iter().filter(|file| file.waits);
         let files: usize = files.map(|file| usize::from(file.size)).sum();
@@ -150,7 +151,7 @@ impl Log {
         files + directory + usize::from(self.records)
     }
 
-    /// Inodes that wait, each of which may change a block of the map.
+    /// Returns the number of dirty inodes, each of which may change a block of the map.
     fn waiting_inodes(&self) -> usize {
         let waits = |file: &usize| {
             let state = self.files[*file];
@@ -159,19 +160,19 @@ impl Log {
         (0..self.files.len()).filter(waits).count() + usize::from(self.dirty != 0)
     }
 
-    /// Blocks of the map that folding everything logged writes.
+    /// Returns the number of blocks of the map that folding the logged state writes.
     pub fn changed(&self) -> usize {
         self.changed.count_ones() as usize
     }
 
-    /// Slots that what waits takes and folding all of it with what is logged: one
-    /// block of the map for each inode, up to all there are, and the table.
+    /// Returns the number of slots for logging the dirty state and folding everything:
+    /// one block of the map for each inode, up to the number that exists, and the table.
     pub fn to_write(&self) -> usize {
         let maps = self.changed() + self.waiting_inodes();
         self.waiting_slots() + maps.min(self.maps()) + 1
     }
 
-    /// True if something waits in memory.
+    /// Returns true if there is dirty state in memory.
     pub fn waits(&self) -> bool {
         self.waiting_slots() > 0
     }
@@ -222,7 +223,7 @@ impl Log {
         self.files[file] = File::default();
     }
 
-    /// Logs all that waits.
+    /// Logs the dirty state.
     pub fn append(&mut self) -> Result<(), NoRoom> {
         if self.records {
             self.advance()?;
@@ -260,7 +261,7 @@ impl Log {
         Ok(())
     }
 
-    /// Folds what is logged: every changed block of the map, and the table.
+    /// Folds the logged state: every changed block of the map, and the table.
     pub fn checkpoint(&mut self) -> Result<(), NoRoom> {
         for map in bits(self.changed) {
             self.put(MAPS + map)?;
@@ -280,8 +281,8 @@ impl Log {
         Ok(())
     }
 
-    /// The power is cut: after so many slots of a checkpoint were written, and what
-    /// waits is lost.
+    /// Cuts the power after this number of slots of a checkpoint was written; the dirty
+    /// state is lost.
     pub fn crash(&mut self, torn: usize) -> Result<(), NoRoom> {
         for _ in 0..torn {
             self.advance()?;
@@ -296,8 +297,8 @@ impl Log {
         Ok(())
     }
 
-    /// Segments that may be cleaned, with what lives in them: those in which
-    /// something does, something does not, and checkpoints alone do not empty.
+    /// Returns the segments that may be cleaned, with their live slots: those with both
+    /// live and dead slots that checkpoints alone do not empty.
     pub fn victims(&self) -> Vec<(u16, u8)> {
         let comes = self.coming();
         let numbered = (0u8..).zip(self.segments.iter().zip(comes));
@@ -308,7 +309,7 @@ impl Log {
         used.map(|(at, (segment, _))| (segment.live, at)).collect()
     }
 
-    /// What cleaning a segment does: slots copied, blocks of the map changed.
+    /// Returns the price of cleaning a segment: slots copied, blocks of the map changed.
     pub fn price(&self, victim: u8) -> (usize, u128) {
         let kinds = self.within(victim).map(|slot| self.geometry.kind(slot));
         kinds.fold((0, 0), |(copies, maps), kind| match kind {
@@ -318,7 +319,7 @@ impl Log {
         })
     }
 
-    /// Blocks of the map that folding writes, with these.
+    /// Returns the number of blocks of the map that folding writes, including these.
     pub fn changed_with(&self, maps: u128) -> usize {
         (self.changed | maps).count_ones() as usize
     }
@@ -328,7 +329,7 @@ impl Log {
         (0..self.places.len()).filter(within)
     }
 
-    /// For each segment, whether two checkpoints from now on give it back.
+    /// Returns for each segment whether the next two checkpoints free it.
     pub fn coming(&self) -> Vec<bool> {
         let mut leaving = vec![0; self.segments.len()];
         let written = bits(self.changed).map(|map| MAPS + map);
@@ -345,13 +346,13 @@ impl Log {
         comes.collect()
     }
 
-    /// Segments that the next checkpoint gives back.
+    /// Returns the number of segments that the next checkpoint frees.
     pub fn emptied(&self) -> usize {
         self.count(Stage::Emptied)
     }
 
-    /// Copies what lives in a segment, and has the next checkpoint write the blocks of
-    /// the map in it.
+    /// Copies the live slots of a segment, and makes the next checkpoint write the blocks
+    /// of the map in it.
     pub fn clean(&mut self, victim: u8) -> Result<(), NoRoom> {
         let slots: Vec<usize> = self.within(victim).collect();
         for slot in slots {
@@ -368,7 +369,7 @@ impl Log {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 fn bits(of: u128) -> impl Iterator<Item = usize> {
     (0..128).filter(move |bit| of & 1 << bit != 0)
 }

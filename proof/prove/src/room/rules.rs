@@ -1,35 +1,35 @@
-//! Who is admitted, and how room is made: the rules under test.
+//! Admission of operations, and the freeing of space: the rules under test.
 
 use super::geometry::Geometry;
 use super::log::{Log, NoRoom};
 
-/// A rule that is not kept.
+/// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// R1: admitted is what fits by itself, whatever folding it writes.
+    /// R1: an operation is admitted if it fits by itself, whatever folding it writes.
     FoldIsKept,
-    /// R2: growth and overwriting are admitted as removals are.
+    /// R2: growth and overwriting are admitted like removals.
     FloorIsLeft,
-    /// R3: growth asks for clean slots only, not whether all that lives fits.
+    /// R3: growth requires clean slots only, and not that all live slots fit.
     LiveIsBounded,
-    /// R4: a removal must leave the floor, as growth must.
+    /// R4: a removal must leave the minimum of free space, like growth.
     RemovalsUseTheFloor,
-    /// R4: room is made before what waits has been appended.
+    /// R4: space is freed before the dirty state has been appended.
     AppendedFirst,
-    /// R4: room is made by checkpoints alone.
+    /// R4: space is freed by checkpoints alone.
     Cleaned,
-    /// R4: a removal has room made when the log would be stuck, not a batch before.
+    /// R4: a removal frees space only when the log would be stuck, not a batch earlier.
     BatchIsKept,
-    /// R5: the fullest segments first.
+    /// R5: the fullest segments are cleaned first.
     EmptiestFirst,
-    /// R5: one segment for each pair of checkpoints.
+    /// R5: one segment is cleaned for each pair of checkpoints.
     Batches,
-    /// R5: each copy is priced as if it changed a block of the map of its own.
+    /// R5: each copy is priced as if it changed its own block of the map.
     BlocksOnce,
 }
 
 impl Missing {
-    /// Every one.
+    /// All rules.
     pub const ALL: [Missing; 10] = [
         Missing::FoldIsKept,
         Missing::FloorIsLeft,
@@ -47,38 +47,39 @@ impl Missing {
 /// The rules, in numbers of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// What removals leave, if cleaning can provide it: a batch for the cleaner.
+    /// Slots that removals leave, if cleaning can provide them: a batch for the cleaner.
     pub batch: usize,
-    /// What growth and overwriting leave beside the batch.
+    /// Slots that growth and overwriting leave in addition to the batch.
     pub more: usize,
-    /// What neither lives nor is left by growth: dead slots, so that cleaning gains.
+    /// Dead slots that live slots must leave in addition, so that cleaning frees space.
     pub slack: usize,
-    /// The rule that is not kept.
+    /// The rule that is left out.
     pub missing: Option<Missing>,
 }
 
-/// What an operation asks for.
+/// Purpose of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// More will live, or the same anew.
+    /// The number of live slots grows, or live slots are written again.
     Grow,
-    /// Less will live.
+    /// The number of live slots shrinks.
     Shrink,
 }
 
-/// A batch that is enough for removals whatever the slack: two generations of the
-/// metadata that they write, `metadata` slots (the map, the table, the directory with
-/// its image), a pair of tables and one slot.
+/// Returns a batch that suffices for removals with any slack: two generations of the
+/// metadata that they write, `metadata` slots (the map, the table, the directory with its
+/// image), a pair of tables and one slot.
 pub fn batch_for(metadata: usize) -> usize {
     2 * metadata + 3
 }
 
-/// The least slack for which a batch always gains, with a map of so many blocks.
+/// Returns the least slack for which a batch always frees space, with a map of `maps`
+/// blocks.
 ///
-/// Of `n` segments in use, with `d` dead slots in all, the `v` emptiest have `v * d / n` at
-/// least. Moving what lives in them, folding and a pair of checkpoints write `maps + 2`
-/// slots beside copies of what lives: so they gain if `v * d > (maps + 2) * n`, and take
-/// `v` segments of room.
+/// Of `n` segments in use, with `d` dead slots in all, the `v` emptiest have at least `v
+/// * d / n` dead slots. Moving their live slots, folding and a pair of checkpoints write
+/// `maps + 2` slots in addition to copies of live slots. So they free space if `v * d >
+/// (maps + 2) * n`, and need `v` segments of free space.
 pub fn slack_for(batch: usize, geometry: &Geometry, maps: usize) -> usize {
     let all = geometry.slots * (geometry.segments - 2);
     ((maps + 2) * all)
@@ -87,8 +88,8 @@ pub fn slack_for(batch: usize, geometry: &Geometry, maps: usize) -> usize {
 }
 
 impl Rules {
-    /// A floor and a slack, in slots, with every rule kept and no more for growth than
-    /// for removals.
+    /// Returns rules with a batch and a slack, in slots, with every rule kept and no
+    /// further slots for growth.
     pub fn new(batch: usize, slack: usize) -> Self {
         Rules {
             batch,
@@ -102,7 +103,7 @@ impl Rules {
         self.missing == Some(rule)
     }
 
-    /// Slots of the log that growth and overwriting leave beyond R1.
+    /// Returns the slots of the log that growth and overwriting leave beyond R1.
     pub fn floor(&self) -> usize {
         self.batch + self.more
     }
@@ -114,12 +115,13 @@ impl Rules {
         }
     }
 
-    /// R1, with so many slots more.
+    /// Checks R1 with this number of further slots.
     pub fn keeps(&self, log: &Log, more: usize) -> bool {
         log.room() >= self.outstanding(log) + more
     }
 
-    /// R3: what lives leaves the head's two segments, the floor and the slack.
+    /// Checks R3: live slots leave the head's two segments, the minimum of free space and
+    /// the slack.
     pub fn fits(&self, log: &Log) -> bool {
         let geometry = &log.geometry;
         let held = self.floor() + self.slack;
@@ -127,7 +129,8 @@ impl Rules {
         self.lacks(Missing::LiveIsBounded) || log.live() + held <= all
     }
 
-    /// What an operation for this purpose leaves if cleaning can provide it.
+    /// Returns the number of slots that an operation for this purpose leaves if cleaning
+    /// can provide them.
     fn left(&self, purpose: Purpose) -> usize {
         let floor = self.floor();
         match purpose {
@@ -139,11 +142,11 @@ impl Rules {
         }
     }
 
-    /// Takes an operation if there is room for it or room can be made. The steps by
-    /// which room was made, and whether the operation was taken.
+    /// Admits an operation if there is space for it or space can be freed. Returns the
+    /// steps that freed space, and true if the operation was admitted.
     ///
     /// # Errors
-    /// The log is stuck: a step that was to fit did not.
+    /// The log is stuck: a step that should fit did not.
     pub fn admit(
         &self,
         log: &mut Log,
@@ -178,7 +181,7 @@ impl Rules {
         Ok((steps, admitted))
     }
 
-    /// A step that makes room. False if there is none.
+    /// Takes a step that frees space. Returns false if there is none.
     fn make_room(&self, log: &mut Log, steps: &mut Vec<Log>) -> Result<bool, NoRoom> {
         if log.waits() && !self.lacks(Missing::AppendedFirst) {
             log.append()?;
@@ -209,8 +212,8 @@ impl Rules {
         Ok(true)
     }
 
-    /// Slots beyond R1 that can be had from here: the less, the nearer the log is to
-    /// being stuck.
+    /// Returns the number of slots beyond R1 that can be freed from here: the smaller,
+    /// the closer the log is to being stuck.
     pub fn reach(&self, log: &Log) -> isize {
         let (mut log, mut steps) = (log.clone(), Vec::new());
         while let Ok(true) = self.make_room(&mut log, &mut steps) {}
@@ -229,9 +232,9 @@ impl Rules {
         Ok(())
     }
 
-    /// Segments to be cleaned before two checkpoints, that gain most, and what they
-    /// gain: those that take least, as many as room is for. Blocks of the map that will
-    /// be written anyway take nothing.
+    /// Returns the segments whose cleaning before two checkpoints frees the most, and the
+    /// number of slots freed: those with the least live slots, as many as there is space
+    /// for. Blocks of the map that will be written anyway cost nothing.
     pub fn plan(&self, log: &Log) -> Option<(Vec<u8>, usize)> {
         let victims = log.victims();
         let mut victims: Vec<_> = victims

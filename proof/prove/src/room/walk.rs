@@ -1,5 +1,5 @@
-//! Lives at random, for volumes that are too large to be explored: filled, churned
-//! and emptied, again and again.
+//! Random lives, for volumes that are too large to be explored: filled, changed and
+//! emptied, repeatedly.
 
 use super::explore::{Broken, Step, lives_on, may, take};
 use super::geometry::Geometry;
@@ -7,31 +7,32 @@ use super::log::Log;
 use super::rules::Rules;
 use crate::random::Random;
 
-/// What came of it.
+/// Result of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Walked {
-    /// Steps that were taken.
+    /// Number of steps.
     pub steps: u64,
-    /// Overwrites that were asked for on a full volume, and those refused.
+    /// Numbers of overwrites requested on a full volume, and refused.
     pub overwrites: (u64, u64),
-    /// The most slots that lived.
+    /// Largest number of live slots.
     pub fullest: usize,
-    /// Steps up to a promise that was broken, the last of them, and which it was.
+    /// Number of steps up to a broken promise, the last step, and the promise.
     pub broken: Option<(u64, Step, Broken)>,
 }
 
-/// How an adversary goes about it, drawn for each life.
+/// Habits of an adversary, drawn for each life.
 #[derive(Clone, Copy, Debug)]
 struct Habits {
-    /// One in so many steps has logged what waits.
+    /// One in this number of steps logs the dirty state.
     appends: u64,
-    /// The same for checkpoints.
+    /// One in this number of steps takes a checkpoint.
     checkpoints: u64,
-    /// The same for segments cleaned, whichever.
+    /// One in this number of steps cleans a random segment.
     cleans: u64,
-    /// Overwrites on the full volume.
+    /// Number of overwrites on the full volume.
     churn: u64,
-    /// Removes files so far from one another in the tree; at random if 0.
+    /// Distance in the tree between files that are removed in succession; 0 for a random
+    /// order.
     stride: usize,
 }
 
@@ -56,7 +57,7 @@ struct Walker<'r> {
     failed: Option<(Step, Broken)>,
 }
 
-/// Walks so many lives, or until a promise is broken.
+/// Walks `lives` lives, or until a promise is broken.
 pub fn walk(geometry: Geometry, rules: &Rules, lives: u64, random: &mut Random) -> Walked {
     let mut walker = Walker {
         rules,
@@ -78,7 +79,7 @@ pub fn walk(geometry: Geometry, rules: &Rules, lives: u64, random: &mut Random) 
     walker.out
 }
 
-/// A volume filled and churned at random.
+/// Returns a volume that was filled and changed at random.
 pub fn filled(geometry: Geometry, rules: &Rules, random: &mut Random) -> Log {
     let mut walker = Walker {
         rules,
@@ -155,7 +156,7 @@ impl Walker<'_> {
             .find(|file| files[*file].size > 0 && self.failed.is_none())
     }
 
-    /// What goes on beside the operations.
+    /// Takes the steps in parallel with operations.
     fn meanwhile(&mut self, habits: &Habits) {
         if self.random.once_in(habits.appends) {
             self.take(Step::Append);
@@ -182,7 +183,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Takes a step; whether it was admitted.
+    /// Takes a step. Returns true if it was admitted.
     fn take(&mut self, step: Step) -> bool {
         if self.failed.is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! What came of the rows, for people and for programs.
+//! Results of the rows, for people and programs.
 
 use super::Row;
 use crate::failure::Failure;
@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use std::fmt;
 use varve_device::FaultKind;
 
-/// What became of the faults of one kind.
+/// Counts of the faults of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FaultCount {
-    /// Runs in which one struck.
+    /// Runs in which a fault occurred.
     pub injected: u64,
-    /// Of these, told: an operation failed, a part could not be read, or the
-    /// mount refused or reported damage.
+    /// Runs in which it was reported: an operation failed, a part could not be read, or
+    /// the mount refused or reported damage.
     pub detected: u64,
-    /// Of these, without effect: everything was right and newest.
+    /// Runs in which it had no effect: everything was right and newest.
     pub masked: u64,
-    /// Of these, an older tree without a word: what a power cut leaves, too.
+    /// Runs that showed an older tree without a report, which a power cut may also leave.
     pub older: u64,
 }
 
-/// A failure and how to repeat it.
+/// A failure and its repetition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Broken {
-    /// The row's seed.
+    /// Seed of the row.
     pub seed: u64,
-    /// The round.
+    /// Number of the round.
     pub round: u64,
     /// The command that repeats it.
     pub command: String,
@@ -46,26 +46,26 @@ impl Broken {
     }
 }
 
-/// What one row did.
+/// Result of one row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowReport {
-    /// The row.
+    /// Name of the row.
     pub row: &'static str,
-    /// What `done` counts.
+    /// Unit of `done`.
     pub unit: &'static str,
-    /// How much was done.
+    /// Amount of work done.
     pub done: u64,
-    /// In so many rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// And so many seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// What else is worth knowing, by name.
+    /// Further counts by name.
     pub details: BTreeMap<&'static str, u64>,
     /// Faults by kind.
     pub faults: BTreeMap<String, FaultCount>,
-    /// What went wrong.
+    /// Failures.
     pub broken: Vec<Broken>,
-    /// Why it could not be run here.
+    /// The reason why it could not be run here.
     pub skipped: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl RowReport {
         }
     }
 
-    /// Done per second.
+    /// Returns the work per second.
     pub fn rate(&self) -> f64 {
         self.done as f64 / self.seconds.max(0.001)
     }
@@ -168,17 +168,17 @@ impl fmt::Display for RowReport {
     }
 }
 
-/// What all rows did.
+/// Results of all rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Decides everything.
+    /// Seed of the run.
     pub seed: u64,
-    /// One for each row.
+    /// One report for each row.
     pub rows: Vec<RowReport>,
 }
 
 impl Report {
-    /// Failures of all rows.
+    /// Returns the number of failures of all rows.
     pub fn failures(&self) -> usize {
         self.rows.iter().map(|row| row.broken.len()).sum()
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use varve_device::FaultKind;
 use varve_fs::Isolation;
 
-/// How long a failure is shrunk.
+/// Time for shrinking a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: u64 = 4096;
 
@@ -38,7 +38,7 @@ fn count(done: &mut RowReport, counts: Counts) {
     done.detail("used further", counts.afterwards);
 }
 
-/// Runs `explore` and counts what it did, failing or not.
+/// Runs `explore` and counts its work, also on failure.
 fn explored<S: Subject>(
     subject: &S,
     done: &mut RowReport,
@@ -63,7 +63,7 @@ fn variant(
     })
 }
 
-/// A random workload on each variant of the log in turn, the plain one often.
+/// Explores a random workload on each variant of the log in turn, on the plain one often.
 pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let chosen = match index % 15 {
         1 => Variant::with_claims(seed),
@@ -85,7 +85,7 @@ pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), F
     variant(chosen, seed, index, done)
 }
 
-/// One trace after the other, then all again with other subsets.
+/// Explores one trace after the other, then all again with other subsets.
 pub fn traces(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let all = traces::all();
     let trace = &all[(index % all.len() as u64) as usize];
@@ -98,12 +98,12 @@ pub fn traces(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     })
 }
 
-/// Every single operation, then pairs in an order drawn by the seed.
+/// Explores every single operation, then pairs in an order that follows from the seed.
 pub fn bounded(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let (singles, pairs) = (bounded::count(1), bounded::count(2));
     let workload = match index.checked_sub(singles) {
         None => bounded::sequence(1, index),
-        // Any odd stride that shares no factor visits every pair once.
+        // A stride without a common factor visits every pair once.
         Some(nth) => bounded::sequence(2, (seed % pairs + nth * 7919) % pairs),
     };
     let plan = Plan {
@@ -116,7 +116,7 @@ pub fn bounded(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failur
     })
 }
 
-/// Short lives, one after the other, each cut short.
+/// Explores short lives, one after the other, each interrupted.
 pub fn nested(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let mut chosen = if index.is_multiple_of(2) {
         Variant::second_lives(seed)
@@ -128,7 +128,7 @@ pub fn nested(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     variant(chosen, seed, index, done)
 }
 
-/// A random workload on VLFS, of another kind each round.
+/// Explores a random workload on VLFS, of another kind each round.
 pub fn virtual_log(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let plain = Plan {
         units: vec![4096],
@@ -170,7 +170,7 @@ fn workload(seed: u64, length: u64) -> Vec<Operation> {
     Generator::new(Plan::quick(seed).profile, Random::new(seed)).take(length)
 }
 
-/// A share of the requests of a workload: each seed begins elsewhere.
+/// Attacks a share of the requests of a workload; each seed starts at another one.
 fn faults(kinds: &[FaultKind], seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let subject = Log::default();
     let attack = Attack {
@@ -178,23 +178,23 @@ fn faults(kinds: &[FaultKind], seed: u64, index: u64, done: &mut RowReport) -> R
         seed: mix(seed, index),
         block_bytes: BLOCK_BYTES,
     };
-    // A workload's requests are spread over eight rounds.
+    // The requests of a workload are distributed over eight rounds.
     let operations = workload(mix(seed, index / 8), 40);
     let told = &mut |kind, tally: &Tally| done.fault_of_kind(kind, tally);
     attack.attack_everywhere(&operations, kinds, (index % 8, 8), told)
 }
 
-/// Faults that the device reports.
+/// Injects faults that the device reports.
 pub fn io_errors(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     faults(&REPORTED, seed, index, done)
 }
 
-/// Faults that only checksums can find.
+/// Injects faults that only checksums can detect.
 pub fn silent_faults(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     faults(&SILENT, seed, index, done)
 }
 
-/// A hundred single bits of one volume.
+/// Flips a hundred single bits of one volume.
 pub fn bit_rot(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let seed = mix(seed, index);
     let subject = Log::default();
@@ -220,7 +220,7 @@ pub fn bit_rot(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failur
     Ok(())
 }
 
-/// Two hundred mutants of one workload's images.
+/// Tries two hundred mutants of one workload's images.
 pub fn images(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let seed = mix(seed, index);
     let generator = Generator::new(Plan::quick(seed).profile, Random::new(seed));
@@ -245,7 +245,7 @@ pub fn images(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     outcome
 }
 
-/// Five cycles, on a small volume and on a tiny one in turn.
+/// Runs five cycles, on a small volume and on a tiny one in turn.
 pub fn enospc(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let device_bytes = [6 << 20, 3584 << 10][(index % 2) as usize];
     let subject = Log {
@@ -257,7 +257,7 @@ pub fn enospc(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     Ok(())
 }
 
-/// One case, on VLFS, on the log and on FFS in turn.
+/// Runs one case, on VLFS, on the log and on FFS in turn.
 pub fn space(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let volumes: &dyn Volumes = match index % 3 {
         0 => &VirtualLogs,
@@ -273,7 +273,7 @@ pub fn space(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>
     Ok(())
 }
 
-/// A thousand operations, of another kind each round.
+/// Runs a thousand operations, of another kind each round.
 pub fn model(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let (mut device_bytes, mut may_be_full) = (64 << 20, false);
     let mut profile = Profile::everything();
@@ -300,7 +300,7 @@ pub fn model(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>
     Ok(())
 }
 
-/// A story of commits, and the power cut everywhere in it.
+/// Runs a story of commits, with the power cut everywhere in it.
 pub fn transactions(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let mut cut = crashes::Done::default();
     let outcome = crashes::explore(&crashes::Plan::quick(seed), index, &mut cut);
@@ -310,7 +310,7 @@ pub fn transactions(seed: u64, index: u64, done: &mut RowReport) -> Result<(), F
     outcome
 }
 
-/// Threads of transactions, of another kind each round.
+/// Runs threads of transactions, of another kind each round.
 pub fn histories(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let kinds = [
         (Isolation::Snapshot, false),
@@ -339,7 +339,7 @@ pub fn histories(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Fail
     }
 }
 
-/// A volume filled, asked for too much, and emptied.
+/// Fills a volume, runs transactions that do not fit, and empties it.
 pub fn transactions_full(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let mut tried = full_volumes::Done::default();
     let outcome = full_volumes::run(seed, index, &mut tried);
@@ -353,8 +353,8 @@ pub fn transactions_full(seed: u64, index: u64, done: &mut RowReport) -> Result<
     outcome
 }
 
-/// One application after the other, each on a mount of its own. One whose
-/// program is not installed is left out.
+/// Runs one application after the other, each on its own mount. An application whose
+/// program is not installed is skipped.
 pub fn applications(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
     let all = applications::all();
     let missing = |application| applications::missing(application);

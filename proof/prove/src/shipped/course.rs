@@ -1,5 +1,5 @@
-//! The model of a replay: what groups say of every inode, kept in maps, behind each
-//! mark of the original.
+//! The model of a replay: the state of every inode according to the groups, in maps, at
+//! each mark of the original.
 
 use crate::failure::{Failure, Promise};
 use crate::mounted::Subject;
@@ -13,7 +13,7 @@ use varve_lfs::format::Mark;
 use varve_lfs::shipping::{Measures, Record, record_flags, record_kind};
 use varve_lfs::{Lfs, MountOptions};
 
-/// Numbers of inodes that the small trees of workloads have.
+/// Upper bound of the inode numbers in the small trees of workloads.
 const NUMBERS: u64 = 400;
 
 pub(super) type Outcome<T> = Result<T, Failure>;
@@ -26,29 +26,29 @@ pub(super) fn because<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Failure
     move |error| failed(format!("{what}: {error}"))
 }
 
-/// What is known of one inode.
+/// The known state of one inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     inode: Inode,
     xattrs: Vec<u8>,
-    /// By number, whole blocks; none for what was reserved and never written.
+    /// Whole blocks by number; `None` for a block that was reserved and never written.
     blocks: BTreeMap<u64, Option<Vec<u8>>>,
 }
 
 /// Every inode, by number.
 pub type Files = BTreeMap<u64, File>;
 
-/// What groups said, one after the other.
+/// The changes of all groups so far.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     files: Files,
 }
 
 impl Ledger {
-    /// One more group.
+    /// Applies one more group.
     ///
     /// # Errors
-    /// If it speaks of what is not there.
+    /// If it refers to an inode that does not exist.
     pub fn apply(&mut self, items: Vec<Item>, block_bytes: usize) -> Outcome<()> {
         let mut images: BTreeMap<u64, Inode> = BTreeMap::new();
         for item in &items {
@@ -120,10 +120,10 @@ impl Ledger {
     }
 }
 
-/// What a volume says of every inode.
+/// Returns the state of every inode of a volume.
 ///
 /// # Errors
-/// What cannot be read.
+/// A structure that cannot be read.
 pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
     let mut files = Files::new();
     let block_bytes = lfs.geometry().block_bytes as usize;
@@ -160,7 +160,7 @@ pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
     Ok(files)
 }
 
-/// The first difference, in words.
+/// Returns the first difference as an error.
 fn same(expected: &Files, found: &Files, when: &str) -> Outcome<()> {
     if expected == found {
         return Ok(());
@@ -184,17 +184,17 @@ fn same(expected: &Files, found: &Files, when: &str) -> Outcome<()> {
     }
     Ok(())
 }
-/// What the volume is behind each of its marks, by what the stream says.
+/// The states of the volume at its marks, according to the stream.
 pub struct Course {
     ledger: Ledger,
     measures: Measures,
     items: Vec<Item>,
-    /// Everything that was true at the end of a group.
+    /// The state at the end of each group, by serial.
     pub at: BTreeMap<u64, (Mark, Files)>,
 }
 
 impl Course {
-    /// From a new volume on.
+    /// Returns the course of a new volume.
     pub fn new(block_bytes: u32, inode_bytes: u32) -> Self {
         let measures = Measures {
             block_bytes,
@@ -212,17 +212,17 @@ impl Course {
         }
     }
 
-    /// From what a volume is at this mark.
+    /// Starts again with the state of a volume at this mark.
     pub(super) fn begin_anew(&mut self, mark: Mark, files: Files) {
         self.items.clear();
         self.ledger.files = files.clone();
         self.at.insert(mark.serial, (mark, files));
     }
 
-    /// Goes on with these records.
+    /// Applies these records.
     ///
     /// # Errors
-    /// If they speak of what is not there.
+    /// If they refer to an inode that does not exist.
     pub fn follow(&mut self, records: &[Record]) -> Outcome<()> {
         for record in records {
             let header = &record.header;
@@ -245,7 +245,7 @@ impl Course {
         Ok(())
     }
 
-    /// What the stream said so far is what the original holds.
+    /// Checks that the stream so far gives the content of the original.
     ///
     /// # Errors
     /// The first difference.
@@ -260,7 +260,7 @@ impl Course {
         }
     }
 
-    /// Looks at a copy: it is what the original was at its mark.
+    /// Checks that a copy equals the original at its mark.
     ///
     /// # Errors
     /// The first difference.

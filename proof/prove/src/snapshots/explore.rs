@@ -1,23 +1,23 @@
-//! Lives of a volume: all short ones, and long ones drawn at random.
+//! Lives of a volume: all short ones, and random long ones.
 
 use super::machine::{Machine, Step};
 use super::rules::Missing;
 use crate::random::Random;
 use std::collections::HashSet;
 
-/// Lives to draw.
+/// Random lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Walks {
-    /// The first life's seed; each further life has the next number.
+    /// Seed of the first life; each further life has the next number.
     pub seed: u64,
-    /// Lives.
+    /// Number of lives.
     pub lives: u64,
-    /// Steps of each.
+    /// Steps per life.
     pub steps: usize,
 }
 
-/// Draws lives and returns the first that went wrong: its seed, its steps, and what was
-/// found.
+/// Draws lives and returns the first that broke a rule: its seed, its steps, and the
+/// fault.
 pub fn walk(walks: Walks, missing: Option<Missing>) -> Option<String> {
     (walks.seed..walks.seed + walks.lives).find_map(|seed| {
         let mut random = Random::new(seed);
@@ -35,7 +35,7 @@ pub fn walk(walks: Walks, missing: Option<Missing>) -> Option<String> {
     })
 }
 
-/// Crashes and the end of the file are rarer than what leads to something.
+/// Draws a step. Crashes and removals of the file are rarer than other steps.
 fn draw(random: &mut Random, mut steps: Vec<Step>) -> Step {
     if random.below(4) != 0 {
         steps.retain(|step| !matches!(step, Step::Crash | Step::FallBack | Step::Free));
@@ -43,11 +43,10 @@ fn draw(random: &mut Random, mut steps: Vec<Step>) -> Step {
     steps[random.below(steps.len() as u64) as usize]
 }
 
-/// Takes every sequence of at most so many steps. Returns the states that were met, or
-/// what was found wrong.
+/// Takes every sequence of at most `steps` steps. Returns the number of states visited.
 ///
 /// # Errors
-/// The steps, and what was wrong behind them.
+/// The steps, and the fault after them.
 pub fn every(steps: usize) -> Result<usize, String> {
     let start = Machine::new(None);
     let mut met = HashSet::new();

@@ -1,4 +1,4 @@
-//! A volume with snapshots, step by step, and what its users must see.
+//! A volume with snapshots, step by step, and the state that its users must see.
 
 use super::model::{
     BLOCKS, Base, Birth, Delta, Displaced, Entry, Key, Pointer, Request, Row, SLOTS, Seen, Slot,
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A file begins.
+    /// A file is created.
     Create,
-    /// Its attributes change.
+    /// The attributes of the file change.
     Change,
     /// A block of it is written.
     Write(usize),
     /// A block of it becomes a hole.
     Punch(usize),
-    /// It ends.
+    /// It is removed.
     Free,
-    /// Its inode is to be written again, unchanged.
+    /// The inode must be written again, unchanged.
     Touch,
     /// A transaction spills a block.
     Spill,
     /// It commits: its block becomes the file's first.
     Commit,
-    /// The cleaner judges what a slot has, and reads it.
+    /// The cleaner judges and reads the content of a slot.
     Clean(Slot),
     /// It appends the copy, and counts the slot as vacated.
     Move,
@@ -34,7 +34,7 @@ pub enum Step {
     Freeze(Request),
     /// It has written its record.
     Install,
-    /// It has failed, and the next takes what it had.
+    /// It has failed, and the next one includes its delta.
     Fail,
     /// The power fails; the newest record is used.
     Crash,
@@ -55,27 +55,27 @@ pub struct Machine {
     missing: Option<Missing>,
     serial: Birth,
     version: u16,
-    /// Content of each slot, and the serial of the group that put it there.
+    /// Content of each slot, and the serial of the group that wrote it.
     slots: [Option<(Birth, Key, Birth)>; SLOTS],
     records: [Base; 2],
     log: Vec<Group>,
     frozen: Option<(Delta, Request)>,
     live: Delta,
     spilled: Option<Pointer>,
-    /// The slot that the cleaner has read, and what was written there then.
+    /// The slot that the cleaner has read, and the serial of its content then.
     claimed: Option<(Slot, Birth)>,
-    /// It was live then.
+    /// True if it was live then.
     was_live: bool,
-    /// Slots from which it has moved all that was needed.
+    /// Slots from which it has moved everything needed.
     vacated: [bool; SLOTS],
-    /// What each snapshot must show.
+    /// The state that each snapshot must show.
     wanted: BTreeMap<u16, Seen>,
-    /// What the snapshot of the running checkpoint will have to show.
+    /// The state that the snapshot of the running checkpoint will have to show.
     pending: Option<Seen>,
 }
 
 impl Machine {
-    /// An empty one.
+    /// Returns an empty volume.
     pub fn new(missing: Option<Missing>) -> Self {
         Machine {
             missing,
@@ -104,8 +104,8 @@ impl Machine {
         std::iter::once(&self.live).chain(frozen).collect()
     }
 
-    /// The newest snapshot below the live delta: that of a running checkpoint, if it
-    /// takes one.
+    /// Returns the newest snapshot below the live delta: that of a running checkpoint, if
+    /// it takes one.
     fn newest(&self) -> Option<Row> {
         match &self.frozen {
             Some((delta, Request::Take)) => Some(Row {
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    /// What steps are possible.
+    /// Returns the possible steps.
     pub fn steps(&self) -> Vec<Step> {
         let file = current(self.base(), &self.deltas());
         let mut steps = Vec::new();
@@ -242,7 +242,7 @@ impl Machine {
             .newest()
             .is_some_and(|row| pointer.birth <= row.position);
         if is_old && self.missing != Some(Missing::SpilledAgain) {
-            // Spilled again, with a birth behind the snapshot.
+            // The block is spilled again, with a birth behind the snapshot.
             let Some(again) = self.store(0) else { return };
             pointer = again;
         }
@@ -264,7 +264,7 @@ impl Machine {
             || file.is_some_and(|file| file.version == key.0 && file.blocks[key.1] == copy)
     }
 
-    /// True if a snapshot needs what the slot has.
+    /// Returns true if a snapshot needs the content of the slot.
     fn keeps(&self, slot: Slot) -> bool {
         let Some((key, birth)) = self.identity(slot) else {
             return false;
@@ -277,7 +277,7 @@ impl Machine {
         let missing = |rule| self.missing == Some(rule);
         let frozen = self.frozen.as_ref().map(|(delta, _)| delta);
         let is_old = |row: Option<Row>| row.is_some_and(|row| birth <= row.position);
-        // Where the deltas have moved it to.
+        // The deltas may have moved the block.
         let moved = self.deltas().iter().find_map(|delta| {
             let live = delta.blocks[key.1].flatten().filter(|p| p.birth == birth);
             let slot = live.map(|p| p.slot);
@@ -308,7 +308,8 @@ impl Machine {
         kept
     }
 
-    /// A slot that may be written: behind both records, and nothing lives in it.
+    /// Returns a slot that may be written: its content precedes both records, and is not
+    /// live.
     fn free_slot(&self) -> Option<Slot> {
         (0..SLOTS).find(|&slot| match self.slots[slot] {
             None => true,
@@ -343,7 +344,8 @@ impl Machine {
         self.vacated[to] = false;
         self.vacated[slot] = true;
         let from = Pointer { slot, birth };
-        // Of any copy that a snapshot may have: a user may have displaced it meanwhile.
+        // This applies to any copy that a snapshot may have, because a user may have
+        // displaced it meanwhile.
         let is_old = self.newest().is_some_and(|row| birth <= row.position);
         let kept = match self.missing {
             Some(Missing::StaleKept) => is_old && !self.was_live,
@@ -390,7 +392,7 @@ impl Machine {
         if let Some(seen) = self.pending.take() {
             self.wanted.insert(next.next_number, seen);
         }
-        // A claim was verified against the image before: verify again.
+        // A lease was verified against the former image, and must be verified again.
         self.claimed = None;
         self.records.swap(0, 1);
         self.records[1] = next;
@@ -416,7 +418,7 @@ impl Machine {
         self.spilled = None;
         self.claimed = None;
         self.vacated = [false; SLOTS];
-        // Both slots of the ring are trusted from here on only as far as this record.
+        // Both slots of the ring are trusted only up to this record from here on.
         self.records[0] = self.records[1].clone();
         let base = self.base().clone();
         let newest = newest(&base.rows);
@@ -487,7 +489,7 @@ impl Machine {
         self.wrong_history()
     }
 
-    /// The history has nothing twice and nothing that no snapshot keeps.
+    /// Checks that the history has no duplicates and nothing that no snapshot keeps.
     fn wrong_history(&self) -> Option<String> {
         let base = self.base();
         let mut seen = BTreeMap::<(Key, Birth), Displaced>::new();

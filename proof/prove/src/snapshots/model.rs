@@ -1,29 +1,29 @@
 //! The rules of snapshots (`docs/design/snapshots.md`), as an abstract machine.
 //!
-//! One inode number, files of two blocks that are created and freed on it, slots that keep one
-//! block each (a slot represents a segment). Groups are durable at once; what a crash
-//! may cut off is explored elsewhere (`crate::abstract_log`). Two records are retained,
-//! and recovery may have to use the older one.
+//! It has one inode number, files of two blocks that are created and freed on it, and
+//! slots that store one block each (a slot represents a segment). Groups are durable at
+//! once; interrupted groups are explored elsewhere (`crate::abstract_log`). Two records
+//! are retained, and recovery may have to use the older one.
 
 use super::rules::Missing;
 use std::collections::BTreeMap;
 
-/// Serial of a write: names one content for ever.
+/// Serial of a write, which identifies one content for ever.
 pub type Birth = u16;
-/// Where a block is stored.
+/// Place of a block.
 pub type Slot = usize;
 
-/// Blocks of a file.
+/// Blocks per file.
 pub const BLOCKS: usize = 2;
-/// Slots of the volume.
+/// Number of slots of the volume.
 pub const SLOTS: usize = 6;
 
-/// Where a block is and which content it has.
+/// Place and content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pointer {
-    /// Where it is stored.
+    /// Place of the block.
     pub slot: Slot,
-    /// Which content it has.
+    /// Content of the block.
     pub birth: Birth,
 }
 
@@ -33,91 +33,92 @@ pub type Key = (u16, usize);
 /// A file: its version, attributes and pointers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct File {
-    /// Which file of its number it is.
+    /// Version of the file with its number.
     pub version: u16,
     /// Serial of the last change of its attributes.
     pub attributes: Birth,
-    /// Its blocks; `None` is a hole.
+    /// Blocks of the file; `None` is a hole.
     pub blocks: [Option<Pointer>; BLOCKS],
 }
 
-/// What a user sees of a file: births stand for contents.
+/// The user's view of a file; births represent contents.
 pub type Seen = Option<(u16, Birth, [Option<Birth>; BLOCKS])>;
 
-/// What a group did.
+/// The change of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Entry {
-    /// A file begins.
+    /// A file is created.
     Create {
-        /// Which file of its number.
+        /// Version of the file.
         version: u16,
-        /// Its serial.
+        /// Serial of the creation.
         birth: Birth,
     },
-    /// Its attributes change.
+    /// The attributes of the file change.
     Change {
-        /// The serial of the change.
+        /// Serial of the change.
         birth: Birth,
     },
     /// A block is written.
     Write {
-        /// Which.
+        /// Number of the block.
         block: usize,
-        /// Where to.
+        /// Place and content.
         pointer: Pointer,
     },
     /// A block becomes a hole.
     Punch {
-        /// Which.
+        /// Number of the block.
         block: usize,
     },
-    /// The file ends.
+    /// The file is removed.
     Free,
     /// The cleaner has made a copy.
     Move {
-        /// Whose block.
+        /// Identity of the block.
         key: Key,
-        /// What was copied.
+        /// Place and content of the original.
         from: Pointer,
-        /// Where the copy is.
+        /// Place of the copy.
         to: Slot,
-        /// Only a snapshot has it.
+        /// True if only a snapshot has it.
         kept: bool,
     },
-    /// The next fold writes the inode again though no user changed it.
+    /// The next fold writes the inode again although no user changed it.
     Touch,
 }
 
-/// Row of the table.
+/// Row of the table of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// Ascending, never given twice.
+    /// Number of the snapshot; numbers ascend and are never reused.
     pub number: u16,
-    /// Serial of the last group that it has.
+    /// Serial of the last group that it includes.
     pub position: Birth,
-    /// Deleted by this checkpoint: it still counts, as the older record has it.
+    /// True if this checkpoint deleted it; it still counts, because the older record has
+    /// it.
     pub deleted: bool,
 }
 
 /// A displaced block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Displaced {
-    /// Whose block.
+    /// Identity of the block.
     pub key: Key,
     /// The newest snapshot when it was displaced.
     pub last: u16,
-    /// Where it is stored.
+    /// Place and content.
     pub pointer: Pointer,
 }
 
 /// A displaced inode image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Image {
-    /// Which file.
+    /// Version of the file.
     pub version: u16,
-    /// Its attributes.
+    /// Serial of the last change of the attributes.
     pub attributes: Birth,
-    /// The newest snapshot that does not have it, of those before.
+    /// The newest earlier snapshot that does not have it.
     pub after: u16,
     /// The newest snapshot that has it.
     pub last: u16,
@@ -126,9 +127,9 @@ pub struct Image {
 /// A checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Base {
-    /// Serial of the last group that it has.
+    /// Serial of the last group that it includes.
     pub position: Birth,
-    /// Number of the newest snapshot that there ever was.
+    /// Number of the newest snapshot ever taken.
     pub next_number: u16,
     /// The file, if there is one.
     pub file: Option<File>,
@@ -136,41 +137,41 @@ pub struct Base {
     pub epoch: u16,
     /// The snapshots, oldest first.
     pub rows: Vec<Row>,
-    /// The history: blocks.
+    /// The history of blocks.
     pub blocks: Vec<Displaced>,
-    /// The history: inode images.
+    /// The history of inode images.
     pub images: Vec<Image>,
 }
 
 /// Changes above a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Delta {
-    /// Nothing below belongs to the present file any more.
+    /// True if nothing below belongs to the present file any more.
     pub reborn: bool,
-    /// `None`: as below. `Some(None)`: gone.
+    /// `None`: unchanged. `Some(None)`: removed.
     pub image: Option<Option<(u16, Birth)>>,
     /// Blocks that differ from below; the inner `None` is a hole.
     pub blocks: [Option<Option<Pointer>>; BLOCKS],
-    /// Where the cleaner has moved what only snapshots have.
+    /// Slots to which the cleaner has moved blocks that only snapshots have.
     pub kept: BTreeMap<(Key, Birth), Slot>,
-    /// The fold writes the inode again though no user changed it.
+    /// True if the fold writes the inode again although no user changed it.
     pub touched: bool,
-    /// Groups up to here are in it or below.
+    /// Groups up to this serial are in the delta or below.
     pub boundary: Birth,
 }
 
-/// A snapshot or a deletion that a checkpoint carries.
+/// A snapshot or a deletion that a checkpoint includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Neither.
     Nothing,
-    /// It is a snapshot.
+    /// The checkpoint takes a snapshot.
     Take,
-    /// It deletes this one.
+    /// The checkpoint deletes this snapshot.
     Delete(u16),
 }
 
-/// The present state of a block by layers, newest first.
+/// Returns the present file from the layers, newest first.
 pub fn current(base: &Base, deltas: &[&Delta]) -> Option<File> {
     let mut file = base.file.clone();
     for delta in deltas.iter().rev() {
@@ -198,14 +199,15 @@ pub fn current(base: &Base, deltas: &[&Delta]) -> Option<File> {
     file
 }
 
-/// The newest snapshot below a delta: what it displaces may belong to it.
+/// Returns the newest snapshot below a delta; blocks that the delta displaces may belong
+/// to it.
 pub fn newest(rows: &[Row]) -> Option<Row> {
     rows.last().copied()
 }
 
 impl Delta {
-    /// Applies an entry, the same at append and at replay. `below` is the state before
-    /// it, `newest` the newest snapshot below this delta.
+    /// Applies an entry, in the same manner at append and at replay. `below` is the state
+    /// before it, `newest` the newest snapshot below this delta.
     pub fn apply(
         &mut self,
         entry: &Entry,
@@ -214,7 +216,7 @@ impl Delta {
         missing: Option<Missing>,
     ) {
         let keep = |delta: &mut Delta, block: usize| {
-            // A copy that the cleaner made in this delta, displaced in it: a snapshot
+            // A copy that the cleaner made in this delta is displaced in it; a snapshot
             // may need it.
             let former = delta.blocks[block].flatten();
             let is_old = |p: &Pointer| newest.is_some_and(|row| p.birth <= row.position);
@@ -269,8 +271,9 @@ impl Delta {
         }
     }
 
-    /// Adds a younger delta: this one's checkpoint has failed. `newest` is the newest
-    /// snapshot of the base, as that of the failed checkpoint never came to be.
+    /// Adds a younger delta, because this one's checkpoint has failed. `newest` is the
+    /// newest snapshot of the base, because that of the failed checkpoint was never
+    /// taken.
     pub fn absorb(
         &mut self,
         younger: &Delta,
@@ -308,7 +311,7 @@ impl Delta {
     }
 }
 
-/// What a checkpoint makes of a base and a delta.
+/// Returns the base that a checkpoint makes of a base and a delta.
 pub fn fold(base: &Base, delta: &Delta, request: Request, missing: Option<Missing>) -> Base {
     let newest = newest(&base.rows);
     let mut next = base.clone();
@@ -357,7 +360,7 @@ pub fn fold(base: &Base, delta: &Delta, request: Request, missing: Option<Missin
     } else {
         next.epoch = newest.map_or(0, |row| row.number);
     }
-    // What is left are moves of what was displaced before.
+    // The rest are moves of blocks that were displaced before.
     for ((key, birth), slot) in kept {
         for entry in next.blocks.iter_mut() {
             if (entry.key, entry.pointer.birth) == (key, birth) {
@@ -402,14 +405,14 @@ pub fn fold(base: &Base, delta: &Delta, request: Request, missing: Option<Missin
     next
 }
 
-/// True if a snapshot has this block.
+/// Returns true if a snapshot has this block.
 pub fn is_kept(rows: &[Row], entry: &Displaced) -> bool {
     rows.iter()
         .any(|row| row.position >= entry.pointer.birth && row.number <= entry.last)
 }
 
-/// What snapshot `row` shows, read against a base and the deltas above it: each block
-/// with the slot it is read from.
+/// Returns the state that snapshot `row` shows, read from a base and the deltas above it:
+/// each block with the slot from which it is read.
 pub fn read(
     base: &Base,
     deltas: &[&Delta],

@@ -1,37 +1,39 @@
-//! Rules that can be left out, to see what each is for.
+//! Rules that can be left out, to show their purpose.
 
-/// A rule that is not followed.
+/// A rule that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missing {
     /// A copy that the cleaner moved and that is displaced in the same delta is kept.
     MovedThenDisplaced,
-    /// Likewise when the delta of a failed checkpoint is merged with the next.
+    /// Such a copy is also kept when the delta of a failed checkpoint is merged with the
+    /// next.
     MergedThenDisplaced,
     /// An image that only a fold rewrote keeps its epoch.
     EpochKept,
     /// An entry that is moved keeps the newest snapshot that has it.
     LastKept,
-    /// A reader asks the deltas where a block has been moved to.
+    /// A reader looks in the deltas for the new place of a block that was moved.
     PlaceAsked,
-    /// What a delta displaces, and a snapshot has, is not written over.
+    /// A block that a delta displaces, and a snapshot has, is not overwritten.
     DisplacedJudged,
-    /// What the history has is not written over.
+    /// A block in the history is not overwritten.
     HistoryJudged,
-    /// A deletion counts once both records have it.
+    /// A deletion takes effect when both records have it.
     DeletionWaits,
     /// A commit places no block that was spilled before the newest snapshot.
     SpilledAgain,
-    /// A move of a live copy that a snapshot may have says so, too: a user may displace
-    /// the copy before the move is appended.
+    /// A move of a live copy that a snapshot may have is marked as well, because a user
+    /// may displace the copy before the move is appended.
     StaleKept,
-    /// The log says that a copy was moved for a snapshot.
+    /// The log records that a copy was moved for a snapshot.
     KeptMarked,
-    /// What a running checkpoint folds, displaced meanwhile, is kept for its snapshot.
+    /// A block that a running checkpoint folds, and that is displaced meanwhile, is kept
+    /// for its snapshot.
     FrozenJudged,
 }
 
 impl Missing {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Missing; 12] = [
         Missing::MovedThenDisplaced,
         Missing::MergedThenDisplaced,

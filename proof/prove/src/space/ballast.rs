@@ -1,16 +1,16 @@
-//! What takes the room that fillings need not take.
+//! The ballast: a file that takes the space that fillings need not take.
 
 use super::hands::{Attempt, Hands};
 use super::{Ballast, Cycle, Life, Wrong};
 use crate::random::Random;
 use varve_fs::{InodeNo, Result};
 
-/// Bytes that are written at most; the rest of a large volume is reserved.
+/// Largest number of bytes that are written; the rest of a large volume is reserved.
 const WRITTEN_MAX: u64 = 64 << 20;
 /// Bytes of each write.
 const PIECE: u64 = 1 << 20;
 
-/// Makes the file that leaves about as many bytes as `cycle` says.
+/// Creates the file that leaves about as many bytes as `cycle` states.
 pub fn load(life: &mut Life<'_>, cycle: &Cycle) -> std::result::Result<(), Wrong> {
     life.ballast = None;
     if cycle.ballast == Ballast::None {
@@ -46,7 +46,7 @@ pub fn load(life: &mut Life<'_>, cycle: &Cycle) -> std::result::Result<(), Wrong
     Ok(())
 }
 
-/// Reserves what is beyond `from`, or most of it.
+/// Reserves the range from `from`, or most of it.
 fn reserve(
     hands: &mut Hands<'_>,
     ino: InodeNo,

@@ -1,4 +1,4 @@
-//! What is drawn.
+//! The random choices of a case.
 
 use super::{Cycle, Service};
 use crate::explorer::mix;
@@ -7,39 +7,38 @@ use std::fmt;
 use varve_lfs::MAX_HEADS;
 
 const MIB: u64 = 1 << 20;
-/// Blocks that a volume has at least.
+/// Least number of blocks of a volume.
 const BLOCKS_MIN: u64 = 1000;
 
-/// A volume to be made.
+/// The shape of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of the device; a drive has as many cylinders as come near.
+    /// Bytes of the device; a drive has the number of cylinders that is closest.
     pub device_bytes: u64,
-    /// Bytes in a logical block.
+    /// Bytes per logical block.
     pub block_bytes: u32,
-    /// Bytes that the device writes without touching their neighbours: 512 or
-    /// 4096.
+    /// Bytes that the device writes without affecting their neighbours: 512 or 4096.
     pub unit_bytes: u32,
-    /// The device is a simulated drive.
+    /// True if the device is a simulated drive.
     pub in_drive: bool,
-    /// Decides what only one layout has: the size of segments, slots.
+    /// Choice of properties that only one layout has: the size of segments, slots.
     pub variety: u64,
 }
 
-/// See the module [`crate::space`].
+/// One case; the module [`crate::space`] explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Decides everything.
+    /// Seed of all choices.
     pub seed: u64,
-    /// The volume.
+    /// Shape of the volume.
     pub shape: Shape,
-    /// For which it is mounted, in turn.
+    /// Services for which it is mounted, in turn.
     pub services: Vec<Service>,
     /// Bytes of padding in names.
     pub name_bytes: usize,
-    /// Who fill and remove at once.
+    /// Number of threads that fill and remove in parallel.
     pub threads: u64,
-    /// One after the other.
+    /// Cycles, one after the other.
     pub cycles: Vec<Cycle>,
 }
 
@@ -50,7 +49,7 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// One of a row of cases: of eight in succession, one is of any size.
+    /// Returns one of a series of cases: one of eight in succession has any size.
     pub fn nth(seed: u64, index: u64) -> Self {
         match index % 8 {
             7 => Case::nth_of_any_size(seed, index),
@@ -58,17 +57,17 @@ impl Case {
         }
     }
 
-    /// One of a row of cases of any size.
+    /// Returns one of a series of cases of any size.
     pub fn nth_of_any_size(seed: u64, index: u64) -> Self {
         Case::draw(mix(seed, index))
     }
 
-    /// One of a row of small cases.
+    /// Returns one of a series of small cases.
     pub fn nth_small(seed: u64, index: u64) -> Self {
         Case::small(mix(seed, index))
     }
 
-    /// The case of this seed: of any size.
+    /// Returns the case of this seed, of any size.
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let shape = draw_shape(&mut random);
@@ -85,9 +84,9 @@ impl Case {
         }
     }
 
-    /// The small case of this seed: one of a few hundred in a minute. Some are of
-    /// volumes that are soon full without any ballast, where most of what lives is
-    /// metadata: they take longest, as nearly every step at the end has to clean.
+    /// Returns the small case of this seed, of which a few hundred run in a minute. Some
+    /// volumes are soon full without any ballast, with mostly metadata; they take
+    /// longest, because nearly every step at the end must clean.
     pub fn small(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let is_least = random.once_in(16);
@@ -109,7 +108,7 @@ impl Case {
         };
         let mut services = draw_services(&mut random);
         if is_least {
-            // Each further head has two of so few segments.
+            // Each further head takes two of so few segments.
             services.iter_mut().for_each(|service| service.heads = 1);
         }
         let threads = *random.pick(&[1, 1, 1, 1, 1, 1, 2, 12]);
@@ -129,9 +128,10 @@ impl Case {
         }
     }
 
-    /// The same for a tree that is reached by paths, and so many threads. Names are
-    /// short, as a path has an end; a volume is as large as `mkfs` makes it; and threads
-    /// make no detours, as a file is reached by a name that another may remove.
+    /// Returns the same case for a tree that is reached by paths, with this number of
+    /// threads. Names are short, because paths are limited; a volume is as large as
+    /// `mkfs` makes it; and threads make no detours, because a file is reached by a name
+    /// that another thread may remove.
     pub fn through_the_kernel(mut self, threads: u64) -> Self {
         self.name_bytes = 0;
         self.threads = threads;
@@ -169,7 +169,7 @@ fn draw_shape(random: &mut Random) -> Shape {
     }
 }
 
-/// One for all mounts, or another at each.
+/// Draws one service for all mounts, or another one for each.
 fn draw_services(random: &mut Random) -> Vec<Service> {
     let count = *random.pick(&[1, 1, 2, 3]);
     let mut draw = || Service {

@@ -1,16 +1,16 @@
-//! What a volume is filled with, and how that goes.
+//! The content with which a volume is filled, and the order of its removal.
 
 use crate::random::Random;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What a volume is filled with.
+/// The content with which a volume is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
-    /// Directories, one in the other for a while.
+    /// Directories, nested up to a depth.
     Directories,
-    /// Files that hold nothing, or what an inode holds.
+    /// Files that are empty or stored in the inode.
     TinyFiles,
     /// Files of up to two blocks.
     SmallFiles,
@@ -24,20 +24,20 @@ pub enum Filling {
     HardLinks,
     /// Blocks far from each other.
     Sparse,
-    /// What is there is written over, in little pieces and random order.
+    /// Existing content is overwritten in small pieces and random order.
     Overwrites,
     /// Names that move among many directories.
     Renames,
-    /// One file, as long as may be.
+    /// One file, as long as possible.
     OneBigFile,
     /// Reservations.
     Reserved,
-    /// Modes and times of what is there.
+    /// Modes and times of existing files.
     Modes,
 }
 
 impl Filling {
-    /// All of them.
+    /// All fillings.
     pub const ALL: [Filling; 13] = [
         Filling::Directories,
         Filling::TinyFiles,
@@ -54,7 +54,7 @@ impl Filling {
         Filling::Modes,
     ];
 
-    /// It ends by being refused, not by a number.
+    /// Returns true if it ends with a refusal, and not after a number of changes.
     pub(super) fn grows(self) -> bool {
         !matches!(
             self,
@@ -63,62 +63,62 @@ impl Filling {
     }
 }
 
-/// One file that is there before anything else. It is not thinned out, and goes last
-/// unless the order is that of the listing.
+/// One file that exists before everything else. It is not thinned out, and is removed
+/// last unless the order is that of the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ballast {
     /// There is none.
     None,
-    /// It is a reservation, and is removed like anything else.
+    /// It is a reservation, and is removed like any other file.
     Loose,
-    /// It is a reservation: the log stays as clean as it was.
+    /// It is a reservation, so the log remains clean.
     Reserved,
-    /// It is written, up to 64 MiB of it: it stands in the cleaner's way.
+    /// It is written, up to 64 MiB of it, so the cleaner must deal with it.
     Written,
-    /// The same, and one block in so many of it is a hole: what is dead lies
+    /// It is written, and one block in this number is a hole, so dead blocks are
     /// everywhere.
     Holed(u64),
 }
 
-/// In which order things are removed; directories once they are empty.
+/// Order of removal; a directory is removed once it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the directories list them, as `rm -r` does.
+    /// The order of the listings, as in `rm -r`.
     Listing,
     /// The oldest name first.
     Creation,
-    /// The youngest first.
+    /// The newest name first.
     Reverse,
-    /// Any.
+    /// A random order.
     Random,
 }
 
-/// A volume filled and emptied.
+/// A volume is filled and emptied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// One after the other, until nothing of any of them fits.
+    /// Fillings, one after the other, until none of them fits.
     pub fillings: Vec<Filling>,
-    /// One name in so many goes between two fillings; 0: none.
+    /// One name in this number is removed between two fillings; 0 for none.
     pub thin_one_in: u64,
-    /// What takes most of the room, so that large volumes are filled as soon as
+    /// The file that takes most of the space, so that large volumes are filled as fast as
     /// small ones.
     pub ballast: Ballast,
     /// Bytes that it leaves.
     pub left_bytes: u64,
-    /// How things go.
+    /// Order of removal.
     pub order: Order,
-    /// One removal in so many is followed by a sync, a checkpoint, cleaning or
-    /// the like.
+    /// One removal in this number is followed by a sync, a checkpoint, cleaning or a
+    /// similar step.
     pub pause_one_in: u64,
-    /// Kills and remounts while things go.
+    /// Number of kills and remounts during removal.
     pub turns: u64,
-    /// One removal in so many cuts, empties or replaces first, or removes what
-    /// is held open; 0: none.
+    /// One removal in this number truncates, empties or replaces first, or removes an
+    /// open file; 0 for none.
     pub detour_one_in: u64,
 }
 
 impl Cycle {
-    /// Of a volume of any size.
+    /// Draws a cycle for a volume of any size.
     pub(super) fn draw(random: &mut Random) -> Self {
         Cycle {
             fillings: draw_fillings(random, &[1, 1, 2, 3, 5]),
@@ -135,8 +135,8 @@ impl Cycle {
         }
     }
 
-    /// One that is soon over, of a volume that is small; or of one that is so small that
-    /// names alone fill it.
+    /// Draws a short cycle for a small volume, or for one so small that names alone fill
+    /// it.
     pub(super) fn small(random: &mut Random, is_least: bool) -> Self {
         let mut fillings = draw_fillings(random, &[1, 1, 2, 3]);
         if is_least {
@@ -174,7 +174,7 @@ fn draw_fillings(random: &mut Random, counts: &[u64]) -> Vec<Filling> {
     fillings
 }
 
-/// If there are holes in it, of one block in at least so many.
+/// Draws a ballast. If it has holes, it has one in `one_in` blocks or fewer.
 fn draw_ballast(random: &mut Random, one_in: u64) -> Ballast {
     let one_in = one_in + random.below(5 * one_in);
     *random.pick(&[

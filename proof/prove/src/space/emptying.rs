@@ -1,4 +1,4 @@
-//! Removing everything: nothing of it may be refused.
+//! Removes everything; no removal may be refused.
 
 use super::listing::{Listed, list};
 use super::{Cycle, Life, Order, Wrong, side_by_side};
@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Error, FileKind, InodeNo, Rename, SetAttr};
 
-/// Removes everything, with as many kills and remounts between as the cycle has.
+/// Removes everything, with the cycle's number of kills and remounts in between.
 pub fn empty(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> {
     let mut random = Random::new(mix(seed, 300));
     for turn in (0..=cycle.turns).rev() {
         let all = list(life.tree())?;
-        // Before each turn a share goes, in the end all that is left.
+        // A share is removed before each of them, and the rest at the end.
         let share = match turn {
             0 => all.len(),
             turns => random.below(1 + all.len() as u64 / turns) as usize,
@@ -35,8 +35,8 @@ pub fn empty(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong>
     Ok(())
 }
 
-/// The names in the order in which they are to go, if they can; of the ballast
-/// last, so that there is no room before, unless the order is that of the listing.
+/// Returns the names in the order of removal, as far as possible; that of the ballast is
+/// last, so that there is no space before, unless the order is that of the listing.
 fn ordered(
     mut all: Vec<Listed>,
     order: Order,
@@ -59,8 +59,8 @@ fn ordered(
     all
 }
 
-/// `share` names go, or one or two more: a directory whose turn has come goes as
-/// soon as it is empty.
+/// Removes `share` names, or one or two more: a directory whose removal is due is removed
+/// as soon as it is empty.
 fn alone(
     life: &Life<'_>,
     cycle: &Cycle,
@@ -100,7 +100,8 @@ fn alone(
     Ok(())
 }
 
-/// Several threads: first all that is no directory, then directories by depth.
+/// Removes with several threads: first everything except for directories, then
+/// directories by depth.
 fn together(
     life: &Life<'_>,
     cycle: &Cycle,
@@ -116,7 +117,7 @@ fn together(
     files.truncate(share);
     let mut waves = vec![files];
     if whole {
-        // Listed with the deepest first.
+        // The list has the deepest first.
         let levels = directories.chunk_by(|one, next| one.depth == next.depth);
         waves.extend(levels.map(<[Listed]>::to_vec));
     }
@@ -137,16 +138,16 @@ fn together(
     Ok(())
 }
 
-/// One who removes.
+/// One thread that removes.
 struct Remover<'a> {
     life: &'a Life<'a>,
     cycle: &'a Cycle,
     random: Random,
-    /// Files that have no name any more and are still open.
+    /// Open files without names.
     held: Vec<InodeNo>,
 }
 
-/// Files held open at once.
+/// Largest number of open files.
 const HELD: usize = 20;
 
 impl<'a> Remover<'a> {
@@ -197,15 +198,15 @@ impl<'a> Remover<'a> {
         Ok(())
     }
 
-    /// What makes something smaller, before it is removed. True if that was its
-    /// removal: `fellow`, who is still there, has been replaced by it.
+    /// Makes a file smaller before its removal. Returns true if it was removed by that:
+    /// it has replaced `fellow`.
     fn detour(&mut self, listed: &Listed, fellow: Option<&Listed>) -> varve_fs::Result<bool> {
         let tree = self.tree();
         let choice = self.random.below(5);
         if let (4, Some(fellow)) = (choice, fellow) {
             return self.replace(listed, fellow);
         }
-        // What has replaced it since it was listed may be something else.
+        // Another file may have replaced it since it was listed.
         let found = tree.lookup(listed.parent, &listed.name)?;
         let ino = found.ino;
         if found.kind != FileKind::Regular {
@@ -245,7 +246,7 @@ impl<'a> Remover<'a> {
         tree.setattr(ino, &set).map(drop)
     }
 
-    /// The file takes the name of a fellow, who goes in its place; unless both
+    /// Gives the file the name of `fellow`, which is removed in its place; unless both
     /// are names of one file, which changes nothing.
     fn replace(&mut self, listed: &Listed, fellow: &Listed) -> varve_fs::Result<bool> {
         let tree = self.tree();
@@ -259,7 +260,7 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// What goes on beside removals.
+    /// Takes a step between removals.
     fn pause(&mut self) -> Result<(), Wrong> {
         let (what, outcome) = self.life.served().pause(self.random.word());
         outcome.map_err(|error| format!("{what} between removals: {error}"))

@@ -1,4 +1,4 @@
-//! Filling a volume until nothing more fits.
+//! Fills a volume until nothing more fits.
 
 use super::ballast;
 use super::hands::{Attempt, Hands};
@@ -9,14 +9,14 @@ use crate::random::Random;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Error, FileKind, InodeNo, SetAttr, SetTime};
 
-/// Laps over all fillings, as one may leave room that another takes.
+/// Number of passes over all fillings, because one may leave space that another takes.
 const LAPS: usize = 3;
-/// Changes by a filling that is never refused.
+/// Number of changes by a filling that is never refused.
 const CHANGES: u64 = 1500;
 /// Bytes of each of few large writes.
 const LARGE: usize = 256 << 10;
 
-/// Fills the volume as `cycle` says.
+/// Fills the volume according to `cycle`.
 pub fn fill(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> {
     ballast::load(life, cycle)?;
     for (nth, &filling) in cycle.fillings.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn fill(life: &mut Life<'_>, cycle: &Cycle, seed: u64) -> Result<(), Wrong> 
     Ok(())
 }
 
-/// Every thread fills on its own.
+/// Fills with every thread independently.
 fn by_all(life: &Life<'_>, fillings: &[Filling], seed: u64) -> Result<(), Wrong> {
     let work = |thread: u64| {
         let mut hands = Hands::new(life, Random::new(mix(seed, thread)));
@@ -47,11 +47,11 @@ fn by_all(life: &Life<'_>, fillings: &[Filling], seed: u64) -> Result<(), Wrong>
     side_by_side(life.case.threads, work)
 }
 
-/// What is there already is written over and linked to as well.
+/// Makes existing files available for overwriting and linking.
 fn take_up(hands: &mut Hands<'_>) -> Result<(), Wrong> {
     let (tree, threads) = (hands.tree(), hands.life.case.threads);
     if threads > 1 {
-        return Ok(()); // others remove and rename meanwhile
+        return Ok(()); // other threads remove and rename meanwhile
     }
     for listed in list(tree)? {
         match listed.kind {
@@ -70,7 +70,7 @@ fn take_up(hands: &mut Hands<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// One name in so many goes: of a full volume, so none may be refused.
+/// Removes one name in this number; the volume is full, so none may be refused.
 fn thin_out(life: &Life<'_>, one_in: u64, seed: u64) -> Result<(), Wrong> {
     let mut random = Random::new(seed);
     for listed in list(life.tree())? {
@@ -92,7 +92,7 @@ fn thin_out(life: &Life<'_>, one_in: u64, seed: u64) -> Result<(), Wrong> {
 
 type Filled = Result<Attempt<()>, Wrong>;
 
-/// Goes on if it was done, and is done with the filling if not.
+/// Continues if the attempt was successful, and ends the filling if not.
 macro_rules! or_full {
     ($attempt:expr) => {
         match $attempt? {
@@ -103,7 +103,7 @@ macro_rules! or_full {
 }
 
 impl Hands<'_> {
-    /// Until it is refused, or for a number of changes.
+    /// Fills until a refusal, or for a number of changes.
     fn fill(&mut self, filling: Filling) -> Result<(), Wrong> {
         let mut changes = 0;
         while self.step(filling)?.is_done() {
@@ -162,7 +162,8 @@ impl Hands<'_> {
             None => or_full!(self.file()),
         };
         let name = format!("user.{}", self.random.below(5));
-        // All of a file's are one: too many are refused on an empty volume, too.
+        // All attributes of a file are stored together; too many are refused on an empty
+        // volume as well.
         let most = match name == "user.0" && self.random.once_in(3) {
             true => self.longest_value(),
             false => 700,
@@ -171,7 +172,8 @@ impl Hands<'_> {
         self.attribute(ino, &name, bytes)
     }
 
-    /// The longest value of one attribute beside the others.
+    /// Returns the length of the longest value of one attribute in addition to the
+    /// others.
     fn longest_value(&mut self) -> u64 {
         let most = self.life.served().attribute_bytes() as u64;
         let others = 5 * 800;
@@ -215,7 +217,7 @@ impl Hands<'_> {
         let bytes = *self.random.pick(&[1, 100, 512, 4096]);
         if size >= bytes {
             let at = self.random.below(size - bytes + 1);
-            // Some of it is growth, for what was reserved or is a hole.
+            // Some of this is growth, where the file was reserved or has a hole.
             self.write(ino, at, bytes as usize)?;
         }
         if self.random.once_in(10) {
@@ -264,7 +266,7 @@ impl Hands<'_> {
         };
         let (ino, size) = self.files[index];
         if size >= 1 << 50 {
-            return Ok(Attempt::Done(())); // a sparse one
+            return Ok(Attempt::Done(())); // the file is sparse
         }
         let mut bytes = LARGE;
         while !self.write(ino, size, bytes)?.is_done() {

@@ -1,4 +1,4 @@
-//! One who makes things, until there is no room.
+//! One thread that creates files and content until there is no space.
 
 use super::listing::name_of;
 use super::{Life, Wrong};
@@ -7,11 +7,11 @@ use crate::random::Random;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Attr, Error, FileKind, InodeNo, Result};
 
-/// How an attempt ended that nothing is wrong with.
+/// Result of a correct attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt<T> {
     Done(T),
-    /// There is no room, or no number for it.
+    /// There is no space, or no free inode number.
     Refused,
 }
 
@@ -21,19 +21,19 @@ impl<T> Attempt<T> {
     }
 }
 
-/// See the module's head.
+/// State of one such thread.
 pub struct Hands<'a> {
     pub life: &'a Life<'a>,
     pub random: Random,
-    /// Directories that it puts names in; never empty.
+    /// Directories in which it creates names; never empty.
     pub directories: Vec<InodeNo>,
-    /// Files that it made, and how long they are.
+    /// Files that it created, with their sizes.
     pub files: Vec<(InodeNo, u64)>,
-    /// Names of files, and the directories they are in.
+    /// Names of files, with their directories.
     pub names: Vec<(InodeNo, Vec<u8>)>,
 }
 
-/// Files, names and directories that are remembered.
+/// Largest number of files, names and directories that are remembered.
 const REMEMBERED: usize = 20_000;
 
 impl<'a> Hands<'a> {
@@ -51,8 +51,8 @@ impl<'a> Hands<'a> {
         self.life.tree()
     }
 
-    /// What was asked for has come, or was refused for want of room; anything
-    /// else is wrong. What a mount does in the background is done at times.
+    /// Accepts success and a refusal for lack of space; anything else is a failure. The
+    /// background work of a mount is sometimes done here.
     pub fn judge<T>(
         &mut self,
         what: &str,
@@ -71,7 +71,7 @@ impl<'a> Hands<'a> {
                 self.life.counts.made.fetch_add(1, Relaxed);
                 Ok(Attempt::Done(done))
             }
-            // Not every layout has files as large as a sparse one wants to be.
+            // Some layouts have no files as large as a sparse one.
             Err(Error::NoSpace | Error::TooManyLinks | Error::TooLarge) => {
                 self.life.counts.refused.fetch_add(1, Relaxed);
                 Ok(Attempt::Refused)
@@ -80,7 +80,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// A name that nobody has.
+    /// Returns an unused name.
     pub fn new_name(&self) -> Vec<u8> {
         let number = self.life.next.fetch_add(1, Relaxed);
         name_of(number, self.life.case.name_bytes)
@@ -95,7 +95,7 @@ impl<'a> Hands<'a> {
         (files > 0).then(|| self.random.below(files) as usize)
     }
 
-    /// A file of a new name.
+    /// Creates a file with a new name.
     pub fn file(&mut self) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let (parent, name) = (self.any_directory(), self.new_name());
         let mode = FileKind::Regular.mode_bits() | 0o644;
@@ -103,17 +103,17 @@ impl<'a> Hands<'a> {
         self.made(parent, name, made)
     }
 
-    /// A symbolic link of so many bytes.
+    /// Creates a symbolic link of `bytes` bytes.
     pub fn symlink(&mut self, bytes: usize) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let (parent, name) = (self.any_directory(), self.new_name());
         let made = self.tree().symlink(parent, &name, &vec![b't'; bytes]);
         self.made(parent, name, made)
     }
 
-    /// Another name of `ino`.
+    /// Adds a name to `ino`.
     pub fn link(&mut self, ino: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let (parent, mut name) = (self.any_directory(), self.new_name());
-        // Nothing but names takes room here: short ones would be a million.
+        // Only names take space here; a million short ones would be needed.
         name.resize(200, b'l');
         let made = self.tree().link(ino, parent, &name);
         self.made(parent, name, made)
@@ -139,7 +139,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// A directory in `parent`.
+    /// Creates a directory in `parent`.
     pub fn directory(&mut self, parent: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
         let made = self.tree().mkdir(parent, &self.new_name(), 0o755);
         match self.judge("a directory", made)? {
@@ -153,7 +153,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Bytes at an offset of a file.
+    /// Writes bytes at an offset of a file.
     pub fn write(
         &mut self,
         ino: InodeNo,
@@ -169,7 +169,7 @@ impl<'a> Hands<'a> {
         })
     }
 
-    /// An extended attribute of so many bytes.
+    /// Sets an extended attribute of `bytes` bytes.
     pub fn attribute(
         &mut self,
         ino: InodeNo,

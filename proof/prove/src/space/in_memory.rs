@@ -8,19 +8,19 @@ use std::sync::Arc;
 use varve_device::{MemoryDevice, VirtualClock};
 use varve_fs::{InodeNo, Result};
 
-/// A volume, and how it is served.
+/// A volume, and its service.
 pub struct InMemory {
     device: Arc<MemoryDevice>,
-    /// One for all mounts: nobody comes back to an earlier time.
+    /// One clock for all mounts, so that time never goes back.
     clock: Arc<VirtualClock>,
     subject: Box<dyn Fn(Service) -> Box<dyn Subject> + Send + Sync>,
 }
 
 impl InMemory {
-    /// Makes a volume of what `subject` gives for any service.
+    /// Makes a volume of the subject that `subject` returns for a service.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     pub fn make(
         subject: impl Fn(Service) -> Box<dyn Subject> + Send + Sync + 'static,
     ) -> std::result::Result<Box<dyn Volume>, Wrong> {

@@ -1,4 +1,4 @@
-//! All names of a volume, as it lists them.
+//! All names of a volume, from its listings.
 
 use super::Wrong;
 use crate::mounted::Tree;
@@ -11,9 +11,9 @@ pub struct Listed {
     pub name: Vec<u8>,
     pub ino: InodeNo,
     pub kind: FileKind,
-    /// Directories above it, but for the root.
+    /// Number of directories above it, without the root.
     pub depth: u32,
-    /// The order in which names came.
+    /// Number of its creation.
     pub number: u64,
 }
 
@@ -23,13 +23,14 @@ impl Listed {
     }
 }
 
-/// Names listed at once.
+/// Number of names listed at once.
 const AT_ONCE: usize = 256;
 
-/// Every name below the root, a directory's content before its own name.
+/// Returns every name below the root, a directory's content before its own name.
 pub fn list(tree: &dyn Tree) -> Result<Vec<Listed>, Wrong> {
     let mut all = Vec::new();
-    // Directories in the order in which they are met, so those above come first.
+    // Directories are visited in the order in which they are found, so parents precede
+    // children.
     let mut above = vec![(InodeNo::ROOT, 0)];
     let mut at = 0;
     while let Some(&(parent, depth)) = above.get(at) {
@@ -58,19 +59,19 @@ pub fn list(tree: &dyn Tree) -> Result<Vec<Listed>, Wrong> {
             }
         }
     }
-    // Deep ones first; neighbours in a directory stay in its order.
+    // The deepest are first; names in one directory keep its order.
     all.sort_by_key(|listed| std::cmp::Reverse(listed.depth));
     Ok(all)
 }
 
-/// The number that a name begins with.
+/// Returns the number at the beginning of a name.
 fn number_of(name: &[u8]) -> u64 {
     let digits = name.get(..8).unwrap_or_default();
     let text = std::str::from_utf8(digits).unwrap_or_default();
     u64::from_str_radix(text, 16).unwrap_or(0)
 }
 
-/// A name that says when it came.
+/// Returns a name that begins with its number.
 pub fn name_of(number: u64, padding: usize) -> Vec<u8> {
     let mut name = format!("{number:08x}").into_bytes();
     name.resize(8 + padding, b'n');

@@ -1,14 +1,13 @@
-//! A volume can always be emptied, whatever it was filled with.
+//! A volume can always be emptied, with any content.
 //!
-//! A [`Case`] draws a volume, fillings until nothing more fits, and an order of
-//! removals with checkpoints, cleaning, kills and remounts between; [`run`] has
-//! it done on a layout. Nothing that removes may be refused, and at the end the
-//! volume is empty, offers what it did when it was new, and is sound.
+//! A [`Case`] draws a volume, fillings until nothing more fits, and an order of removals
+//! with checkpoints, cleaning, kills and remounts in between; [`run`] executes it on a
+//! layout. No removal may be refused. At the end the volume must be empty and undamaged,
+//! and have the free space of a new one.
 //!
-//! The layout is behind [`Volumes`], so that all layouts meet the same cases, in
-//! this process or through the kernel.
-//! With one thread a case is decided by its seed; with several the scheduler
-//! decides, too.
+//! The layout is behind [`Volumes`], so that all layouts run the same cases, in this
+//! process or through the kernel. With one thread a case follows from its seed; with
+//! several the scheduler has an influence.
 
 mod ballast;
 mod case;
@@ -34,16 +33,16 @@ use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_fs::{InodeNo, StatFs};
 
-/// What a case did.
+/// Counts of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Fillings until nothing fitted, and emptied again.
+    /// Fillings until nothing fitted, each emptied again.
     pub cycles: u64,
-    /// Names, bytes and attributes that came.
+    /// Names, bytes and attributes created.
     pub made: u64,
-    /// Things that were refused as the volume was full.
+    /// Requests that were refused because the volume was full.
     pub refused: u64,
-    /// Removals, all of which were done.
+    /// Removals, all of which succeeded.
     pub removed: u64,
     /// Mounts after a kill.
     pub kills: u64,
@@ -51,7 +50,7 @@ pub struct Report {
     pub remounts: u64,
 }
 
-/// The same, while several threads count.
+/// The same counts while several threads run.
 #[derive(Debug, Default)]
 struct Counts {
     made: AtomicU64,
@@ -65,23 +64,23 @@ struct Counts {
 struct Life<'a> {
     case: &'a Case,
     volume: &'a dyn Volume,
-    /// None while nobody has it mounted.
+    /// `None` while it is not mounted.
     served: Option<Box<dyn Served>>,
-    /// Of an empty volume, as each service tells it.
+    /// Space of an empty volume, for each service.
     new: Vec<StatFs>,
-    /// Numbers names, so that they tell in which order they came.
+    /// Number of the next name, so that names show the order of their creation.
     next: AtomicU64,
-    /// The file that takes most of the room, while there is one.
+    /// The file that takes most of the space, while there is one.
     ballast: Option<InodeNo>,
     mounts: u64,
     counts: Counts,
 }
 
-/// What is wrong, in words.
+/// A failure as text.
 pub type Wrong = String;
 
-/// Has `work` done by so many threads at once, each with its number; one works
-/// where it was called.
+/// Runs `work` on this number of threads, each with its number; a single one runs on the
+/// calling thread.
 fn side_by_side(threads: u64, work: impl Fn(u64) -> Result<(), Wrong> + Sync) -> Result<(), Wrong> {
     if threads == 1 {
         return work(0);
@@ -109,7 +108,7 @@ impl Life<'_> {
         self.served().tree()
     }
 
-    /// Which service the volume is or will be mounted for.
+    /// Returns the number of the service for which the volume is or will be mounted.
     fn service(&self) -> usize {
         let mounts = self.mounts.saturating_sub(1);
         mounts as usize % self.case.services.len()
@@ -122,7 +121,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// The server is gone, without a word; another one takes over.
+    /// Kills the server and mounts again.
     fn kill(&mut self) -> Result<(), Wrong> {
         self.counts.kills.fetch_add(1, Relaxed);
         self.served = None;
@@ -139,7 +138,7 @@ impl Life<'_> {
         self.mount()
     }
 
-    /// A random turn for the volume between removals, in which nothing may fail.
+    /// Remounts or kills the volume at random between removals; nothing may fail.
     fn turn(&mut self, random: &mut Random) -> Result<(), Wrong> {
         match random.below(4) {
             0 => self.remount(),
@@ -157,10 +156,10 @@ impl Life<'_> {
     }
 }
 
-/// Does `case` on a volume of the layout.
+/// Runs `case` on a volume of the layout.
 ///
 /// # Errors
-/// What was refused, lost, or not given back; a panic.
+/// A refusal, a loss of data or space, or a panic.
 pub fn run(case: &Case, volumes: &dyn Volumes) -> Result<Report, Failure> {
     let told = |wrong: Wrong| {
         let what = format!("{} on {}", case, volumes.name());
@@ -214,13 +213,13 @@ fn live(case: &Case, volumes: &dyn Volumes) -> Result<Report, Wrong> {
     })
 }
 
-/// Space that may be missing on an emptied volume: a hundredth, and what the
-/// root's own blocks and nodes may take.
+/// Returns the space that may be missing on an emptied volume: a hundredth, and the
+/// root's own blocks and nodes.
 fn slack(new: StatFs) -> u64 {
     new.blocks / 100 + 8
 }
 
-/// The volume is empty, and as good as new; also for whoever mounts it.
+/// Checks that the volume is empty and as good as new, also after a remount.
 fn ended(life: &mut Life<'_>) -> Result<(), Wrong> {
     for again in [false, true] {
         if again {

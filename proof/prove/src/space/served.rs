@@ -1,72 +1,74 @@
-//! What a case runs on: volumes that are made, served and checked.
+//! Volumes that are created, served and checked, for a case.
 
 use super::{Case, Wrong};
 use crate::mounted::Tree;
 use varve_fs::Result;
 
-/// What a mount decides and a volume does not know.
+/// Options of a mount that a volume does not store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Heads of the log; 0: as many as the policy wants. A small volume gets fewer.
+    /// Number of heads of the log; 0 for the number that the policy wants. A small volume
+    /// gets fewer.
     pub heads: u32,
-    /// Which of the cleaning policies, counted on beyond the last.
+    /// Number of the cleaning policy, modulo their count.
     pub policy: usize,
 }
 
 /// The volumes of a layout.
 pub trait Volumes: Sync {
-    /// The layout, for people.
+    /// Returns the name of the layout.
     fn name(&self) -> &'static str;
 
-    /// Makes a volume of the case's shape, or one near to it.
+    /// Makes a volume of the case's shape, or of a similar one.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn make(&self, case: &Case) -> std::result::Result<Box<dyn Volume>, Wrong>;
 }
 
 /// A volume.
 pub trait Volume: Sync {
-    /// Has it served, for the time of this number.
+    /// Serves the volume for the mount of this number.
     ///
     /// # Errors
-    /// What stopped it, and damage that was found.
+    /// The reason of the failure, and damage that was found.
     fn serve(&self, service: Service, nth: u64) -> std::result::Result<Box<dyn Served>, Wrong>;
 
-    /// What an offline check finds wrong; empty for a sound volume.
+    /// Returns the findings of an offline check; empty for an undamaged volume.
     fn check(&self) -> Vec<String>;
 }
 
-/// A volume that is served. Who drops it has killed the server.
+/// A volume that is served. Dropping it kills the server.
 pub trait Served: Send + Sync {
-    /// What is on it.
+    /// Returns its tree.
     fn tree(&self) -> &dyn Tree;
 
-    /// Bytes in a block.
+    /// Returns the bytes per block.
     fn block_bytes(&self) -> u32;
 
-    /// Bytes that the extended attributes of a file may take.
+    /// Returns the bytes that the extended attributes of a file may take.
     fn attribute_bytes(&self) -> usize;
 
-    /// A step of the work behind a mount, where nobody else does it.
+    /// Takes a step of a mount's background work, if no server does it.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn step(&self) -> Result<()>;
 
-    /// One of the things that go on beside removals, and its name.
+    /// Takes one of the steps between removals, and returns its name.
     fn pause(&self, which: u64) -> (&'static str, Result<()>);
 
-    /// Ends the work that is due in the background. True if room is counted exactly
-    /// then; where only a server knows when it takes a checkpoint it is when it ends.
+    /// Completes the due background work. Returns true if the free space is exact then;
+    /// if only a server decides when it takes a checkpoint, it is exact after the
+    /// unmount.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn settle(&self) -> std::result::Result<bool, Wrong>;
 
-    /// Ends it in order.
+    /// Unmounts it.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The reason of the failure.
     fn unmount(self: Box<Self>) -> std::result::Result<(), Wrong>;
 }

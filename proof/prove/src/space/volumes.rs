@@ -10,7 +10,7 @@ use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, MountOptions};
 use varve_vlfs::{VlfsFormatOptions, Watermarks};
 
-/// Those of VLFS.
+/// The volumes of VLFS.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualLogs;
 
@@ -36,10 +36,10 @@ impl VirtualLogs {
             1 => Some(2),
             _ => None,
         };
-        // A block has eight units at most.
+        // A block has at most eight units.
         let unit_bytes = shape.unit_bytes.max(shape.block_bytes / 8);
-        // One number for each block, so that it is room that ends; or the usual
-        // number, which may end first.
+        // With one number for each block, the space ends first; with the usual number,
+        // the numbers may end first.
         let inodes = match shape.variety / 4 % 3 {
             0 => 0,
             _ => shape.device_bytes / u64::from(shape.block_bytes),
@@ -62,7 +62,7 @@ impl VirtualLogs {
     }
 }
 
-/// Those of the segmented log.
+/// The volumes of the segmented log.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs;
 
@@ -78,11 +78,11 @@ impl Volumes for Logs {
 }
 
 impl Logs {
-    /// A log is the same on a drive as anywhere.
+    /// A log is the same on a drive and elsewhere.
     fn of(shape: &Shape, service: Service) -> Log {
         let log = Log::default();
-        // Larger segments, or blocks, are refused from 64 MiB on: the reserve would
-        // be more than 5 %. A block is a sixteenth of a segment at most.
+        // Larger segments, or blocks, are refused from 64 MiB on, because the reserve
+        // would exceed 5 %. A block is at most a sixteenth of a segment.
         let (choices, most): ([u32; 2], u32) = match shape.device_bytes {
             ..0x400_0000 => ([128 << 10, 256 << 10], u32::MAX),
             0x400_0000..0x800_0000 => ([128 << 10, 256 << 10], 4 << 10),
@@ -109,7 +109,7 @@ impl Logs {
     }
 }
 
-/// Those of FFS, with a journal, of every policy of allocation.
+/// The volumes of FFS, with a journal, of every allocation policy.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlaces;
 
@@ -125,7 +125,7 @@ impl Volumes for InPlaces {
 }
 
 impl InPlaces {
-    /// How it is served makes no difference: nothing is cleaned.
+    /// The service makes no difference, because nothing is cleaned.
     fn of(shape: &Shape) -> InPlace {
         let others = InPlace::of_every_policy();
         // FFS's own allocation with and without fragments, or one of the others.
@@ -137,8 +137,8 @@ impl InPlaces {
         volume.device_bytes = shape.device_bytes;
         volume.format.block_bytes = shape.block_bytes.max(4096);
         volume.format.group_blocks = 0;
-        // As many inodes as there are blocks, so that it is room that ends; or the usual
-        // number, which may end first.
+        // With as many inodes as blocks, the space ends first; with the usual number, the
+        // inodes may end first.
         volume.format.inode_ratio = match shape.variety / 16 % 3 {
             0 => 0,
             _ => u64::from(volume.format.block_bytes),
@@ -159,7 +159,7 @@ mod tests {
 
     static ASKED: AtomicU64 = AtomicU64::new(0);
 
-    /// Counts how often it is asked.
+    /// A policy that counts its calls.
     #[derive(Debug)]
     struct Probe;
 
@@ -199,7 +199,7 @@ mod tests {
         mounted.clean().unwrap();
         let cleaned = ASKED.load(Relaxed);
         assert!(cleaned > begun);
-        // Something must be dead before it pays.
+        // Something must be dead before cleaning pays.
         for at in (0..end / 2).step_by(3 * 4096) {
             mounted.fallocate(file, 3, at, 8192).unwrap();
         }

@@ -1,14 +1,14 @@
-//! A device that runs something once, in the middle of somebody's flush.
+//! A device for tests that calls a function once, in the middle of a flush.
 
 use std::sync::{Arc, Mutex};
 use varve_device::{Device, DeviceError, Geometry, MemoryDevice, RecordingDevice};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// See the module's head.
+/// A recording device that calls a function once, in the middle of its next flush.
 pub(super) struct Meanwhile {
     pub inner: Arc<RecordingDevice<MemoryDevice>>,
-    /// What is run, in the middle of the next flush.
+    /// The function that the next flush calls.
     pub hook: Mutex<Option<Hook>>,
 }
 

@@ -1,11 +1,12 @@
-//! The toy's bytes. They are trusted once their checksum is right.
+//! The byte format of the toy log. The decoder trusts a payload once its checksum is
+//! right.
 
 use std::sync::Arc;
 use varve_fs::{Inode, InodeNo, Item, Timestamp};
 
 const MAGIC: u32 = 0x7479_6f74;
 
-/// What precedes a payload, in one sector.
+/// The sector before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) serial: u64,
@@ -79,7 +80,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// As many bytes as there are of the next `count`.
+    /// Takes the next `count` bytes, or fewer at the end of the input.
     fn take(&mut self, count: usize) -> &'a [u8] {
         let end = self.at.saturating_add(count).min(self.bytes.len());
         let taken = &self.bytes[self.at..end];
@@ -87,7 +88,7 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// The next `N` bytes; behind the end are zeros.
+    /// Takes the next `N` bytes. Bytes after the end of the input are zeros.
     fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
         let taken = self.take(N);
@@ -120,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A group as bytes, with its length first.
+/// Encodes a group, with the number of its items first.
 pub(super) fn encode_items(items: &[Item]) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.u32(items.len() as u32);
@@ -217,7 +218,7 @@ fn encode_inode(out: &mut Writer, inode: &Inode) {
     out.bytes(&inode.inline);
 }
 
-/// The items; an unknown one ends the list.
+/// Decodes the items of a group. An unknown item ends the list.
 pub(super) fn decode_items(bytes: &[u8]) -> Vec<Item> {
     let mut input = Reader { bytes, at: 0 };
     let count = input.u32();

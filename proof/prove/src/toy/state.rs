@@ -1,4 +1,4 @@
-//! The toy's volume in memory: what the groups so far amount to.
+//! The state of the toy's volume in memory: the sum of the groups so far.
 
 use super::ToyPointer;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(super) struct File {
 
 pub(super) struct State {
     files: BTreeMap<InodeNo, File>,
-    /// Free numbers below `fresh` and their next versions.
+    /// Free inode numbers below `fresh`, with their next versions.
     free: BTreeMap<InodeNo, Version>,
     fresh: u64,
     next_id: u64,
@@ -55,7 +55,8 @@ impl State {
         self.files.get(&ino).ok_or(Error::NotFound)
     }
 
-    /// Numbers between the files that were never freed are free.
+    /// Marks every number below `fresh` that no file has as free, even if no group has
+    /// freed it.
     pub(super) fn mounted(&mut self) {
         let used = self
             .files
@@ -182,7 +183,7 @@ impl State {
         }
     }
 
-    /// A planted bug: one file shows its last block in the place of its first.
+    /// Plants a bug: the first block of one file shows the data of its last block.
     pub(super) fn misplace(&mut self) {
         for file in self.files.values_mut() {
             let regular = file.inode.kind() == FileKind::Regular;

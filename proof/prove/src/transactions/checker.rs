@@ -1,29 +1,29 @@
-//! Whether a history is what its level promises: dependencies between transactions,
-//! and circles among them.
+//! Checks that a history keeps the promise of its isolation level. The check builds a
+//! graph of dependencies between transactions and searches it for cycles.
 //!
 //! | edge | from | to |
 //! |---|---|---|
-//! | ww | who wrote a version | who wrote the next |
-//! | wr | who wrote a version | who read it |
-//! | rw | who read a version | who wrote the next |
-//! | rt | who had ended | who began afterwards |
+//! | ww | the writer of a version | the writer of the next version |
+//! | wr | the writer of a version | a reader of that version |
+//! | rw | a reader of a version | the writer of the next version |
+//! | rt | a transaction that has ended | a transaction that began afterwards |
 //!
-//! A history is serializable in real time if there is no circle. It is one of
-//! snapshots if every circle has two rw edges in a row, that is, if there is none of
-//! edges other than rw and of such edges followed by one rw (Cerone and Gotsman,
-//! PODC 2016, theorem 10; Fekete et al. 2005, theorem 2.1).
+//! A history is serializable in real time if the graph has no cycle. It is a history of
+//! snapshots if every cycle has two rw edges in a row. The equivalent test is: no cycle
+//! consists of edges other than rw, each optionally followed by one rw (Cerone and
+//! Gotsman, PODC 2016, theorem 10; Fekete et al. 2005, theorem 2.1).
 
 use super::history::{Anomaly, Judgement, Level, Object, Record};
 use super::reads::Reads;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Why one transaction comes before another.
+/// The reason that one transaction precedes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     Overwrote(Object),
     Read(Object),
     Ended,
-    /// It did not see what the other wrote.
+    /// The transaction did not see a write of the other transaction.
     Missed(Object),
 }
 
@@ -44,14 +44,14 @@ struct Graph {
     out: Vec<Vec<Edge>>,
 }
 
-/// Judges a history: what was committed is as `level` says.
+/// Judges a history: checks that the committed transactions satisfy `level`.
 pub fn judge(records: &[Record], level: Level) -> Judgement {
     let mut judgement = Judgement::default();
     let reads = Reads::of(records, &mut judgement);
     judgement.committed = reads.happened.iter().filter(|happened| **happened).count();
     let graph = Graph::of(records, &reads);
     judgement.edges = graph.out.iter().map(Vec::len).sum();
-    // Every circle lies in one of these, whatever edges it is of.
+    // Every cycle is inside one of these components, whatever edges it consists of.
     let mut knots = graph.knots();
     if level == Level::Snapshot {
         let composed = graph.composed();
@@ -100,7 +100,8 @@ impl Graph {
         Graph { out }
     }
 
-    /// Every edge that is not rw, and every one followed by an rw.
+    /// Returns the graph of every edge that is not rw, and of every such edge followed by
+    /// an rw.
     fn composed(&self) -> Graph {
         let mut out = vec![Vec::new(); self.out.len()];
         for edge in self.out.iter().flatten().filter(|e| !e.why.is_missed()) {
@@ -115,7 +116,7 @@ impl Graph {
         Graph { out }
     }
 
-    /// The parts in which everybody comes before everybody (Tarjan 1972).
+    /// Returns the strongly connected components that contain a cycle (Tarjan 1972).
     fn knots(&self) -> Vec<Vec<usize>> {
         let count = self.out.len();
         let (mut index, mut low) = (vec![usize::MAX; count], vec![0; count]);
@@ -159,7 +160,7 @@ impl Graph {
         knots
     }
 
-    /// The shortest way within `part`, along edges that are allowed.
+    /// Returns the shortest path within `part` along the edges that `allowed` accepts.
     fn way(
         &self,
         (from, to): (usize, usize),
@@ -193,7 +194,8 @@ impl Graph {
         None
     }
 
-    /// The circle in a knot whose name says most: as few kinds of edges as there can be.
+    /// Returns the most telling cycle of a component: the one with the fewest kinds of
+    /// edges.
     fn simplest_circle(&self, part: &[usize], level: Level) -> Vec<Edge> {
         let part: BTreeSet<usize> = part.iter().copied().collect();
         let kinds: [&dyn Fn(&Edge) -> bool; 3] = [
@@ -208,7 +210,7 @@ impl Graph {
                 return circle;
             }
         }
-        // One rw, without and with real time.
+        // Cycles with one rw edge, first without and then with real time.
         for allowed in &kinds[1..] {
             let missed = part.iter().flat_map(|node| &self.out[*node]);
             let missed = missed.filter(|e| e.why.is_missed() && part.contains(&e.to));
@@ -229,7 +231,7 @@ impl Graph {
         circles.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// A way of composed edges, as single ones.
+    /// Returns a path of composed edges as a path of single edges.
     fn unfold(&self, way: &[Edge]) -> Option<Vec<Edge>> {
         let mut single = Vec::new();
         for edge in way {
@@ -253,11 +255,12 @@ impl Graph {
     }
 }
 
-/// Who ended before whom began, without what follows from others.
+/// Returns the real-time edges, from a transaction that ended to one that began
+/// afterwards. Edges that follow from other edges are left out.
 fn in_time(records: &[Record], happened: &[bool]) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..records.len()).filter(|at| happened[*at]).collect();
     order.sort_by_key(|at| records[*at].begun);
-    // Of those from here on, when the first has ended.
+    // The earliest end of the transactions from this position on.
     let mut first_end = vec![u64::MAX; order.len() + 1];
     for (at, record) in order.iter().enumerate().rev() {
         first_end[at] = first_end[at + 1].min(records[*record].ended);

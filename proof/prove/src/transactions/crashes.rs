@@ -1,18 +1,19 @@
-//! Power cuts in the midst of commits.
+//! Power cuts in the middle of commits.
 //!
-//! There are up to four transactions open at a time, of every kind and with others
-//! within them. They are committed at once or with a ticket; tickets are waited for
-//! later and in any order, so that several commits are in one group; syncs,
-//! maintenance and cleaning come in between. Some are handed to another thread, which
-//! goes on with them and ends them, or drops them, even with one within that somebody
-//! else still holds. One thread acts at a time, so that a story can be told again. Then the power is cut at every write, in every way
-//! the medium allows. What a mount finds must be the tree behind a prefix of the
-//! commits, in the order in which they were merged:
+//! Up to four transactions are open at a time. They are of every kind, and some have
+//! nested transactions. A commit either waits or returns a ticket. The story waits for
+//! tickets later and in any order, so that several commits are in one group; syncs,
+//! maintenance and cleaning happen in between. Some transactions pass to another thread,
+//! which continues and ends them, or drops them, even while the first thread has a nested
+//! transaction open. One thread acts at a time, so that a story can be repeated.
+//! Afterwards the power is cut at every write, with every image that the medium allows. A
+//! mount must find the tree after a prefix of the commits, in the order in which they
+//! were merged:
 //!
-//! - so each is whole or absent;
-//! - it holds every commit that had been acknowledged;
-//! - and everything that was read by a transaction that only read and whose commit had
-//!   been acknowledged.
+//! - each commit is whole or absent;
+//! - the prefix contains every commit that was acknowledged;
+//! - the prefix contains everything that was read by a read-only transaction whose commit
+//!   was acknowledged.
 
 mod judged;
 
@@ -31,28 +32,29 @@ use varve_fs::planted::Planted;
 use varve_fs::{Error, Isolation, Ticket, TransactionOptions};
 use varve_lfs::Lfs;
 
-/// One in so many images is checked offline, seen from the older checkpoint and used.
+/// One in this number of images is also checked offline, mounted from the older
+/// checkpoint and used further.
 const CLOSELY_ONE_IN: u64 = 24;
-/// Longest content.
+/// Length of the longest content, in bytes.
 const LENGTH_MAX: u64 = 20_000;
 
-/// How much is done.
+/// Amount of work of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Steps of a story.
+    /// Number of steps of a story.
     pub steps: u64,
-    /// Of the states at each stop.
+    /// Limits on the images at each stop.
     pub limits: Limits,
-    /// Atomic units of the medium, bytes.
+    /// Sizes of the medium's atomic unit, in bytes.
     pub units: Vec<u32>,
-    /// Decides everything.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Planted in every thread of the story.
+    /// The bug that is planted in every thread of the story.
     pub bug: Option<Planted>,
 }
 
 impl Plan {
-    /// For continuous integration.
+    /// Returns the plan for continuous integration.
     pub fn quick(seed: u64) -> Plan {
         let crate::explorer::Plan { limits, units, .. } = crate::explorer::Plan::quick(seed);
         Plan {
@@ -65,20 +67,20 @@ impl Plan {
     }
 }
 
-/// What has been done in stories.
+/// Counts of the work done in stories.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Images and stops.
+    /// Counts of images and stops.
     pub counts: Counts,
-    /// Transactions that were committed.
+    /// Number of transactions that were committed.
     pub commits: u64,
-    /// That were given up or refused.
+    /// Number of transactions that were aborted or refused.
     pub aborts: u64,
-    /// That another thread went on with.
+    /// Number of transactions that another thread continued.
     pub handed: u64,
-    /// That another thread dropped, with one within open.
+    /// Number of transactions that another thread dropped while a nested one was open.
     pub dropped: u64,
-    /// Most commits that shared a flush.
+    /// Largest number of commits that shared a flush.
     pub together: u64,
 }
 
@@ -86,17 +88,17 @@ pub struct Done {
 struct Open {
     txn: Txn,
     isolation: Isolation,
-    /// As it sees its own names.
+    /// The tree as the transaction sees its own names.
     view: Tree,
     changes: Vec<Change>,
-    /// The commit behind which it last saw the tree.
+    /// Index of the commit after which the transaction last saw the tree.
     saw: usize,
-    /// It read what others write.
+    /// True if the transaction read a block that another owner writes.
     looked: bool,
 }
 
 impl Open {
-    /// One within it.
+    /// Begins a nested transaction.
     fn within(&self, at: usize) -> Result<Txn, String> {
         let within = self.txn.tree();
         let begun = within.begin_transaction(&TransactionOptions::default());
@@ -104,20 +106,21 @@ impl Open {
     }
 }
 
-/// A story while it is told.
+/// The state of a story while it runs.
 struct Story {
     fs: Arc<Fs>,
     home: Home,
     recorder: Arc<RecordingDevice<MemoryDevice>>,
     random: Random,
-    /// The tree behind each commit.
+    /// The tree after each commit.
     states: Vec<Tree>,
     open: Vec<Option<Open>>,
-    /// Tickets, and the commit behind which they are durable.
+    /// Tickets, each with the index of the commit that is durable once the ticket is
+    /// done.
     tickets: Vec<(Ticket<Lfs>, usize)>,
-    /// The commit that has been acknowledged.
+    /// Index of the last acknowledged commit.
     acknowledged: usize,
-    /// What may be found behind each mark: from which commit on, to which.
+    /// For each mark, the first and the last commit that a mount may find after it.
     marks: Vec<(usize, usize)>,
     told: Vec<String>,
     salt: u64,
@@ -133,7 +136,7 @@ impl Story {
         self.told.push(text.into());
     }
 
-    /// From here on, commits up to `last` may be found.
+    /// Records that a mount may find commits up to `last` from this write on.
     fn mark(&mut self, last: usize) {
         self.recorder.mark(self.marks.len() as u64);
         self.marks.push((self.acknowledged, last));
@@ -189,7 +192,7 @@ impl Story {
         self.tell(format!("{at} begins, {isolation:?}"));
         let options = TransactionOptions {
             isolation,
-            // There is one thread: who waits does so in vain.
+            // The story has one thread, so a wait for a lock never succeeds.
             timeout: Some(Duration::from_micros(20)),
             subpage: self.random.once_in(2),
         };
@@ -205,7 +208,7 @@ impl Story {
         Ok(())
     }
 
-    /// Draws a change and makes it in one of the trees of transaction `at`.
+    /// Draws a change and makes it in `tree`, a tree of transaction `at`.
     fn change_in(&mut self, tree: &Fs, view: &mut Tree, at: usize) -> Result<Change, String> {
         self.salt += 1;
         let length_max = match self.random.once_in(3) {
@@ -233,10 +236,10 @@ impl Story {
         Ok(())
     }
 
-    /// Looks at a block that another writes, and may have committed a moment ago.
+    /// Reads a block that another owner writes, and may have committed a moment ago.
     fn look(&mut self, at: usize, open: &mut Open) -> Result<(), String> {
         let locking = open.isolation == Isolation::Locking;
-        // There is one thread: nobody may wait for a lock.
+        // The story has one thread, so no transaction may wait for a lock.
         let others = if locking { 2..OWNERS } else { 0..OWNERS };
         let other = within(&mut self.random, others);
         self.tell(format!("{at} looks at the block of {other}"));
@@ -249,7 +252,7 @@ impl Story {
         Ok(())
     }
 
-    /// A transaction within one.
+    /// Runs a nested transaction in transaction `at`.
     fn nest(&mut self, at: usize) -> Result<(), String> {
         let mut open = self.open[at].take().expect("open");
         let child = open.within(at)?;
@@ -274,7 +277,7 @@ impl Story {
         Ok(())
     }
 
-    /// Another thread gets it, goes on with it and ends it.
+    /// Passes the transaction to another thread, which continues and ends it.
     fn hand_over(&mut self, at: usize) -> Result<(), String> {
         self.tell(format!("{at} is handed to another thread"));
         self.handed += 1;
@@ -288,7 +291,8 @@ impl Story {
         })
     }
 
-    /// Another thread drops it. The one within it, which stays here, ends with it.
+    /// Passes the transaction to another thread, which drops it. Its nested transaction
+    /// stays in this thread and ends with it.
     fn drop_elsewhere(&mut self, at: usize) -> Result<(), String> {
         let mut open = self.open[at].take().expect("open");
         let child = open.within(at)?;
@@ -360,7 +364,7 @@ impl Story {
     }
 }
 
-/// Does something in another thread, and waits for it.
+/// Calls `work` in another thread and waits for it.
 fn elsewhere<T: Send>(story: &mut Story, work: impl FnOnce(&mut Story) -> T + Send) -> T {
     let bug = story.bug;
     std::thread::scope(|scope| {
@@ -369,8 +373,9 @@ fn elsewhere<T: Send>(story: &mut Story, work: impl FnOnce(&mut Story) -> T + Se
     })
 }
 
-/// A snapshot may have held room that was needed, and a serializable transaction have
-/// read what others wrote then. Nobody here writes what another does.
+/// Returns true if the story allows this error. A snapshot that pins needed space may be
+/// aborted, and a serializable transaction may have read the writes of others. No two
+/// transactions of a story write the same data.
 fn may_refuse(error: &Error, isolation: Isolation, looked: bool) -> bool {
     match error {
         Error::Aborted => isolation != Isolation::Locking,
@@ -379,7 +384,7 @@ fn may_refuse(error: &Error, isolation: Isolation, looked: bool) -> bool {
     }
 }
 
-/// The volume that stories are told on.
+/// Returns the volume that the stories use.
 fn log() -> Log {
     Log::default()
 }
@@ -391,10 +396,11 @@ fn system(log: &Log, device: Arc<MemoryDevice>, seed: u64) -> Result<Arc<Fs>, St
         .map_err(|error| format!("mount: {error}"))
 }
 
-/// Tells story `index` and cuts the power everywhere in it.
+/// Runs story `index` and cuts the power at every write of it.
 ///
 /// # Errors
-/// What was found that may not be, behind which stop, and the story.
+///
+/// The wrong finding, the stop at which it was found, and the story.
 pub fn explore(plan: &Plan, index: u64, done: &mut Done) -> Result<(), Failure> {
     let log = log();
     let seed = mix(plan.seed, index);

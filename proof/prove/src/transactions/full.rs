@@ -1,10 +1,10 @@
-//! Transactions on a volume that is full, or nearly.
+//! Transactions on a full or nearly full volume.
 //!
-//! A volume is filled to the last block, and some of it is removed. Then transactions
-//! of every kind ask for some, most or more than all of what is left. One that does not
-//! fit is refused, in an operation or at its commit, and leaves nothing: the tree and
-//! what is in use are as before. At the end transactions that only remove empty the
-//! volume, and none of them is refused.
+//! The test fills a volume to the last block and removes some of it. Then transactions of
+//! every kind ask for some, most or more than all of the free space. A transaction that
+//! does not fit is refused, in an operation or at its commit, and leaves nothing: the
+//! tree and the used space are as before. At the end, transactions that only remove empty
+//! the volume, and none of them may be refused.
 
 use super::mix::{Change, Home, Tree, within};
 use super::{Fs, Txn};
@@ -23,21 +23,22 @@ const KINDS: [Isolation; 3] = [
     Isolation::Serializable,
     Isolation::Locking,
 ];
-/// Who removes is tried again where the room that its snapshot held was needed.
+/// Number of attempts of a removing transaction. An attempt is aborted if its snapshot
+/// pins space that is needed.
 const ATTEMPTS: u32 = 4;
 
-/// What was done.
+/// Counts of the work done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Transactions that found room.
+    /// Number of transactions that fitted.
     pub fitted: u64,
-    /// That were refused in an operation.
+    /// Number of transactions that were refused in an operation.
     pub refused_early: u64,
-    /// That were refused at their commit.
+    /// Number of transactions that were refused at their commit.
     pub refused_at_commit: u64,
-    /// That only removed.
+    /// Number of transactions that only removed.
     pub removals: u64,
-    /// Of those, how often one had to begin again.
+    /// Number of further attempts of those transactions.
     pub begun_again: u64,
 }
 
@@ -51,10 +52,11 @@ struct Volume {
     salt: u64,
 }
 
-/// Fills a volume, asks too much of it, and empties it.
+/// Fills a volume, asks for too much of it, and empties it.
 ///
 /// # Errors
-/// What was left of a refused transaction, or a removal that was refused.
+///
+/// The remains of a refused transaction, or a removal that was refused.
 pub fn run(seed: u64, index: u64, done: &mut Done) -> Result<(), Failure> {
     let told = |text: String| Failure::new(Promise::Space, format!("volume {index}: {text}"));
     let mut volume = Volume::new(mix(seed, index)).map_err(told)?;
@@ -113,7 +115,8 @@ impl Volume {
         (self.random.below(2) as u8, name)
     }
 
-    /// A change outside of transactions. False if there is no room for it.
+    /// Makes a change outside of transactions. Returns false if the volume has no space
+    /// for it.
     fn outside(&mut self, change: &Change) -> Result<bool, String> {
         match self.home.change(&self.fs, change) {
             Ok(()) => {
@@ -125,7 +128,7 @@ impl Volume {
         }
     }
 
-    /// To the last block.
+    /// Fills the volume to the last block.
     fn fill(&mut self) -> Result<(), String> {
         let mut number = 0;
         for length in [60_000, 4096, 1] {
@@ -140,7 +143,7 @@ impl Volume {
                 match self.home.change(&self.fs, &write) {
                     Ok(()) => self.tree.change(&write),
                     Err(Error::NoSpace) => {
-                        // Some of it may have been written.
+                        // The call may have written a part before the error.
                         self.outside(&Change::Remove(path))?;
                         break;
                     }
@@ -174,7 +177,8 @@ impl Volume {
         txn.map_err(|error| format!("begin: {error}"))
     }
 
-    /// A transaction that asks for a share of the room, or for more than there is.
+    /// Runs a transaction that asks for a part of the free space, or for more than all of
+    /// it.
     fn ask(&mut self, attempt: u64, done: &mut Done) -> Result<(), String> {
         let isolation = *self.random.pick(&KINDS);
         let free = self.fs.statfs().free * 4096;
@@ -185,7 +189,8 @@ impl Volume {
         let mut view = self.tree.clone();
         let (mut asked, mut refused) = (0, false);
         while asked < bytes && !refused {
-            // A share of it in transactions within it, which share its fate.
+            // A part of the changes is made in nested transactions, which end like their
+            // parent.
             let child = match self.random.once_in(4) {
                 true => Some(
                     txn.tree()
@@ -247,7 +252,7 @@ impl Volume {
         }
     }
 
-    /// Transactions that only remove, of a few names each.
+    /// Empties the volume with transactions that only remove, a few names each.
     fn empty(&mut self, done: &mut Done) -> Result<(), String> {
         while self.tree.0.len() > 1 {
             let isolation = *self.random.pick(&KINDS);
@@ -300,7 +305,7 @@ impl Volume {
         txn.commit()
     }
 
-    /// Unmounts, checks, and sees all of it again.
+    /// Unmounts, checks the image, and reads the whole tree again after a new mount.
     fn finish(self) -> Result<(), String> {
         self.fs.unmount().map_err(told)?;
         self.fs

@@ -1,121 +1,125 @@
-//! What transactions did and saw, as it was recorded.
+//! The record of what transactions did and saw.
 //!
-//! Every object is a list of numbers, and every number is appended once, to one
-//! object. So a read tells not only which write it saw, but in which order all
-//! writes before that one came: nothing about the order of versions has to be
-//! guessed (Kingsbury and Alvaro, Elle, VLDB 2020, §3).
+//! Every object is a list of numbers, and every number is appended once, to one object. A
+//! read therefore shows which write it saw, and also the order of all writes before that
+//! one: the judge never guesses the order of versions (Kingsbury and Alvaro, Elle, VLDB
+//! 2020, §3).
 
-/// One of the lists.
+/// Number of one of the lists.
 pub type Object = u32;
 
 /// A step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It saw this list.
+    /// The transaction read a list.
     Read {
-        /// Which.
+        /// The list that was read.
         object: Object,
-        /// All of it.
+        /// The whole content of the list.
         values: Vec<u64>,
     },
-    /// It added this number, which nobody else adds to anything.
+    /// The transaction appended a number. No other transaction appends the same number to
+    /// any list.
     Append {
-        /// To which.
+        /// The list that was changed.
         object: Object,
-        /// The number.
+        /// The number that was appended.
         value: u64,
     },
 }
 
-/// How a transaction ended.
+/// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its commit was answered.
+    /// The commit succeeded.
     Committed,
-    /// Nothing of it may ever be seen.
+    /// The transaction was aborted. No transaction may ever see any part of it.
     Aborted,
-    /// Nobody knows: it happened if somebody saw it.
+    /// The end is unknown. The transaction happened if another transaction saw it.
     Unknown,
 }
 
-/// One transaction. A single operation outside of any is one, too.
+/// One transaction. A single operation outside of transactions counts as one, too.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// A moment before its begin, on a clock that all share.
+    /// Time before the begin, on a clock that all transactions share.
     pub begun: u64,
-    /// A moment after its end was answered.
+    /// Time after the end was reported, on the same clock.
     pub ended: u64,
-    /// Its steps, in their order; without those of nested ones that were aborted.
+    /// The steps in their order, without those of nested transactions that were aborted.
     pub actions: Vec<Action>,
-    /// How it ended.
+    /// The end of the transaction.
     pub outcome: Outcome,
 }
 
-/// What committed transactions must look like.
+/// An isolation level: what committed transactions must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// As if each saw the tree at its begin, and the first of two that changed
-    /// the same committed: write skew, and no other anomaly, may happen.
+    /// Each transaction sees the tree at its begin. Of two concurrent transactions that
+    /// changed the same object, only the first commits. Write skew may happen, and no
+    /// other anomaly.
     Snapshot,
-    /// As if they ran one after the other, in an order in which whoever began
-    /// after another had ended comes behind it.
+    /// The transactions have the effect of a serial order. A transaction that began after
+    /// the end of another comes after it in that order.
     Serializable,
 }
 
-/// What must not be. Names as in Adya 1999 and in Berenson et al. 1995.
+/// A forbidden result. The names are those of Adya 1999 and of Berenson et al. 1995.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anomaly {
-    /// Two reads of a transaction disagree, or one misses its own write.
+    /// Two reads of a transaction disagree, or one of them misses the transaction's own
+    /// write.
     Unrepeatable,
-    /// G1a: a value of a transaction that was aborted was seen: a dirty read.
+    /// G1a, dirty read: a transaction saw a value of an aborted transaction.
     AbortedRead,
-    /// G1b: a value was seen that its transaction had replaced itself.
+    /// G1b: a transaction saw a value that its writer had replaced itself.
     IntermediateRead,
-    /// A value that nobody wrote, or one twice in a list.
+    /// A list contains a value that no transaction wrote, or the same value twice.
     Garbage,
     /// Two reads saw different orders of writes.
     DivergentOrder,
-    /// P4: a committed write is gone, or written over by who had not seen it.
+    /// P4: a committed write is missing, or was overwritten by a transaction that had not
+    /// seen it.
     LostUpdate,
-    /// G0: writes of transactions interleave.
+    /// G0: the writes of transactions interleave.
     DirtyWrite,
-    /// G1c: information flows in a circle.
+    /// G1c: information flows in a cycle.
     CircularFlow,
-    /// G-single: one saw another's writes in part: read skew.
+    /// G-single, read skew: a transaction saw only a part of another's writes.
     ReadSkew,
-    /// A circle with several anti-dependencies of which no two are neighbours.
+    /// A cycle with several anti-dependencies, no two of them adjacent.
     LongFork,
-    /// G2: a circle with two anti-dependencies next to each other.
+    /// G2: a cycle with two adjacent anti-dependencies.
     WriteSkew,
-    /// Of these, one that closes only because one ended before another began:
-    /// something old was seen.
+    /// A cycle that exists only because one transaction ended before another began: a
+    /// transaction saw old data.
     Stale,
 }
 
-/// An anomaly, with the transactions that are in it.
+/// An anomaly, with the transactions that are part of it.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its name.
+    /// Name of the anomaly.
     pub anomaly: Anomaly,
-    /// For people.
+    /// Description for a reader.
     pub told: String,
 }
 
-/// What was checked.
+/// Result of the check.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
-    /// One of each kind that was found and is not allowed.
+    /// One example of each forbidden kind that was found.
     pub found: Vec<Found>,
-    /// Transactions that were committed.
+    /// Number of transactions that were committed.
     pub committed: usize,
-    /// Dependencies between them.
+    /// Number of dependencies between them.
     pub edges: usize,
-    /// Circles of write skew, where the level allows them.
+    /// Number of write skew cycles, if the level allows them.
     pub skews: usize,
 }
 
 impl Judgement {
-    /// True if this anomaly is among those found.
+    /// Returns true if this anomaly was found.
     pub fn has(&self, anomaly: Anomaly) -> bool {
         self.found.iter().any(|found| found.anomaly == anomaly)
     }

@@ -1,10 +1,11 @@
-//! Transactions in threads, on the real log: what each did and saw is recorded, and
-//! judged when all have ended.
+//! Transactions in concurrent threads on the real log. The run records what each
+//! transaction did and saw, and judges the record when all have ended.
 //!
-//! Threads read lists and add to them, in transactions, in transactions within these,
-//! and without; some give up. Meanwhile somebody syncs, maintains the volume, cleans
-//! it and drops its caches. At the end everything is read once more, and again after
-//! another mount: so what was acknowledged and is gone is found as well.
+//! The threads read lists and append to them, in transactions, in nested transactions,
+//! and outside of transactions; some transactions abort. Meanwhile another thread syncs,
+//! maintains and cleans the volume and drops its caches. At the end the run reads every
+//! list once more, and again after a new mount, so that it also finds an acknowledged
+//! commit that is lost.
 
 use super::history::{Action, Judgement, Level, Object, Outcome, Record};
 use super::objects::Objects;
@@ -20,30 +21,32 @@ use varve_device::{Device, HostClock, MemoryDevice};
 use varve_fs::planted::Planted;
 use varve_fs::{Error, FileSystem, Isolation, Result, TransactionOptions};
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How the transactions are isolated.
+    /// Isolation of the transactions.
     pub isolation: Isolation,
-    /// Locking ones lock bytes of a page.
+    /// True if locking transactions lock byte ranges of a page.
     pub subpage: bool,
-    /// How many at once.
+    /// Number of concurrent threads.
     pub threads: u64,
-    /// Of each thread.
+    /// Number of transactions per thread.
     pub transactions: u64,
-    /// Whoever waits longer for a lock waits in vain: nobody here keeps one for long.
+    /// Longest wait for a lock. No transaction here keeps a lock for long, so a longer
+    /// wait never succeeds.
     pub patience: Duration,
-    /// Some of it is done outside of transactions. That waits without end, also for a
-    /// lock that a mistake keeps for good.
+    /// True if some operations happen outside of transactions. Such an operation waits
+    /// without limit, even for a lock that a bug never releases.
     pub outsiders: bool,
-    /// A mistake.
+    /// The planted bug, if any.
     pub bug: Option<Planted>,
-    /// Decides what is done, and not in which order threads run.
+    /// Seed of all random choices. The order in which the threads run does not depend on
+    /// it.
     pub seed: u64,
 }
 
 impl Plan {
-    /// For continuous integration.
+    /// Returns the plan for continuous integration.
     pub fn quick(isolation: Isolation, seed: u64) -> Plan {
         Plan {
             isolation,
@@ -65,14 +68,14 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// What the checker says.
+    /// Verdict of the checker.
     pub judgement: Judgement,
-    /// Transactions that met others and gave up.
+    /// Number of transactions that met a conflict and aborted.
     pub conflicts: usize,
-    /// Everything, for a closer look.
+    /// The whole record, for debugging.
     pub records: Vec<Record>,
 }
 
@@ -85,7 +88,7 @@ struct World {
     stop: AtomicBool,
 }
 
-/// What a thread is told when it must end: not what a transaction may meet.
+/// The reason that a thread stops: an error that a transaction must never return.
 type Broken = String;
 
 fn unexpected(error: &Error) -> bool {
@@ -105,7 +108,7 @@ impl World {
         })
     }
 
-    /// Reads an object, and mostly adds to it.
+    /// Reads an object and, in most cases, appends to it.
     fn step(&self, fs: &Fs, random: &mut Random, actions: &mut Vec<Action>) -> Result<()> {
         let object = random.below(self.objects.count()) as Object;
         let adds = !random.once_in(3);
@@ -120,7 +123,8 @@ impl World {
         }
         if adds {
             let value = self.values.fetch_add(1, SeqCst);
-            // Noted first: should it fail, some of it may have been done.
+            // The append is recorded first, because a failed call may have done a part of
+            // it.
             actions.push(Action::Append { object, value });
             if !self.objects.append(fs, object, &before, value)? {
                 actions.pop();
@@ -151,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// One transaction, to its end.
+    /// Runs one transaction to its end.
     fn transact(&self, random: &mut Random) -> std::result::Result<Record, Broken> {
         let mut actions = Vec::new();
         let begun = self.now();
@@ -188,7 +192,7 @@ impl World {
         })
     }
 
-    /// One operation outside of a transaction.
+    /// Runs one operation outside of transactions.
     fn outside(&self, random: &mut Random) -> std::result::Result<Record, Broken> {
         let mut object;
         loop {
@@ -223,7 +227,7 @@ impl World {
         let mut records = Vec::new();
         for _ in 0..self.plan.transactions {
             if self.stop.load(SeqCst) {
-                break; // somebody found something
+                break; // another thread found an error
             }
             let record = match random.once_in(6) && self.plan.outsiders {
                 true => self.outside(&mut random),
@@ -252,7 +256,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything, as it is now.
+    /// Reads every object in its present state.
     fn look(&self, fs: &Fs) -> Result<Record> {
         let begun = self.now();
         let look = |object: u64| {
@@ -280,10 +284,11 @@ fn volume() -> Log {
     log
 }
 
-/// Runs a plan and judges what happened.
+/// Runs a plan and judges the result.
 ///
 /// # Errors
-/// What a transaction must not be answered, or what failed.
+///
+/// An error that a transaction must never return, or the call that failed.
 pub fn run(plan: &Plan) -> std::result::Result<Ran, String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let log = volume();

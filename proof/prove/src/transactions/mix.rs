@@ -1,9 +1,10 @@
-//! Changes that transactions make, and the tree as it should be then.
+//! The changes that transactions make, and the expected tree.
 //!
-//! A tree is two directories of files. Whoever changes something has names of its own
-//! in both, and a block of its own in a file that all share: so transactions that are
-//! open together never conflict, and whatever order they commit in, the tree follows
-//! from their changes. Contents follow from a salt that is nobody else's.
+//! A tree is two directories of files. Each owner has names of its own in both
+//! directories, and a block of its own in a file that all owners share. Concurrent
+//! transactions therefore never conflict, and the tree follows from their changes
+//! whatever the order of the commits. Contents are derived from a salt that is used only
+//! once.
 
 use super::Fs;
 use crate::random::Random;
@@ -13,41 +14,41 @@ use varve_fs::{Caller, Error, InodeNo, Rename, Result, SetAttr};
 
 const BLOCK: u64 = 4096;
 const ATTRIBUTE: &[u8] = b"user.note";
-/// Who shares the file that all write to: one block each.
+/// Number of owners of the shared file. Each owner has one block of it.
 pub const OWNERS: u64 = 4;
-/// That file.
+/// Name of the shared file.
 const SHARED: &str = "shared";
 
-/// A directory, 0 or 1, and a name.
+/// Number of a directory, 0 or 1, and a name in it.
 pub type Path = (u8, String);
 
-/// A file.
+/// Content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Its bytes.
+    /// Data bytes of the file.
     pub bytes: Vec<u8>,
-    /// Its attribute, empty if it has none.
+    /// Value of its attribute, or empty if the file has none.
     pub note: Vec<u8>,
 }
 
-/// All files.
+/// All files, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<Path, Content>);
 
-/// One change.
+/// One change to a tree.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// An empty file.
+    /// Creates an empty file.
     Make(Path),
-    /// From this byte on, so many, of this salt.
+    /// Writes data: path, offset, length in bytes, and salt of the data.
     Write(Path, u64, u64, u64),
-    /// To this size.
+    /// Truncates or extends the file to this size in bytes.
     Cut(Path, u64),
-    /// The only name goes.
+    /// Removes the only name of a file.
     Remove(Path),
-    /// It may replace another.
+    /// Renames a file, possibly over another one.
     Move(Path, Path),
-    /// Another attribute, of this salt.
+    /// Sets the attribute to a value that is derived from this salt.
     Note(Path, u64),
 }
 
@@ -59,14 +60,14 @@ fn bytes_of(salt: u64, length: u64) -> Vec<u8> {
 }
 
 impl Tree {
-    /// The names of an owner.
+    /// Returns the names of an owner.
     fn of(&self, owner: u64) -> Vec<Path> {
         let start = format!("{owner}-");
         let own = self.0.keys().filter(|(_, name)| name.starts_with(&start));
         own.cloned().collect()
     }
 
-    /// What differs, in a few words.
+    /// Returns a short description of the difference.
     pub fn difference(&self, other: &Tree) -> String {
         let mut told = Vec::new();
         for (path, content) in &self.0 {
@@ -93,7 +94,7 @@ impl Tree {
         told.join(", ")
     }
 
-    /// Draws a change of an owner; contents are at most so long.
+    /// Draws a change for an owner. Contents are at most `length_max` bytes.
     pub fn draw(&self, random: &mut Random, owner: u64, length_max: u64, salt: u64) -> Change {
         let own = self.of(owner);
         let any = |random: &mut Random| {
@@ -128,7 +129,8 @@ impl Tree {
     /// Makes a change.
     ///
     /// # Panics
-    /// If it was drawn for another tree.
+    ///
+    /// Panics if the change was drawn for another tree.
     pub fn change(&mut self, change: &Change) {
         let files = &mut self.0;
         match change {
@@ -155,15 +157,16 @@ impl Tree {
     }
 }
 
-/// Where a tree is in a file system.
+/// The two directories of a tree in a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Home([InodeNo; 2]);
 
 impl Home {
-    /// Makes the directories and the file that all share.
+    /// Creates the directories and the shared file.
     ///
     /// # Errors
-    /// What stopped it.
+    ///
+    /// The same as those of the file system.
     pub fn make(fs: &Fs) -> Result<(Home, Tree)> {
         let root = Caller::root();
         let directory =
@@ -181,7 +184,8 @@ impl Home {
 
     fn find(&self, fs: &Fs, (directory, name): &Path) -> Result<InodeNo> {
         let directory = self.0[usize::from(*directory)];
-        // Held and released: to look up size and times would be to read them.
+        // The lookup pins and releases the inode, because a lookup with size and times
+        // would count as a read of them.
         let found = fs.lookup_held(&Caller::root(), directory, name.as_bytes())?;
         fs.release(found.ino, 1);
         Ok(found.ino)
@@ -190,7 +194,8 @@ impl Home {
     /// Makes a change.
     ///
     /// # Errors
-    /// What the file system answers.
+    ///
+    /// The same as those of the file system.
     pub fn change(&self, fs: &Fs, change: &Change) -> Result<()> {
         let root = Caller::root();
         let directory = |path: &Path| self.0[usize::from(path.0)];
@@ -226,10 +231,11 @@ impl Home {
         Ok(())
     }
 
-    /// Reads everything, and sees that no more inodes are in use than are found.
+    /// Reads the whole tree, and checks that no other inodes are in use.
     ///
     /// # Errors
-    /// What cannot be read, or is too much.
+    ///
+    /// A part that cannot be read, or an inode too many.
     pub fn walk(&self, fs: &Fs) -> std::result::Result<Tree, String> {
         let mut tree = Tree::default();
         for (number, directory) in (0..).zip(self.0) {
@@ -253,10 +259,11 @@ impl Home {
         }
     }
 
-    /// Reads the block of an owner in the file that all share.
+    /// Reads an owner's block of the shared file.
     ///
     /// # Errors
-    /// What the file system answers.
+    ///
+    /// The same as those of the file system.
     pub fn look(&self, fs: &Fs, owner: u64) -> Result<()> {
         let ino = self.find(fs, &(0, SHARED.to_owned()))?;
         fs.read(ino, owner % OWNERS * BLOCK, &mut [0; BLOCK as usize])?;
@@ -277,7 +284,7 @@ impl Home {
     }
 }
 
-/// Draws from a range.
+/// Draws a number from a range.
 pub fn within(random: &mut Random, range: Range<u64>) -> u64 {
     range.start + random.below(range.end - range.start)
 }

@@ -1,13 +1,13 @@
-//! Transactions, put to the proof.
+//! Tests of transactions.
 //!
 //! | module | its part |
 //! |---|---|
-//! | [`history`] | what transactions did and saw, as it was recorded |
-//! | `reads`, `checker` | whether that is what their level promises |
+//! | [`history`] | the record of what transactions did and saw |
+//! | `reads`, `checker` | the check that a record keeps the promise of its isolation level |
 //! | `objects` | lists of numbers in files, names and attributes |
 //! | [`interleaved`] | transactions in threads, recorded and judged |
-//! | [`mix`] | what crashes and full volumes are tried with: changes, and trees as they should be |
-//! | [`crashes`] | the power cut at every write of commits |
+//! | [`mix`] | changes for crashes and full volumes, and the expected trees |
+//! | [`crashes`] | a power cut at every write of commits |
 //! | [`full`] | volumes filled to the last block |
 
 mod checker;
@@ -27,11 +27,12 @@ use varve_fs::planted::Planted;
 use varve_fs::{FileSystem, Transaction};
 use varve_lfs::Lfs;
 
-/// A tree, mounted or private.
+/// A file system tree: a mounted one, or the private one of a transaction.
 pub type Fs = FileSystem<Lfs>;
 type Txn = Transaction<Lfs>;
 
-/// Runs `work` with a bug planted on this thread, if there is one and the build has them.
+/// Calls `work` with a bug planted on this thread, if `bug` names one and the build
+/// contains planted bugs.
 fn as_planted<T>(bug: Option<Planted>, work: impl FnOnce() -> T) -> T {
     #[cfg(feature = "planted")]
     if let Some(bug) = bug {

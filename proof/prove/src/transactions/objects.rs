@@ -1,32 +1,33 @@
-//! Lists of numbers in a file system, each kept in another part of it.
+//! Lists of numbers in a file system, each in a different part of it.
 //!
-//! | kept in | read | added to by |
+//! | stored in | read by | appended to by |
 //! |---|---|---|
-//! | a page of a file | the page | writing the page |
-//! | a quarter of a page | those bytes | writing those bytes |
-//! | a file | the whole file | appending |
-//! | the target of a symbolic link | the name, then the link | another link under the name |
-//! | an attribute of a file | the attribute | setting it |
-//! | a row of names | names until there is none | a link under the next name |
+//! | a page of a file | reading the page | writing the page |
+//! | a quarter of a page | reading those bytes | writing those bytes |
+//! | a file | reading the whole file | appending |
+//! | the target of a symbolic link | looking up the name, then reading the link | creating another link under the name |
+//! | an attribute of a file | reading the attribute | setting it |
+//! | a row of names | looking up names until one is missing | creating a link under the next name |
 
 use super::Fs;
 use super::history::Object;
 use varve_fs::{Caller, Error, FileFlags, InodeNo, Result};
 
 const PAGE: u64 = 4096;
-/// Of two numbers; beside them, their count.
+/// Length of a list in a page, in bytes: the count and 127 numbers.
 const SPAN: usize = 1024;
 const NUMBERS_MAX: usize = SPAN / 8 - 1;
 
-/// Where an object is.
+/// Location of an object.
 #[derive(Clone, Debug)]
 enum Place {
-    /// Bytes of a file: from here on, so many.
+    /// Bytes of a file: inode, offset and length.
     Bytes(InodeNo, u64, usize),
     File(InodeNo),
     Link(InodeNo, String),
     Attribute(InodeNo),
-    /// Only who finds that the next name is free knows that it is the last.
+    /// A row of names. A reader must find that the next name is free to know that a name
+    /// is the last.
     Row(InodeNo, String),
 }
 
@@ -37,10 +38,12 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Makes them, empty, in files that are locked by everybody if they are protected.
+    /// Creates the objects, empty. If `protected`, operations outside of transactions
+    /// wait for locks on their files.
     ///
     /// # Errors
-    /// What stopped it.
+    ///
+    /// The same as those of the file system.
     pub fn make(fs: &Fs, protected: bool) -> Result<Objects> {
         let root = Caller::root();
         let home = fs.mkdir(&root, InodeNo::ROOT, b"home", 0o755)?.ino;
@@ -72,15 +75,16 @@ impl Objects {
         Ok(Objects { places })
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn count(&self) -> u64 {
         self.places.len() as u64
     }
 
-    /// The list.
+    /// Returns the list of an object.
     ///
     /// # Errors
-    /// What the tree answers.
+    ///
+    /// The same as those of the file system.
     pub fn read(&self, fs: &Fs, object: Object) -> Result<Vec<u64>> {
         let root = Caller::root();
         match &self.places[object as usize] {
@@ -122,12 +126,12 @@ impl Objects {
         }
     }
 
-    /// True if adding to it needs what was read.
+    /// Returns true if appending to the object requires its previous content.
     pub fn reads_first(&self, object: Object) -> bool {
         !matches!(self.places[object as usize], Place::File(_))
     }
 
-    /// True if what is read outside of a transaction is read at one moment.
+    /// Returns true if a read of the object outside of transactions is atomic.
     pub fn is_read_at_once(&self, object: Object) -> bool {
         !matches!(
             self.places[object as usize],
@@ -135,11 +139,12 @@ impl Objects {
         )
     }
 
-    /// Adds a number; `before` is the list as it was read, of those that need it.
-    /// False if the list is full.
+    /// Appends a number. `before` is the list as it was read, for objects that require
+    /// it. Returns false if the list is full.
     ///
     /// # Errors
-    /// What the tree answers.
+    ///
+    /// The same as those of the file system.
     pub fn append(&self, fs: &Fs, object: Object, before: &[u64], value: u64) -> Result<bool> {
         let root = Caller::root();
         if before.len() >= NUMBERS_MAX {
@@ -153,7 +158,8 @@ impl Objects {
                 fs.write(&root, *ino, *at, &buffer)?;
             }
             Place::File(ino) => {
-                // The size is locked by the one and not by the other.
+                // One of the two calls locks the size of the file, and the other does
+                // not.
                 match value % 3 {
                     0 => drop(fs.append(&root, *ino, &value.to_le_bytes())?),
                     _ => drop(fs.append_in_turn(&root, *ino, &value.to_le_bytes())?),
@@ -194,7 +200,7 @@ fn to_text(list: &[u64]) -> Vec<u8> {
 
 fn from_text(text: &[u8]) -> Vec<u64> {
     let text = String::from_utf8_lossy(text);
-    // What is no number is nobody's.
+    // A word that is not a number becomes a number that no transaction writes.
     let number = |word: &str| word.parse().unwrap_or(u64::MAX);
     text.split(',').map(number).collect()
 }

@@ -1,32 +1,32 @@
-//! What single reads show, and the order of versions that they agree on.
+//! What single reads show, and the order of versions on which they agree.
 
 use super::history::{Action, Anomaly, Judgement, Object, Outcome, Record};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Who appended a value.
+/// The writer of a value.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     record: usize,
     object: Object,
-    /// It appended nothing to the object behind it.
+    /// True if this is the record's last append to the object.
     is_last: bool,
 }
 
-/// What a transaction saw of an object that was not its own.
+/// What a transaction saw of an object, without its own writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub record: usize,
     pub object: Object,
-    /// Of the object's versions, the first so many.
+    /// Number of versions that the transaction saw, from the first one on.
     pub versions: usize,
 }
 
-/// The reads of a history, as far as they make sense.
+/// The reads of a history, as far as they are valid.
 #[derive(Default)]
 pub(super) struct Reads {
-    /// The transactions that happened.
+    /// For each record, true if the transaction happened.
     pub happened: Vec<bool>,
-    /// Of each object, who wrote its versions.
+    /// For each object, the writers of its versions in their order.
     pub versions: BTreeMap<Object, Vec<usize>>,
     pub seen: Vec<Seen>,
 }
@@ -57,7 +57,8 @@ fn writers(records: &[Record], judgement: &mut Judgement) -> HashMap<u64, Writer
     writers
 }
 
-/// The lists that a transaction saw, without what it had appended itself.
+/// Returns the lists that a transaction saw, without the numbers that it had appended
+/// itself.
 fn foreign<'a>(
     number: usize,
     record: &'a Record,
@@ -103,7 +104,7 @@ impl Reads {
         let mut lists = Vec::new();
         for (number, record) in records.iter().enumerate() {
             if record.outcome == Outcome::Aborted {
-                continue; // what it saw, nobody was told
+                continue; // its reads were reported to no caller
             }
             for (object, list) in foreign(number, record, judgement) {
                 let sane = reads.judge_list(number, object, list, &writers, records, judgement);
@@ -189,7 +190,7 @@ impl Reads {
     }
 }
 
-/// Committed appends that are in no list, although somebody looked later.
+/// Reports committed appends that are in no list, although a later read exists.
 fn lost(
     records: &[Record],
     reads: &Reads,

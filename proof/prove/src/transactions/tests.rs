@@ -1,4 +1,4 @@
-//! Histories made by hand, each with one thing wrong; and right ones.
+//! Tests of the judge: handmade histories, each with one error, and correct ones.
 
 use super::history::{Action, Anomaly, Level, Outcome, Record};
 use super::judge;
@@ -14,7 +14,7 @@ fn w(object: u32, value: u64) -> Action {
     Action::Append { object, value }
 }
 
-/// All at the same time.
+/// Returns records that all happened at the same time.
 fn at_once(all: &[&[Action]]) -> Vec<Record> {
     let record = |actions: &&[Action]| Record {
         begun: 0,
@@ -25,7 +25,7 @@ fn at_once(all: &[&[Action]]) -> Vec<Record> {
     all.iter().map(record).collect()
 }
 
-/// Each after the one before.
+/// Returns records that each began after the one before had ended.
 fn in_turn(all: &[&[Action]]) -> Vec<Record> {
     let mut records = at_once(all);
     for (at, record) in records.iter_mut().enumerate() {
@@ -34,7 +34,7 @@ fn in_turn(all: &[&[Action]]) -> Vec<Record> {
     records
 }
 
-/// What each level finds.
+/// Checks which anomaly each level finds.
 #[track_caller]
 fn finds(records: &[Record], snapshot: Option<Anomaly>, serializable: Option<Anomaly>) {
     for (level, anomaly) in [
@@ -61,7 +61,7 @@ fn one_after_the_other_is_right() {
 
 #[test]
 fn who_ran_at_once_may_come_in_any_order() {
-    // The second saw nothing of the first, and comes before it.
+    // The second saw nothing of the first, and precedes it.
     let records = at_once(&[&[w(1, 1), w(2, 2)], &[r(1, &[]), r(2, &[])], &[r(2, &[2])]]);
     finds(&records, None, None);
 }
@@ -72,10 +72,10 @@ fn dirty_reads() {
     records[0].outcome = Outcome::Aborted;
     let aborted = Some(Anomaly::AbortedRead);
     finds(&records, aborted, aborted);
-    // Nobody knows how it ended: it was seen, so it happened.
+    // The end of the first is unknown. Another transaction saw it, so it happened.
     records[0].outcome = Outcome::Unknown;
     finds(&records, None, None);
-    // An aborted one may have seen anything.
+    // An aborted transaction may have seen anything.
     records[1].outcome = Outcome::Aborted;
     records[0].outcome = Outcome::Aborted;
     finds(&records, None, None);
@@ -86,7 +86,7 @@ fn a_value_in_between() {
     let records = at_once(&[&[w(1, 1), w(1, 2)], &[r(1, &[1])], &[r(1, &[1, 2])]]);
     let judgement = judge(&records, Level::Snapshot);
     assert!(judgement.has(Anomaly::IntermediateRead));
-    // Its own is no other's.
+    // A transaction may see its own intermediate value.
     let records = at_once(&[&[w(1, 1), r(1, &[1]), w(1, 2)], &[r(1, &[1, 2])]]);
     finds(&records, None, None);
 }
@@ -113,18 +113,18 @@ fn garbage() {
 #[test]
 fn updates_that_are_lost() {
     let lost = Some(Anomaly::LostUpdate);
-    // Both saw nothing, and wrote.
+    // Both saw the empty list and appended.
     let records = at_once(&[
         &[r(1, &[]), w(1, 1)],
         &[r(1, &[]), w(1, 2)],
         &[r(1, &[1, 2])],
     ]);
     finds(&records, lost, lost);
-    // One is not there afterwards.
+    // One of the appends is missing afterwards.
     let mut records = at_once(&[&[r(1, &[]), w(1, 1)], &[r(1, &[]), w(1, 2)], &[r(1, &[2])]]);
     (records[2].begun, records[2].ended) = (200, 201);
     finds(&records, lost, lost);
-    // Two orders.
+    // The two reads saw different orders.
     let records = at_once(&[&[w(1, 1)], &[w(1, 2)], &[r(1, &[1])], &[r(1, &[2])]]);
     let divergent = Some(Anomaly::DivergentOrder);
     finds(&records, divergent, divergent);
@@ -184,7 +184,7 @@ fn something_old_is_seen() {
     let records = in_turn(&[&[w(1, 1)], &[r(1, &[])], &[r(1, &[1])]]);
     let stale = Some(Anomaly::Stale);
     finds(&records, stale, stale);
-    // Through a third one.
+    // The same through a third transaction.
     let records = in_turn(&[
         &[w(1, 1)],
         &[w(2, 2)],

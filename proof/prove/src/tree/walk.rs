@@ -1,17 +1,17 @@
-//! Reads a whole tree and checks on the way that look-ups, parents, `.` and
-//! `..`, cookies and sizes agree with each other.
+//! Reads a whole tree and checks that lookups, parents, `.` and `..`, cookies and sizes
+//! agree with each other.
 
 use super::{Line, SeenFile, Tree, shorten};
 use crate::mounted::{Mounted, Name};
 use std::collections::BTreeMap;
 use varve_fs::{Error, FileKind, InodeNo};
 
-/// What a walk may cost: images may be hostile.
+/// Limits of a walk, because images may be hostile.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Names visited at most.
+    /// Largest number of names to visit.
     pub names: usize,
-    /// Bytes read of each file at most.
+    /// Largest number of bytes to read of each file.
     pub file_bytes: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// For trees that may be damaged or crafted.
+    /// Returns limits for trees that may be damaged or crafted.
     pub fn damaged() -> Self {
         Bounds {
             names: 20_000,
@@ -34,17 +34,17 @@ impl Bounds {
     }
 }
 
-/// Why a walk stopped.
+/// The reason that a walk stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A call was refused for a reason that damage or a device may have.
     Refused(String),
-    /// Answers disagree with each other.
+    /// Results of calls disagree with each other.
     Disagrees(String),
 }
 
 impl Trouble {
-    /// What happened.
+    /// Returns the description.
     pub fn text(&self) -> &str {
         match self {
             Trouble::Refused(text) | Trouble::Disagrees(text) => text,
@@ -64,7 +64,8 @@ fn disagrees<T>(text: String) -> Result<T, Trouble> {
     Err(Trouble::Disagrees(text))
 }
 
-/// EIO is a refusal; any other error, of a name just listed, is not.
+/// Returns the mapping of errors during `what`. EIO is a refusal. Any other error for a
+/// name just listed is a disagreement.
 fn during(what: &str) -> impl Fn(Error) -> Trouble {
     move |error| {
         let text = format!("{what}: {error}");
@@ -75,23 +76,25 @@ fn during(what: &str) -> impl Fn(Error) -> Trouble {
     }
 }
 
-/// Names asked for at once; small, so that resuming is exercised.
+/// Number of names per request. It is small, so that the walk also tests resuming.
 const BATCH: usize = 50;
 
-/// Reads everything.
+/// Reads the whole tree.
 ///
 /// # Errors
-/// The first thing that failed or disagreed, and where.
+///
+/// The first failure or disagreement, with its location.
 pub fn walk(mounted: &dyn Mounted, bounds: Bounds) -> Result<Tree, String> {
     let walked = Walk::new(mounted, bounds, false).run();
     walked.map_err(|trouble| trouble.text().to_owned())
 }
 
-/// Reads what can be read, and lists what is refused with EIO. An error that
-/// is not EIO stops the walk.
+/// Reads the readable part of a tree, and lists the parts that are refused with EIO. Any
+/// other error stops the walk.
 ///
 /// # Errors
-/// What disagreed, and where.
+///
+/// The disagreement, with its location.
 pub fn walk_damaged(mounted: &dyn Mounted, bounds: Bounds) -> Result<Tree, Trouble> {
     Walk::new(mounted, bounds, true).run()
 }
@@ -100,7 +103,7 @@ struct Walk<'a> {
     mounted: &'a dyn Mounted,
     bounds: Bounds,
     goes_on: bool,
-    /// The line on which an inode was first seen.
+    /// For each inode, the line on which it was first seen.
     first: BTreeMap<InodeNo, usize>,
     tree: Tree,
 }
@@ -117,8 +120,8 @@ impl<'a> Walk<'a> {
     }
 
     fn run(mut self) -> Result<Tree, Trouble> {
-        // An explicit stack: a damaged tree may be deep. Names are pushed in
-        // reverse order, so that the list comes out sorted, parents first.
+        // The stack is explicit, because a damaged tree may be deep. Names are pushed in
+        // reverse order, so that the list is sorted, parents first.
         let mut stack = vec![(Vec::new(), InodeNo::ROOT, InodeNo::ROOT)];
         while let Some((path, ino, parent)) = stack.pop() {
             match self.enter(&path, ino, parent) {
@@ -143,7 +146,7 @@ impl<'a> Walk<'a> {
         Ok(self.tree)
     }
 
-    /// Adds `ino` to the tree; returns the names in it, last first.
+    /// Adds `ino` to the tree, and returns the names in it, last first.
     fn enter(
         &mut self,
         path: &[u8],
@@ -158,7 +161,7 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Adds the line of `ino`; tells whether it is a directory.
+    /// Adds the line of `ino`, and returns true if it is a directory.
     fn visit(&mut self, path: &[u8], ino: InodeNo) -> Result<bool, Trouble> {
         if self.tree.lines.len() >= self.bounds.names {
             return disagrees(format!("more than {} names", self.bounds.names));
@@ -184,7 +187,7 @@ impl<'a> Walk<'a> {
             target: Vec::new(),
             xattrs: BTreeMap::new(),
         };
-        // The line stays even if the rest cannot be read: others may refer
+        // The line stays even if the rest cannot be read, because other lines may refer
         // to it.
         let rest = self.attributes(&mut line, ino, is_link);
         let found = line.target.len() as u64;
@@ -242,7 +245,7 @@ impl<'a> Walk<'a> {
         Ok(bytes)
     }
 
-    /// The names in `ino` without `.` and `..`, which are checked.
+    /// Returns the names in `ino` except `.` and `..`, which are checked.
     fn names(&self, ino: InodeNo, parent: InodeNo) -> Result<Vec<(Vec<u8>, InodeNo)>, Trouble> {
         let found = self.mounted.parent(ino).map_err(during("parent"))?;
         if found != parent {
@@ -293,7 +296,8 @@ impl<'a> Walk<'a> {
         let name = shorten(&entry.name);
         let attr = match self.mounted.lookup(directory, &entry.name) {
             Ok(attr) => attr,
-            // Its own inode is refused: it will be so again, when it is visited.
+            // The inode of the name is refused, and will be refused again when the walk
+            // visits it.
             Err(error) if self.goes_on && error.errno() == 5 => return Ok(()),
             Err(error) => return Err(during(&format!("lookup of {name}"))(error)),
         };

@@ -1,8 +1,8 @@
-//! Phase V: the usage table, the free list, and every total.
+//! Phase V: the usage table, the free list, and all totals.
 //!
-//! The table and the record's corrections belong to the checkpoint's image;
-//! so does the recount they are compared with. What roll-forward added is
-//! compared with the totals of the last group.
+//! The table and the corrections in the record describe the checkpoint's image and are
+//! compared with a recount of that image. The totals of the last group are compared with
+//! a recount that includes the replayed log.
 
 use super::Checker;
 use super::fixes::Fix;
@@ -40,7 +40,7 @@ impl Checker<'_> {
         }
     }
 
-    /// True if something could not be walked.
+    /// Returns true if some structure could not be walked.
     fn blind(&self) -> bool {
         self.found.errors.iter().any(|finding| {
             use FindingKind::{IndexNode, Inode, InodeMap, Recovery};
@@ -87,8 +87,8 @@ impl Checker<'_> {
         self.counts.segments += 1;
         self.counts.segments_used += u32::from(used.used());
         self.counts.segments_clean += u32::from(state.state == SegmentState::Clean);
-        // Empty when the table was written, then written by the checkpoint
-        // itself: the correction says so.
+        // The segment was empty when the table was written and was then filled by the
+        // checkpoint itself; the record's correction shows that.
         let filled_since = entry.live_bytes.get() == 0 && correction > 0;
         let marked_empty = entry.empty_since.get() != NOT_EMPTY && !filled_since;
         if used.base_live > 0 && marked_empty {
@@ -103,7 +103,8 @@ impl Checker<'_> {
             self.found.error(FindingKind::SegmentState, subject, text);
             self.found.fix(Fix::Accounts);
         }
-        // As above: the checkpoint's own table may have gone there.
+        // For the same reason the checkpoint may have written its own table to the
+        // segment.
         let data_only = entry.flags.get() & usage_flags::DATA_ONLY != 0 && correction <= 0;
         if data_only && used.metadata {
             let text = "is said to hold data alone, but has metadata of the checkpoint";
@@ -148,7 +149,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nothing lives where the log goes on.
+    /// Checks that no live block is stored where the log continues.
     fn log_head(&mut self) {
         let end = self.state.end;
         let places = end.positions().flat_map(|position| {
@@ -159,7 +160,7 @@ impl Checker<'_> {
         });
         for (segment, offset) in places {
             if segment >= self.geometry.segment_count {
-                continue; // recovery has said so
+                continue; // recovery has reported it
             }
             if let Some(sector) = self.claims.first_at(segment, offset) {
                 let text = format!("the log goes on over the live block at sector {sector}");
@@ -170,7 +171,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every free number is on the list once, and links lead both ways.
+    /// Checks that every free number is on the list exactly once, and that its links
+    /// agree in both directions.
     fn free_list(&mut self) {
         let base = std::sync::Arc::clone(&self.state.base);
         let mut previous = 0;
@@ -180,7 +182,7 @@ impl Checker<'_> {
             let subject = Subject::Inode(ino);
             let number = self.inodes.get(ino);
             if number.has(known::DAMAGED) {
-                return; // its entry was reported, the list ends in it
+                return; // the entry was reported, and the list ends here
             }
             if !number.has(known::FREE) || number.has(known::LISTED) {
                 let text = if number.has(known::LISTED) {
@@ -201,7 +203,7 @@ impl Checker<'_> {
                 ..
             }) = state
             else {
-                break; // its block was reported
+                break; // the block was reported
             };
             if back != previous {
                 let text = format!("on the free list behind {previous}, but its link says {back}");

@@ -1,7 +1,6 @@
-//! A second look at every pointer, when the first left a question: which
-//! blocks use sectors that were found taken, which disagree with the summaries
-//! about themselves, and whether data is sound in segments whose summaries
-//! cannot tell.
+//! Second walk over all pointers, if the first left a question: which blocks share
+//! sectors with a refused block, which disagree with their summaries, and whether data is
+//! undamaged in segments whose summaries are not conclusive.
 
 use super::claims::{Role, Stored};
 use super::names::FileView;
@@ -17,13 +16,13 @@ use varve_lfs::format::{Pointer, SECTOR};
 use varve_lfs::internal::{Answer, InodeDelta, Reader};
 use varve_lfs::{Error, Geometry};
 
-/// What to look for.
+/// Targets of the second walk.
 pub struct Again {
-    /// Segments whose data is verified through its pointers.
+    /// Segments whose data is verified through pointers.
     unverified: BTreeSet<u32>,
-    /// First byte to end of what is used twice, and who was reported.
+    /// Byte ranges that are used twice, with the subject already reported.
     overlaps: BTreeMap<u64, (u64, Subject)>,
-    /// By first byte, what summaries say of live blocks they disagree about.
+    /// Live blocks on which the summaries disagree, as described there, by first byte.
     described: BTreeMap<u64, Stored>,
 }
 
@@ -110,14 +109,14 @@ struct Look<'l> {
     found: &'l mut Findings,
     ino: InodeNo,
     version: u32,
-    /// What the log has displaced of what is walked.
+    /// Changes of the replayed log to the file that is walked.
     delta: Option<&'l InodeDelta>,
     verified: u64,
 }
 
 impl Look<'_> {
-    /// Reports a block that shares sectors with one that was refused, or of
-    /// which a summary says something else.
+    /// Reports a block that shares sectors with a refused block, or that a summary
+    /// describes differently.
     fn see(&mut self, stored: &Stored) {
         if let Some(described) = self.again.described.get(&stored.byte)
             && described != stored
@@ -162,7 +161,7 @@ fn particulars(stored: &Stored) -> String {
 
 impl Visitor for Look<'_> {
     fn node(&mut self, id: NodeId, pointer: &Pointer) -> bool {
-        // Ends: a node names its place, so only one path leads to it.
+        // The walk ends, because a node names its place, so only one path leads to it.
         self.see(&Stored::node(id, self.version, pointer));
         true
     }
@@ -189,7 +188,7 @@ impl Visitor for Look<'_> {
     }
 
     fn refused(&mut self, _: NodeId, _: &Pointer, _: Error) {
-        // Reported the first time.
+        // The first walk has reported it.
     }
 
     fn done(&self) -> bool {

@@ -1,10 +1,9 @@
-//! Who uses which sectors: one bitmap per segment that holds something.
+//! Map of used sectors: one bitmap per segment that contains live blocks.
 //!
-//! A bit stands for [`UNIT`] bytes, the smallest inode, so that inodes that
-//! share a sector are told apart. Beside the bits each segment keeps the sum
-//! of what its live blocks *are* (owner, place, checksum, birth), combined by
-//! exclusive or; the summaries must combine to the same sum. That compares
-//! every pointer with the summary entry that describes its block in constant
+//! A bit represents [`UNIT`] bytes, the smallest inode, so that inodes in one sector are
+//! distinguished. In addition each segment has a sum over its live blocks (owner, place,
+//! checksum, birth), combined by exclusive or; the entries of the summaries must give the
+//! same sum. This compares every pointer with the summary entry of its block in constant
 //! memory.
 
 use std::collections::HashSet;
@@ -14,46 +13,46 @@ use varve_lfs::format::ifile::InodePlace;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, SECTOR};
 
-/// Bytes one bit stands for.
+/// Bytes per bit.
 pub const UNIT: u64 = 256;
 
-/// What a stored block is.
+/// The kind of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A data block of a file or the ifile.
+    /// A data block of a file or of the ifile, by block number.
     Data(u64),
-    /// The extended attributes.
+    /// Extended attributes.
     Attributes,
-    /// An index node: height and number.
+    /// An index node, by height and number.
     Node(u8, u64),
     /// An inode.
     Inode,
 }
 
-/// A stored block with everything that its pointer and its summary entry
-/// must agree on.
+/// A stored block with all properties on which its pointer and its summary entry must
+/// agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Byte address.
+    /// Byte address on the device.
     pub byte: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// The file.
+    /// Number of the file.
     pub ino: InodeNo,
-    /// Its version.
+    /// Version of the file.
     pub version: Version,
-    /// What it is.
+    /// Kind of the block.
     pub role: Role,
-    /// Serial that first wrote it.
+    /// Serial of the partial that first wrote it.
     pub birth: u64,
-    /// Its checksum.
+    /// CRC of the block.
     pub crc: u32,
     /// Incarnation of its segment.
     pub incarnation: u32,
 }
 
 impl Stored {
-    /// What `pointer` leads to.
+    /// Describes the block to which `pointer` leads.
     pub fn block(ino: InodeNo, version: Version, role: Role, pointer: &Pointer) -> Self {
         Stored {
             byte: pointer.sector() * SECTOR,
@@ -67,12 +66,12 @@ impl Stored {
         }
     }
 
-    /// The index node `id` at `pointer`.
+    /// Describes the index node `id` at `pointer`.
     pub fn node(id: NodeId, version: Version, pointer: &Pointer) -> Self {
         Stored::block(id.ino, version, Role::Node(id.height, id.index), pointer)
     }
 
-    /// The inode at `place`.
+    /// Describes the inode at `place`.
     pub fn inode(geometry: &Geometry, ino: InodeNo, version: Version, place: &InodePlace) -> Self {
         let inode_bytes = u64::from(geometry.inode_bytes);
         Stored {
@@ -87,7 +86,7 @@ impl Stored {
         }
     }
 
-    /// True for what recovery reads before the log is replayed.
+    /// Returns true if recovery reads the block before the log is replayed.
     fn is_metadata(&self) -> bool {
         match self.role {
             Role::Node(..) | Role::Inode => true,
@@ -95,7 +94,7 @@ impl Stored {
         }
     }
 
-    /// A number that two different blocks hardly share.
+    /// Returns a hash that two different blocks share with negligible probability.
     fn identity(&self) -> u64 {
         let (role, height, index) = match self.role {
             Role::Data(block) => (1, 0, block),
@@ -118,33 +117,34 @@ impl Stored {
     }
 }
 
-/// Why sectors cannot belong to a block.
+/// The reason why sectors cannot belong to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not within one segment.
+    /// They are not within one segment.
     Outside,
-    /// Within a superblock copy.
+    /// They overlap a superblock copy.
     Superblock,
-    /// Another block has them.
+    /// Another block uses them.
     Overlap,
 }
 
-/// What is known of one segment.
+/// Use of one segment.
 #[derive(Clone, Debug, Default)]
 pub struct Use {
     bits: Vec<u64>,
-    /// Live bytes of the checkpoint's image.
+    /// Live bytes in the checkpoint's image.
     pub base_live: u64,
-    /// The image has an inode, a node or a block of the ifile in it.
+    /// True if the image has an inode, an index node or a block of the ifile in the
+    /// segment.
     pub metadata: bool,
-    /// Combined identities of its live blocks.
+    /// Combined identities of the live blocks.
     sum: u64,
-    /// The incarnation its first block names, and whether all agree.
+    /// Incarnation named by the first block found.
     pub incarnation: Option<u32>,
     /// A block that names another incarnation.
     pub stray: Option<Stored>,
-    /// Identities of its live blocks, if it has been plugged: what its summaries
-    /// tell of may have been written over.
+    /// Identities of the live blocks, kept for a segment with plugs, because blocks that
+    /// its summaries describe may have been overwritten.
     names: Option<HashSet<u64>>,
 }
 
@@ -163,7 +163,8 @@ impl Claims {
         }
     }
 
-    /// Of these the blocks are told apart by more than their places.
+    /// Marks segments with plugs, whose blocks are compared by identity and not only by
+    /// place.
     pub fn plugged(&mut self, segments: impl Iterator<Item = u32>) {
         for segment in segments {
             self.segments[segment as usize].names = Some(HashSet::new());
@@ -174,7 +175,7 @@ impl Claims {
         &self.segments[segment as usize]
     }
 
-    /// Where a block is: its segment, and the byte of that.
+    /// Returns the segment of a block, and its byte offset there.
     fn place(&self, stored: &Stored) -> Result<(u32, u64), Refusal> {
         let geometry = self.geometry;
         let sectors = (stored.byte % SECTOR + stored.length).div_ceil(SECTOR);
@@ -190,17 +191,17 @@ impl Claims {
         Ok((segment, offset))
     }
 
-    /// Counts a block of the checkpoint's image for its usage table. The log
-    /// has displaced it since, so something else may stand there by now
-    /// (`docs/design/reuse.md`).
+    /// Counts a block of the checkpoint's image for the usage table without taking its
+    /// sectors. The log has displaced the block, so another one may be stored there by
+    /// now (`docs/design/reuse.md`).
     pub fn count(&mut self, stored: &Stored) -> Result<(), Refusal> {
         let (segment, _) = self.place(stored)?;
         self.segments[segment as usize].base_live += stored.length;
         Ok(())
     }
 
-    /// Takes the sectors of a live block; `base` counts it for the usage
-    /// table of the checkpoint.
+    /// Takes the sectors of a live block. `base` also counts it for the usage table of
+    /// the checkpoint.
     pub fn claim(&mut self, stored: &Stored, base: bool) -> Result<u32, Refusal> {
         let (segment, offset) = self.place(stored)?;
         let geometry = self.geometry;
@@ -229,7 +230,8 @@ impl Claims {
         Ok(segment)
     }
 
-    /// Something live in `segment` at or behind byte `offset` of it.
+    /// Returns the sector of the first live block of `segment` at or behind byte
+    /// `offset`.
     pub fn first_at(&self, segment: u32, offset: u32) -> Option<u64> {
         let bits = &self.get(segment).bits;
         let from = u64::from(offset) / UNIT;
@@ -239,23 +241,24 @@ impl Claims {
 }
 
 impl Use {
-    /// True if blocks have been written into its holes.
+    /// Returns true if blocks were written into holes of the segment.
     pub fn is_plugged(&self) -> bool {
         self.names.is_some()
     }
 
-    /// True if anything live is in the segment.
+    /// Returns true if the segment contains live blocks.
     pub fn used(&self) -> bool {
         !self.bits.is_empty()
     }
 }
 
-/// Compares one segment's summaries with what lives in it.
+/// Comparison of one segment's summaries with its live blocks.
 #[derive(Debug, Default)]
 pub struct Described {
     bits: Vec<u64>,
     sum: u64,
-    /// What has been noted of a plugged segment, which may be told of twice.
+    /// Identities already noted in a segment with plugs, whose blocks may be described
+    /// twice.
     noted: HashSet<u64>,
 }
 
@@ -267,8 +270,8 @@ impl Described {
         self.noted.clear();
     }
 
-    /// Notes an entry of a summary; true if the block it describes is live,
-    /// as far as its place goes. `start` is the segment's byte address.
+    /// Notes an entry of a summary. Returns true if a live block is stored at its place.
+    /// `start` is the byte address of the segment.
     pub fn note(&mut self, wanted: &Use, start: u64, stored: &Stored) -> bool {
         let Some(offset) = stored.byte.checked_sub(start) else {
             return false;
@@ -289,7 +292,7 @@ impl Described {
         true
     }
 
-    /// Unit of the first live block that no entry describes.
+    /// Returns the unit of the first live block that no entry describes.
     pub fn missing(&self, wanted: &Use) -> Option<u64> {
         let left: Vec<u64> = wanted
             .bits
@@ -300,13 +303,13 @@ impl Described {
         first_set(&left, 0)
     }
 
-    /// True if entries and pointers agree about every live block.
+    /// Returns true if entries and pointers agree on every live block.
     pub fn agrees(&self, wanted: &Use) -> bool {
         self.sum == wanted.sum
     }
 }
 
-/// The bits of word `word` that lie in `first..end`.
+/// Returns the bits of word `word` that are in `first..end`.
 fn mask(word: u64, first: u64, end: u64) -> u64 {
     let low = first.saturating_sub(word * 64).min(64);
     let high = (end - word * 64).min(64);

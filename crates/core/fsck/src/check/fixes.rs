@@ -1,76 +1,77 @@
-//! What repair would do about a finding.
+//! Remedies that repair can apply to findings.
 //!
-//! A check collects these beside its findings; it does none of them. One
-//! finding may have several, several findings the same.
+//! The check only collects remedies. One finding may need several, and several findings
+//! may share one.
 
 use varve_lfs::format::Pointer;
 use varve_lfs::format::node::NodeId;
 
-/// A remedy, and what it is for.
+/// A remedy and its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
-    /// Write the copy of the superblock at this byte address again.
+    /// Rewrites the superblock copy at this byte address.
     Superblock { offset: u64 },
-    /// Take a checkpoint, so that this slot of the ring is written again.
+    /// Takes a checkpoint, so that this slot of the ring is rewritten.
     Slot {
         slot: u32,
-        /// A crash explains what the slot holds: the next mount's checkpoint does this.
+        /// True if a crash explains the slot, and the checkpoint of the next mount
+        /// rewrites it.
         routine: bool,
     },
-    /// Take what is left of the log for the whole of it.
+    /// Accepts the part of the log that was replayed as the whole log.
     LogEnd,
-    /// Find out again what the inode map's block says.
+    /// Reconstructs a block of the inode map.
     ImapBlock { block: u64, pointer: Pointer },
-    /// These numbers have no entry: they are free.
+    /// Marks these numbers, which have no entry, as free.
     Unmapped { from: u64, to: u64 },
-    /// The map's entry of this number is unusable.
+    /// Replaces the unusable map entry of this number.
     ImapEntry { ino: u64 },
-    /// Drop a block that the ifile cannot have.
+    /// Drops a block that the ifile cannot have.
     IfileStray { block: u64 },
-    /// Find out again what the index node says.
+    /// Reconstructs an index node.
     Node { id: NodeId, pointer: Pointer },
-    /// Find another copy of the inode, or do without it.
+    /// Replaces the inode by another copy of its image, or frees it.
     Image { ino: u64 },
-    /// The log speaks of a file that cannot be: free the number.
+    /// Frees the number of a file that appears in the log and cannot exist.
     Forget { ino: u64 },
-    /// Write the inode again.
+    /// Rewrites the inode.
     Rewrite { ino: u64 },
-    /// Drop a block whose content is lost.
+    /// Drops a block whose content is lost.
     Block { ino: u64, block: u64 },
-    /// Drop extended attributes.
+    /// Drops extended attributes.
     Attributes { ino: u64 },
-    /// Make the inode and its content agree about its kind.
+    /// Makes the inode and its content agree on its kind.
     Shape { ino: u64 },
-    /// Drop what lies behind the file's end.
+    /// Drops blocks behind the end of the file.
     BeyondSize { ino: u64 },
-    /// Correct the counts of blocks and sectors.
+    /// Corrects the counts of blocks and sectors.
     Counts { ino: u64, blocks: u64, sectors: u64 },
-    /// Move what lives in a segment elsewhere.
+    /// Moves the live blocks out of a segment.
     Evacuate { segment: u32 },
-    /// Make a root directory.
+    /// Creates a root directory.
     Root,
-    /// Have the root directory tell of flagged files.
+    /// Sets the flag of the root directory that announces files with restrictive flags.
     Guard,
-    /// Make the directory's tree anew from the names that can be read.
+    /// Rebuilds the directory's tree from the readable names.
     Directory { ino: u64 },
-    /// Remove a name.
+    /// Removes a name.
     Entry { directory: u64, name: Vec<u8> },
-    /// Take a directory out of a circle.
+    /// Removes a directory from a cycle.
     Cycle { ino: u64, named_by: u64 },
-    /// Give it a name in lost+found.
+    /// Gives the file a name in lost+found.
     Orphan { ino: u64 },
-    /// Set `..`.
+    /// Sets `..`.
     Parent { ino: u64, parent: u64 },
-    /// Set the link count.
+    /// Sets the link count.
     Links { ino: u64, nlink: u32 },
-    /// Link the free numbers again.
+    /// Rebuilds the list of free numbers.
     FreeList,
-    /// Write lists, tables and totals as counted.
+    /// Writes lists, tables and totals as they were counted.
     Accounts,
 }
 
 impl Fix {
-    /// Concerns names, and what they lead to.
+    /// Returns true if the remedy changes names or links.
     pub(crate) fn is_of_names(&self) -> bool {
         matches!(
             self,
@@ -83,20 +84,20 @@ impl Fix {
         )
     }
 
-    /// Concerns what is stored: done, and checked again, before names are
-    /// looked at.
+    /// Returns true if the remedy changes storage. These are applied, and the volume is
+    /// checked again, before names are repaired.
     pub(crate) fn is_of_storage(&self) -> bool {
         let of_accounts = matches!(self, Fix::FreeList | Fix::Accounts | Fix::Evacuate { .. });
         !self.is_of_names() && !of_accounts
     }
 
-    /// The next mount for writing does this by itself.
+    /// Returns true if the next mount for writing does the same.
     pub(crate) fn is_routine(&self) -> bool {
         matches!(self, Fix::Slot { routine: true, .. })
     }
 
-    /// Nothing that a user stored is lost by it: what an automatic check may
-    /// do.
+    /// Returns true if no user data is lost, so that an automatic check may apply the
+    /// remedy.
     pub(crate) fn is_safe(&self) -> bool {
         matches!(
             self,

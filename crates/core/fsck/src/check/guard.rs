@@ -1,12 +1,13 @@
-//! The root directory tells of files whose flags matter when they are opened:
-//! what does not know of them would let them be written.
+//! Checks the flag of the root directory that announces files whose flags restrict
+//! opening. If the flag is missing, a mount skips the test and lets such files be
+//! written.
 
 use super::Checker;
 use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use varve_fs::{FileKind, Inode, InodeNo, flags};
 
-/// What the root directory says of such files, and the first that there is.
+/// The announcement of the root directory, and the first file with such flags.
 #[derive(Debug, Default)]
 pub struct Guard {
     told: bool,
@@ -14,7 +15,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Takes note of an inode of the newest state.
+    /// Records an inode of the newest state.
     pub fn note(&mut self, inode: &Inode) {
         let guards = flags::IMMUTABLE | flags::APPEND_ONLY | flags::SYNC;
         if inode.ino == InodeNo::ROOT {

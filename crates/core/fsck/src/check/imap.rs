@@ -13,10 +13,10 @@ use varve_lfs::format::ifile::{
 };
 use varve_lfs::format::{Pointer, entries};
 
-/// Inodes read in one batch, sorted by place.
+/// Number of inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 16;
 
-/// An inode that the map says exists.
+/// An inode that exists according to the map.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     pub ino: u64,
@@ -24,8 +24,8 @@ pub struct Mapped {
     pub place: InodePlace,
 }
 
-/// The blocks of the usage table, of the list of unfinished inodes and of the
-/// inode map while numbers end at `next_ino`.
+/// Returns the blocks of the usage table, of the list of unfinished inodes and of the
+/// inode map for numbers below `next_ino`.
 pub fn ifile_regions(geometry: &Geometry, next_ino: u64) -> [std::ops::Range<u64>; 3] {
     let unit = u64::from(geometry.block_bytes);
     let usage_bytes = u64::from(geometry.segment_count) * ENTRY_BYTES as u64;
@@ -59,7 +59,7 @@ impl Checker<'_> {
                 self.found.error(FindingKind::Ifile, subject, text);
                 self.found.fix(Fix::IfileStray { block: *block });
             } else if *block < IMAP_OFFSET / unit {
-                // Those of the map are read below.
+                // Blocks of the map are read below.
                 if let Err(error) = self.reader.ifile_block(pointer, *block) {
                     let subject = subject_of_block(InodeNo::IFILE, *block);
                     self.found.error(FindingKind::Ifile, subject, plain(&error));
@@ -70,7 +70,7 @@ impl Checker<'_> {
         listed
     }
 
-    /// Every entry of the inode map, and the inodes it leads to.
+    /// Checks every entry of the inode map, and the inodes to which it points.
     pub(super) fn inode_map(&mut self, blocks: &[(u64, Pointer)]) {
         let per_block = self.geometry.entries_per_block();
         let first_block = IMAP_OFFSET / u64::from(self.geometry.block_bytes);
@@ -115,7 +115,7 @@ impl Checker<'_> {
         self.batch(&mut batch);
     }
 
-    /// Numbers below the highest one used that no block of the map covers.
+    /// Reports used numbers that no block of the map covers.
     fn unmapped(&mut self, from: u64, to: u64) {
         let from = from.max(InodeNo::FIRST.0);
         if from < to.min(self.state.base.next_ino) {
@@ -167,7 +167,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Reads inodes in the order in which they are stored.
+    /// Reads inodes in the order of their addresses.
     fn batch(&mut self, batch: &mut Vec<Mapped>) {
         batch.sort_unstable_by_key(|m| (m.place.sector, m.place.slot));
         for (done, mapped) in batch.drain(..).enumerate() {

@@ -1,10 +1,9 @@
 //! Phase I: every inode, its index, its pointers.
 //!
-//! Two passes. The first walks the checkpoint's image: the ifile, the inode
-//! map, each inode and everything below it. That is what the usage table
-//! counts, and for most files it is the newest state as well. The second adds
-//! what the replayed log says of the files it changed; such a file's walk in
-//! the first pass already leaves out what the log has killed.
+//! Two passes. The first walks the checkpoint's image: the ifile, the inode map, each
+//! inode and its index. The usage table counts this image, and for most files it is the
+//! newest state as well. The second pass adds the changes of the replayed log; the first
+//! pass already leaves out the blocks that the log has displaced.
 
 use super::claims::{Role, Stored};
 use super::fixes::Fix;
@@ -23,17 +22,17 @@ use varve_lfs::format::ifile::{InodePlace, MAX_INO};
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::internal::{InodeDelta, RangeState};
 
-/// Begins complaints about blocks that roll-forward found.
+/// Prefix of findings about blocks from roll-forward.
 const LOGGED: &str = "logged since the checkpoint: ";
 
-/// What the image has of an inode that the replayed log changed.
+/// The checkpointed state of an inode that the replayed log changed.
 #[derive(Debug, Default)]
 pub struct Below {
     image: Option<Arc<InodeImage>>,
     place: Option<InodePlace>,
-    /// What of it still counts.
+    /// Blocks that are still valid.
     tally: Tally,
-    /// Blocks whose pointers the log has, too.
+    /// Blocks whose pointers are in the log as well.
     same: HashSet<u64>,
     /// Sector of block 0.
     first: u64,
@@ -55,13 +54,13 @@ impl Checker<'_> {
         }
     }
 
-    /// An inode that exists and cannot be read: it may have been a directory.
+    /// Records an inode that exists and cannot be read; it may have been a directory.
     pub(super) fn lost(&mut self, ino: u64) {
         self.inodes.at(ino).flags |= known::DAMAGED;
         self.names_lost = true;
     }
 
-    /// One inode of the image, and all below it.
+    /// Checks one inode of the image and its index.
     pub(super) fn mapped_inode(&mut self, mapped: &Mapped) {
         let &Mapped {
             ino,
@@ -102,7 +101,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The image the map leads to, if it is one.
+    /// Reads the inode to which the map points, if it is usable.
     fn image_at(&mut self, ino: u64, version: u32, place: &InodePlace) -> Option<Arc<InodeImage>> {
         let image = self.usable_image(ino, version, place);
         if image.is_none() {
@@ -150,7 +149,7 @@ impl Checker<'_> {
         Some(image)
     }
 
-    /// Walks an image's index and claims what it holds.
+    /// Walks an image's index and takes the sectors of its blocks.
     fn image_below(
         &mut self,
         mapped: &Mapped,
@@ -199,7 +198,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An inode that the replayed log changed.
+    /// Checks an inode that the replayed log changed.
     fn changed_inode(&mut self, ino: u64, delta: &InodeDelta) {
         let subject = Subject::Inode(ino);
         let below = self.below.remove(&ino).unwrap_or_default();
@@ -265,8 +264,8 @@ impl Checker<'_> {
         self.register(&newest, &tally, sectors_of(&xattrs), first, damaged);
     }
 
-    /// Counts the blocks that the log has, and claims those that are not the
-    /// image's as well.
+    /// Counts the blocks in the log, and takes the sectors of those that the image does
+    /// not have.
     fn logged_blocks(
         &mut self,
         ino: InodeNo,
@@ -286,7 +285,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Takes sectors; true if they were free. `what` begins the complaint.
+    /// Takes sectors and returns true if they were free. `what` is the prefix of the
+    /// finding.
     pub(super) fn claim(
         &mut self,
         subject: Subject,
@@ -302,7 +302,7 @@ impl Checker<'_> {
         claimed.is_ok()
     }
 
-    /// Reservations count as blocks where nothing has been written since.
+    /// Counts reservations as blocks where nothing has been written since.
     fn add_reserved(&self, delta: &InodeDelta, tally: &mut Tally) {
         for (from, to, state) in delta.ranges.within(0, u64::MAX) {
             if let RangeState::Unwritten(_) = state {

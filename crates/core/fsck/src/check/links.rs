@@ -1,4 +1,4 @@
-//! Phases III and IV: what the names reach, and link counts.
+//! Phases III and IV: reachability and link counts.
 
 use super::Checker;
 use super::fixes::Fix;
@@ -37,8 +37,8 @@ impl Checker<'_> {
         self.check_guard();
     }
 
-    /// Follows every directory up to the root. What ends elsewhere is
-    /// reported once, at its top.
+    /// Follows every directory up to the root. A chain that ends elsewhere is reported
+    /// once, at its top.
     fn reach(&mut self) {
         let mut visited = std::collections::HashSet::new();
         let root = InodeNo::ROOT.0;
@@ -68,8 +68,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports what missing names would explain: no error while a damaged
-    /// directory may hold them.
+    /// Reports a finding that missing names would explain. It is only a warning while a
+    /// damaged directory may contain them.
     fn unnamed(&mut self, kind: FindingKind, ino: u64, text: String) {
         let subject = Subject::Inode(ino);
         if self.names_lost {
@@ -90,7 +90,7 @@ impl Checker<'_> {
             }
             return;
         }
-        // Of a damaged directory not every subdirectory was seen.
+        // Some subdirectories of a damaged directory were not seen.
         if inode.remaining != 2 && !inode.has(known::INDEX) {
             self.wrong_count(ino, inode.remaining.wrapping_sub(2));
         }
@@ -106,7 +106,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The link count is `surplus` more than it should be, modulo 2^32.
+    /// Reports a link count that is `surplus` too large, modulo 2^32.
     fn wrong_count(&mut self, ino: u64, surplus: u32) {
         let counted = self.newest_image(ino).map(|image| image.inode.nlink);
         if let Some(counted) = counted {
@@ -134,7 +134,7 @@ impl Checker<'_> {
             .flatten()
     }
 
-    /// `..` leads to the directory with the name.
+    /// Checks that `..` leads to the directory that contains the name.
     fn parent(&mut self, at: usize) {
         let directory = self.directories[at];
         let named_by = self.inodes.get(directory.ino).named_by;
@@ -157,8 +157,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The list holds exactly the inodes without names and those in the
-    /// middle of a truncate.
+    /// Checks that the list contains exactly the inodes without names and those with an
+    /// unfinished truncate.
     fn unfinished(&mut self) {
         let listed = self.state.unfinished.clone();
         for &ino in &listed {

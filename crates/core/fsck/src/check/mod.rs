@@ -1,23 +1,22 @@
 //! The file system check: offline, read-only, on any bytes.
 //!
-//! A check recovers in memory, as a read-only mount does, and verifies the
-//! committed state that results: the image of the newest checkpoint and what
-//! roll-forward put above it. Nothing is written; Varve needs no repair after
-//! a crash, so whatever is found here is a fault of a device or of Varve. Each
-//! finding carries what would mend it, for [`crate::repair`].
+//! A check recovers in memory, like a read-only mount, and verifies the resulting state:
+//! the image of the newest checkpoint with the changes of roll-forward. Nothing is
+//! written. Varve needs no repair after a crash, so each finding is a fault of a device
+//! or of Varve. Each finding has the remedies for [`crate::repair`].
 //!
-//! | phase | thesis | what is verified |
+//! | phase | thesis | verified |
 //! |---|---|---|
 //! | superblocks | | every copy, every slot of the checkpoint ring |
-//! | recovery | | that the image loads and the log replays without loss |
-//! | inodes | I | images, indexes, pointers; no two use the same sectors |
-//! | directories | II | their trees; names lead to what they say |
+//! | recovery | | the image loads and the log replays without loss |
+//! | inodes | I | images, indexes, pointers; no sector is used twice |
+//! | directories | II | their trees; the inodes to which names lead |
 //! | links | III, IV | reachability, `..`, link counts, the unfinished list |
 //! | accounts | V | usage table, segment states, free list, totals |
-//! | segments | | summaries describe what lives; with `data`, checksums |
+//! | segments | | summaries describe the live blocks; with `data`, checksums |
 //!
-//! Memory: two bits per live sector, sixteen bytes per inode, and the replayed
-//! log. Time: every metadata block is read once, directories twice.
+//! Memory: two bits per live sector, sixteen bytes per inode, and the replayed log. Time:
+//! every metadata block is read once, directories twice.
 //!
 //! Source: Seltzer 1992, table 6-2, after McKusick & Kowalski's fsck.
 
@@ -68,14 +67,14 @@ use varve_lfs::{Error, Result};
 pub(crate) use visit::Tally;
 pub(crate) use walk::{Visitor, walk};
 
-/// Bytes of decoded metadata kept while checking.
+/// Bytes of decoded metadata cached during a check.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// What to check, and whom to tell how far it is.
+/// Options of a check.
 pub struct CheckOptions<'a> {
-    /// Read every live block and verify its checksum, too.
+    /// Also reads every live block and verifies its checksum.
     pub data: bool,
-    /// Called with the phase, how much of it is done and how much there is.
+    /// Callback with the phase, the work done in it, and its total.
     pub progress: &'a dyn Fn(Phase, u64, u64),
 }
 
@@ -96,11 +95,11 @@ impl std::fmt::Debug for CheckOptions<'_> {
     }
 }
 
-/// Checks a volume that nobody has mounted for writing.
+/// Checks a volume that is not mounted for writing.
 ///
 /// # Errors
-/// If there is no usable superblock or checkpoint record: there is nothing to
-/// check then. Everything else is in the report.
+/// If there is no usable superblock or checkpoint record, so that nothing can be checked.
+/// All other damage is in the report.
 pub fn check(
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -133,8 +132,8 @@ pub fn check(
     Ok(found.report(counts, recovery, elapsed_ns))
 }
 
-/// True if the volume was unmounted cleanly and its superblocks and checkpoint
-/// records are whole: what a check at boot may be content with.
+/// Returns true if the volume was unmounted cleanly and its superblocks and checkpoint
+/// records are valid. A check at boot may skip such a volume.
 ///
 /// # Errors
 /// If there is no usable superblock or checkpoint record.
@@ -156,7 +155,7 @@ pub fn is_clean(device: Arc<dyn Device>) -> Result<bool> {
         && report.refused_records.is_empty())
 }
 
-/// The first phase, and the valid records, newest first.
+/// Runs the first phase and returns the valid records, newest first.
 ///
 /// # Errors
 /// `NoCheckpoint` if there is none.
@@ -171,9 +170,9 @@ pub(crate) fn ring_and_copies(
     Ok((found, records))
 }
 
-/// What the phases of a check leave behind.
+/// Results of the phases of a check.
 pub(crate) struct Survey {
-    /// What is wrong, and what would mend it.
+    /// Findings and their remedies.
     pub(crate) found: Findings,
     pub(crate) counts: Counts,
     pub(crate) state: State,
@@ -181,11 +180,11 @@ pub(crate) struct Survey {
     pub(crate) inodes: InodeTable,
     /// Recount of the newest state.
     pub(crate) usage: Usage,
-    /// A damaged directory may hold names that were not seen.
+    /// True if a damaged directory may contain names that were not seen.
     pub(crate) names_lost: bool,
 }
 
-/// Checks the committed state that `state` is: every phase from the inodes on.
+/// Runs all phases from the inodes on over a committed state.
 pub(crate) fn survey(
     reader: &Reader,
     superblock: &Superblock,
@@ -242,8 +241,8 @@ pub(crate) fn survey(
     }
 }
 
-/// The record that recovery `used`, or the newest one that can be loaded, with
-/// its image and the usage table as written, without corrections.
+/// Loads the record that recovery `used`, or else the newest loadable one, with its image
+/// and the usage table as written, without corrections.
 pub(crate) fn load_image(
     reader: &Reader,
     geometry: &Geometry,
@@ -290,7 +289,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What recovery made, or, if it failed, the image alone.
+    /// Returns the result of recovery, or the image alone if recovery failed.
     pub(crate) fn new(
         recovered: Result<Recovered>,
         base: Base,
@@ -351,7 +350,7 @@ struct DirectoryAt {
     parent: u64,
 }
 
-/// One check under way.
+/// State of a running check.
 struct Checker<'a> {
     superblock: Superblock,
     geometry: Geometry,
@@ -364,26 +363,26 @@ struct Checker<'a> {
     claims: Claims,
     inodes: InodeTable,
     directories: Vec<DirectoryAt>,
-    /// What the image has of inodes that the replayed log changed.
+    /// Checkpointed state of inodes that the replayed log changed.
     below: HashMap<u64, inodes::Below>,
-    /// Free numbers met in the inode map.
+    /// Free numbers found in the inode map.
     imap_free: u64,
     /// Recount of the image.
     base_usage: Usage,
     /// Recount of the newest state.
     usage: Usage,
-    /// A damaged directory may hold names that were not seen.
+    /// True if a damaged directory may contain names that were not seen.
     names_lost: bool,
     guard: guard::Guard,
-    /// Blocks refused because their sectors were taken.
+    /// Blocks refused because their sectors were in use.
     overlaps: Vec<(Stored, Subject)>,
-    /// Segments whose summaries say something else than the pointers.
+    /// Segments whose summaries disagree with the pointers.
     disagreeing: Vec<u32>,
     found: &'a mut Findings,
     counts: Counts,
 }
 
-/// One phase.
+/// The function of a phase.
 type Work<'a> = fn(&mut Checker<'a>);
 
 impl Checker<'_> {
@@ -416,7 +415,7 @@ impl Checker<'_> {
     }
 }
 
-/// An error without a place that the finding names already.
+/// Returns the text of an error without the place, which the finding names already.
 pub(crate) fn plain(error: &Error) -> String {
     match error {
         Error::Damaged { source, .. } => source.to_string(),
@@ -432,8 +431,8 @@ pub(crate) fn plain(error: &Error) -> String {
     }
 }
 
-/// Reports a block that cannot be where its pointer says. Whose sectors were
-/// taken is remembered, to find out by whom.
+/// Reports a block that cannot be stored where its pointer says. A block whose sectors
+/// are in use is recorded, so that the second walk finds the other user.
 fn refused(
     found: &mut Findings,
     overlaps: &mut Vec<(Stored, Subject)>,
@@ -449,7 +448,7 @@ fn refused(
     }
 }
 
-/// Why a block cannot be where a pointer says.
+/// Returns the kind and the text of a refusal.
 fn refusal_text(refusal: Refusal, sector: u64) -> (FindingKind, String) {
     match refusal {
         Refusal::Outside => (
@@ -471,7 +470,7 @@ fn subject_of_block(ino: InodeNo, block: u64) -> Subject {
     Subject::Block { ino: ino.0, block }
 }
 
-/// Sectors of a pointer as the totals count them.
+/// Returns the sectors of a pointer as the totals count them.
 fn sectors_of(pointer: &Pointer) -> u64 {
     u64::from(pointer.sectors())
 }

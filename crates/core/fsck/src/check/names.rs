@@ -1,4 +1,4 @@
-//! Phase II: directories, in the order in which they are stored.
+//! Phase II: directories, in the order of their addresses.
 
 use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
@@ -15,7 +15,7 @@ use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::internal::{Answer, Base, Delta, Index, InodeDelta, Reader, Tree};
 use varve_lfs::{Geometry, Result};
 
-/// Directory blocks kept while one directory is read twice.
+/// Number of directory blocks cached while one directory is read twice.
 const KEPT: usize = 4096;
 
 /// The blocks of one file in the newest state.
@@ -29,7 +29,7 @@ pub struct FileView<'a> {
 }
 
 impl<'a> FileView<'a> {
-    /// The view of `ino`.
+    /// Returns the view of `ino`.
     ///
     /// # Errors
     /// If its checkpointed image cannot be read.
@@ -59,18 +59,19 @@ impl<'a> FileView<'a> {
         })
     }
 
-    /// The checkpointed image, if it still counts, and its root.
+    /// Returns the checkpointed image and its index root, unless the log has replaced
+    /// them.
     pub fn image(&self) -> Option<(&InodeImage, &Root)> {
         let image = self.image.as_deref()?;
         Some((image, image.root.as_ref()?))
     }
 
-    /// Where that image is.
+    /// Returns the place of that image.
     pub fn place(&self) -> Option<InodePlace> {
         self.place
     }
 
-    /// What the replayed log changed.
+    /// Returns the changes of the replayed log.
     pub fn delta(&self) -> Option<&'a InodeDelta> {
         self.delta
     }
@@ -84,7 +85,7 @@ impl<'a> FileView<'a> {
         })
     }
 
-    /// The pointer of `block`.
+    /// Returns the pointer of `block`.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -97,7 +98,7 @@ impl<'a> FileView<'a> {
         self.tree().map_or(Ok(None), |tree| tree.get(block))
     }
 
-    /// The first written block at or behind `from`.
+    /// Returns the first written block at or behind `from`.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -120,7 +121,7 @@ impl<'a> FileView<'a> {
     }
 }
 
-/// A directory's blocks for `varve_fs::directory`, damage reported as such.
+/// The blocks of a directory for `varve_fs::directory`.
 pub struct Blocks<'a> {
     view: FileView<'a>,
     kept: HashMap<u64, Arc<Block>>,
@@ -134,7 +135,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Device errors, too, are flaws of this one directory.
+    /// Makes an error of the device a flaw of this directory alone.
     fn damaged(&self, detail: String) -> varve_fs::Error {
         varve_fs::Error::Damaged {
             ino: Some(self.view.ino),
@@ -226,7 +227,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A directory of which not every name was seen.
+    /// Reports a directory of which some names were not seen.
     fn flaw(&mut self, ino: u64, text: String) {
         self.names_lost = true;
         self.inodes.at(ino).flags |= known::INDEX;
@@ -247,7 +248,7 @@ impl Checker<'_> {
             self.flaw(key.ino.0, text);
         }
         let mut names = 0;
-        // A flaw on the way was reported above.
+        // A flaw that ends the listing was reported above.
         let _ = directory::list(key, blocks, 0, &mut |name, ino, kind, _| {
             names += 1;
             self.entry(key.ino.0, name, ino.0, kind);
@@ -256,7 +257,7 @@ impl Checker<'_> {
         self.counts.names += names;
     }
 
-    /// One name: it must lead to an inode of the kind it says.
+    /// Checks that a name leads to an inode of the kind that it states.
     fn entry(&mut self, directory: u64, name: &[u8], ino: u64, kind: FileKind) {
         let subject = Subject::Inode(directory);
         let target = self.inodes.get(ino);
@@ -292,7 +293,7 @@ impl Checker<'_> {
                 });
                 return;
             }
-            // A directory counts its subdirectories' `..`.
+            // The `..` of a subdirectory counts as a link of its parent.
             let above = self.inodes.at(directory);
             above.remaining = above.remaining.wrapping_sub(1);
         } else {

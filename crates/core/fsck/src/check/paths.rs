@@ -1,4 +1,4 @@
-//! Giving findings the paths of their files.
+//! Adds paths to findings.
 
 use super::Checker;
 use super::names::{Blocks, FileView};
@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use varve_fs::{InodeNo, directory};
 
-/// Files whose paths are looked for.
+/// Number of files whose paths are searched.
 const MAX_FILES: usize = 1000;
-/// Directories above one file that are followed.
+/// Number of directories followed above one file.
 const MAX_DEPTH: usize = 256;
 
 impl Checker<'_> {
-    /// Fills in the paths of what findings are about.
+    /// Fills in the paths of the findings' files.
     pub(super) fn name_findings(&mut self) {
         let errors = self.found.errors.iter().chain(&self.found.warnings);
         let files: BTreeSet<u64> = errors
@@ -44,7 +44,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One name of each wanted inode, from the directory that has it.
+    /// Returns one name of each wanted inode, from the directory that contains it.
     fn names_of(&self, wanted: &BTreeMap<u64, BTreeSet<u64>>) -> HashMap<u64, String> {
         let mut names = HashMap::new();
         let live = Arc::clone(&self.state.live);

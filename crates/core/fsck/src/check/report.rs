@@ -1,14 +1,14 @@
-//! What a check found, in words that name the file, segment or block and say
-//! what to do.
+//! The findings of a check. Their texts name the file, segment or block, and the next
+//! step.
 
 use super::fixes::Fix;
 use std::fmt;
 use varve_lfs::RecoveryReport;
 
-/// Findings of each severity that are kept; beyond that the check stops.
+/// Number of findings kept per severity; the check stops beyond that.
 pub const MAX_FINDINGS: usize = 10_000;
 
-/// The steps of a check, in order.
+/// The phases of a check, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -18,13 +18,13 @@ pub enum Phase {
     Recovery,
     /// Every inode of the inode map, its index and its pointers.
     Inodes,
-    /// Every directory, in the order of disk addresses.
+    /// Every directory, in the order of device addresses.
     Directories,
     /// Reachability and link counts.
     Links,
     /// Usage table, free list, lists and totals.
     Accounts,
-    /// Summaries of the segments that hold something, and, if asked, data.
+    /// Summaries of the segments with live blocks, and, on request, data.
     Segments,
 }
 
@@ -42,16 +42,16 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
     /// A superblock copy is damaged or differs.
     SuperblockCopy,
-    /// A slot of the checkpoint ring holds no valid record.
+    /// A slot of the checkpoint ring has no valid record.
     CheckpointSlot,
-    /// The newest checkpoint's image cannot be loaded, or its log not replayed.
+    /// The newest checkpoint's image cannot be loaded, or its log cannot be replayed.
     Recovery,
     /// Roll-forward proved that acknowledged data is lost.
     LogDamage,
@@ -63,56 +63,56 @@ pub enum FindingKind {
     PointerBounds,
     /// A pointer leads to sectors that another block uses.
     PointerOverlap,
-    /// A pointer's incarnation is not its segment's.
+    /// A pointer and its segment have different incarnations.
     PointerIncarnation,
-    /// An index node is damaged or belongs elsewhere.
+    /// An index node is damaged or belongs to another place.
     IndexNode,
-    /// A block of the ifile belongs to none of its regions.
+    /// A block of the ifile is in none of its regions.
     Ifile,
-    /// An inode's count of blocks or sectors is not what is mapped.
+    /// An inode's count of blocks or sectors differs from its index.
     BlockCount,
-    /// A block lies beyond the end of its file.
+    /// A block is stored beyond the end of its file.
     BeyondSize,
     /// Extended attributes are damaged.
     Attributes,
-    /// A data block's checksum is wrong, or it cannot be read.
+    /// A data block cannot be read, or its checksum is wrong.
     Data,
     /// A directory's tree is damaged.
     Directory,
-    /// A name leads to an inode that does not exist, or is of another kind.
+    /// A name leads to an inode that does not exist or has another kind.
     Entry,
-    /// A directory's `..` is wrong, or it has two names.
+    /// A directory has a wrong `..`, or two names.
     Parent,
     /// No name leads to an inode.
     Unreachable,
-    /// Directories that contain each other.
+    /// Directories contain each other.
     Cycle,
-    /// A link count differs from the names that exist.
+    /// A link count differs from the number of names.
     LinkCount,
     /// The list of unfinished inodes is wrong.
     Unfinished,
-    /// The usage table counts other live bytes than there are.
+    /// The usage table has a wrong count of live bytes.
     UsageCount,
-    /// A segment may be reused although something lives in it.
+    /// A segment with live blocks may be reused.
     SegmentState,
-    /// The cleaner keeps a segment because something in it was damaged.
+    /// The cleaner keeps a segment because a block in it was damaged.
     Suspect,
     /// The list of free inode numbers is wrong.
     FreeList,
-    /// An inode number is as high as the volume says none is.
+    /// An inode number is not below the volume's next number.
     NextInode,
     /// Totals of inodes, blocks or sectors are wrong.
     Totals,
     /// The total of metadata bytes is wrong.
     MetadataBytes,
-    /// Live blocks are not described by their segment's summaries.
+    /// The summaries of a segment do not describe its live blocks.
     Summary,
-    /// There were more findings than a report holds.
+    /// There were more findings than a report can contain.
     TooMany,
 }
 
 impl FindingKind {
-    /// What to do about it.
+    /// Returns the advice for the operator.
     pub fn advice(self) -> &'static str {
         use FindingKind as Kind;
         match self {
@@ -154,12 +154,12 @@ impl FindingKind {
     }
 }
 
-/// What a finding is about.
+/// The object of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Subject {
-    /// All of it.
+    /// The whole volume.
     Volume,
     /// The superblock copy at this byte address.
     Superblock(u64),
@@ -167,30 +167,30 @@ pub enum Subject {
     Slot(u32),
     /// A segment.
     Segment(u32),
-    /// A place on the device.
+    /// A sector of the device.
     Sector(u64),
-    /// A file.
+    /// A file, by inode number.
     Inode(u64),
     /// A block of a file.
     Block {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
         /// Logical block number.
         block: u64,
     },
     /// A node of a file's index.
     Node {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
-        /// From 1.
+        /// Height of the node, from 1.
         height: u8,
-        /// Number within its height.
+        /// Number of the node within its height.
         index: u64,
     },
 }
 
 impl Subject {
-    /// The file it is about, if it is about one.
+    /// Returns the inode number if the object is a file or a part of one.
     pub fn ino(&self) -> Option<u64> {
         match *self {
             Subject::Inode(ino) | Subject::Block { ino, .. } | Subject::Node { ino, .. } => {
@@ -218,18 +218,18 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One thing that is not as it should be.
+/// One inconsistency or damage.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
-    /// The step that found it.
+    /// The phase that found it.
     pub phase: Phase,
-    /// What is wrong.
+    /// Kind of the finding.
     pub kind: FindingKind,
-    /// With what.
+    /// The object with the problem.
     pub subject: Subject,
-    /// A path of the file, where one is known.
+    /// A path of the file, if one is known.
     pub path: Option<String>,
-    /// The particulars.
+    /// The details.
     pub text: String,
 }
 
@@ -244,18 +244,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was looked at.
+/// Numbers of the objects checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Files of all kinds.
     pub inodes: u64,
-    /// Of these, directories.
+    /// Directories among them.
     pub directories: u64,
     /// Names in directories.
     pub names: u64,
     /// Logical blocks that exist.
     pub blocks: u64,
-    /// Bytes they occupy, unwritten ones and extended attributes included.
+    /// Bytes that they occupy, including unwritten ones and extended attributes.
     pub bytes: u64,
     /// Index nodes.
     pub nodes: u64,
@@ -263,9 +263,9 @@ pub struct Counts {
     pub metadata_bytes: u64,
     /// Segments of the volume.
     pub segments: u32,
-    /// Segments that hold something.
+    /// Segments with live blocks.
     pub segments_used: u32,
-    /// Segments that may be written anew.
+    /// Segments that may be reused.
     pub segments_clean: u32,
     /// Numbers on the free list.
     pub free_numbers: u64,
@@ -273,32 +273,31 @@ pub struct Counts {
     pub verified_blocks: u64,
 }
 
-/// The outcome of a check.
+/// The result of a check.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct CheckReport {
-    /// What must not be.
+    /// Findings that no crash explains.
     pub errors: Vec<Finding>,
-    /// What a crash may leave, and what a mount mends by itself.
+    /// Findings that a crash explains, or that a mount corrects.
     pub warnings: Vec<Finding>,
-    /// What was looked at.
+    /// Numbers of the objects checked.
     pub counts: Counts,
-    /// What roll-forward found.
+    /// Report of the roll-forward.
     pub recovery: RecoveryReport,
-    /// Remedies that repair has for the findings, those left out that the next mount
-    /// for writing applies by itself.
+    /// Number of remedies that repair has for the findings, without those that the next
+    /// mount for writing applies.
     pub remedies: usize,
-    /// Nanoseconds it took.
+    /// Duration in ns.
     pub elapsed_ns: u64,
 }
 
 impl CheckReport {
-    /// True if nothing at all was found.
+    /// Returns true if there are no findings.
     pub fn is_spotless(&self) -> bool {
         self.errors.is_empty() && self.warnings.is_empty()
     }
 
-    /// True if repair would change something that a mount does not, or something is
-    /// wrong for which there is no remedy.
+    /// Returns true if a finding has no remedy, or a remedy that only repair applies.
     pub fn needs_repair(&self) -> bool {
         !self.errors.is_empty() || self.remedies > 0
     }
@@ -329,12 +328,12 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Collects findings up to the limit.
+/// Collector of findings with a limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     pub errors: Vec<Finding>,
     pub warnings: Vec<Finding>,
-    /// What repair would do about them.
+    /// Remedies of the findings.
     pub fixes: Vec<Fix>,
     phase: Option<Phase>,
     full: bool,
@@ -345,7 +344,7 @@ impl Findings {
         self.phase = Some(phase);
     }
 
-    /// The outcome of the check that collected these.
+    /// Makes a report of the findings.
     pub fn report(&self, counts: Counts, recovery: RecoveryReport, elapsed_ns: u64) -> CheckReport {
         CheckReport {
             errors: self.errors.clone(),
@@ -361,7 +360,7 @@ impl Findings {
         self.phase.unwrap_or(Phase::Superblocks)
     }
 
-    /// True once nothing more is kept: time to stop.
+    /// Returns true when the limit is reached and the check should stop.
     pub fn full(&self) -> bool {
         self.full
     }
@@ -387,14 +386,14 @@ impl Findings {
         }
     }
 
-    /// What would mend the error just reported.
+    /// Adds a remedy for the error just reported.
     pub fn fix(&mut self, fix: Fix) {
         if !self.full {
             self.fixes.push(fix);
         }
     }
 
-    /// As [`Findings::fix`], if there is a remedy.
+    /// Does the same as [`Findings::fix`] if there is a remedy.
     pub fn extend_fix(&mut self, fix: Option<Fix>) {
         fix.into_iter().for_each(|fix| self.fix(fix));
     }

@@ -1,9 +1,9 @@
-//! The summaries of every segment that holds something, and its data.
+//! The summaries of every segment with live blocks, and the data.
 //!
-//! The cleaner finds live blocks through summaries, so each live block must be
-//! described, and described as what its pointer says it is. With `data` the
-//! segments are read whole, in order, and every live block is compared with
-//! its checksum: no file is read by seeking.
+//! The cleaner finds live blocks through summaries, so a summary must describe each live
+//! block, in agreement with its pointer. With `data` the segments are read whole and in
+//! order, and every live block is compared with its checksum, so no file is read by
+//! seeking.
 
 use super::claims::{Described, Role, Stored};
 use super::fixes::Fix;
@@ -14,7 +14,7 @@ use varve_lfs::format::{Malformed, SECTOR, crc32c};
 use varve_lfs::internal::{ChainItem, Summary, maps_in, summaries_of};
 use varve_lfs::{Geometry, Result};
 
-/// Disagreeing segments of which each block is compared.
+/// Number of disagreeing segments of which each block is compared.
 const MAX_COMPARED: usize = 16;
 
 impl Checker<'_> {
@@ -53,7 +53,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What the summaries of a segment say lives there.
+    /// Returns the live blocks that the summaries of a segment describe.
     fn described_by(&self, segment: u32) -> Vec<Stored> {
         let mut bytes = Vec::new();
         if !self.read_segment(segment, &mut bytes) {
@@ -77,7 +77,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// What the maps of a plugged segment tell of.
+    /// Returns the items in the maps of a segment with plugs.
     fn mapped(&self, segment: u32, image: Option<&[u8]>) -> Vec<ChainItem> {
         let used = self.claims.get(segment);
         let incarnation = used.incarnation.unwrap_or(0);
@@ -95,14 +95,14 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// True if the whole segment could be read.
+    /// Reads a whole segment. Returns false if that fails.
     fn read_segment(&self, segment: u32, bytes: &mut Vec<u8>) -> bool {
         bytes.resize(self.geometry.segment_bytes as usize, 0);
         let sector = self.geometry.byte(segment, 0) / SECTOR;
         self.reader.read_uncached(sector, bytes).is_ok()
     }
 
-    /// Compares one segment's summaries with its live blocks. False if data
+    /// Compares one segment's summaries with its live blocks. Returns false if data
     /// remains to be verified through its pointers.
     fn one_segment(
         &mut self,
@@ -227,7 +227,7 @@ impl Checker<'_> {
     }
 }
 
-/// The block that a summary entry describes.
+/// Returns the block that a summary entry describes.
 fn stored(geometry: &Geometry, item: &ChainItem) -> Option<Stored> {
     match item {
         ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => None,
@@ -260,8 +260,8 @@ fn stored(geometry: &Geometry, item: &ChainItem) -> Option<Stored> {
     }
 }
 
-/// What mends a stored block that is not what its checksum says. Nodes,
-/// inodes and the ifile are read, and reported, before.
+/// Returns the remedy for a stored block with a wrong checksum. Nodes, inodes and the
+/// ifile were read and reported earlier.
 pub(super) fn damaged(stored: &Stored) -> Option<Fix> {
     let ino = stored.ino.0;
     match stored.role {

@@ -1,5 +1,4 @@
-//! What can be said of one inode by itself: its counts, its shape, its
-//! attributes.
+//! Checks of a single inode: its counts, its shape, its attributes.
 
 use super::claims::{Role, Stored};
 use super::fixes::Fix;
@@ -10,22 +9,21 @@ use super::{Checker, DirectoryAt, plain, refused};
 use varve_fs::{FileKind, Inode, attributes_flaw, flags};
 use varve_lfs::format::{Pointer, SECTOR};
 
-/// How the sectors of extended attributes are taken.
+/// Use of the sectors of extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// They belong to the image.
     Base,
-    /// They did, and the log has displaced them.
+    /// They belonged to the image, and the log has displaced them.
     Displaced,
-    /// They were logged since.
+    /// They were logged since the checkpoint.
     Newer,
-    /// They have been taken already.
+    /// Their sectors are already taken.
     Done,
 }
 
 impl Checker<'_> {
-    /// Counts an inode of the newest state, and checks what can be seen of it
-    /// alone.
+    /// Counts an inode of the newest state, and checks its own fields.
     pub(super) fn register(
         &mut self,
         inode: &Inode,
@@ -89,7 +87,7 @@ impl Checker<'_> {
             self.found.error(FindingKind::Inode, subject, text);
             self.found.fix(Fix::Shape { ino: inode.ino.0 });
         } else if let Some(text) = inode.flaw(inode.ino, u64::MAX) {
-            // There is no remedy: no call answers for such a file.
+            // There is no remedy, because every call on such a file fails.
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::Inode, subject, text);
         }
@@ -104,7 +102,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The extended attributes of one image.
+    /// Checks the extended attributes of an image.
     pub(super) fn attributes(&mut self, inode: &Inode, pointer: &Pointer, claim: Claim) {
         if !self.sound_attributes(inode, pointer, claim) {
             self.found.fix(Fix::Attributes { ino: inode.ino.0 });
@@ -167,7 +165,8 @@ impl Checker<'_> {
     }
 }
 
-/// What is wrong with an inode's own count of its blocks, `when` it was made.
+/// Returns the flaw in an inode's counts of its blocks; `when` says which image made
+/// them.
 pub fn count_flaw(inode: &Inode, tally: &Tally, when: &str) -> Option<String> {
     ((inode.blocks, inode.sectors) != (tally.blocks, tally.sectors)).then(|| {
         format!(
@@ -177,7 +176,7 @@ pub fn count_flaw(inode: &Inode, tally: &Tally, when: &str) -> Option<String> {
     })
 }
 
-/// What the kind of a file demands of its content.
+/// Returns the flaw if the content does not fit the kind of the file.
 pub fn content_flaw(inode: &Inode, tally: &Tally) -> Option<String> {
     let inline = inode.flags & flags::INLINE != 0;
     match inode.kind() {
@@ -199,8 +198,8 @@ pub fn content_flaw(inode: &Inode, tally: &Tally) -> Option<String> {
     }
 }
 
-/// No written block lies wholly beyond the size, unless a truncate is under
-/// way or the file is being freed.
+/// Returns the flaw if a written block is wholly beyond the size. The caller exempts
+/// files that are being truncated or freed.
 pub fn size_flaw(inode: &Inode, tally: &Tally, block_bytes: u32) -> Option<String> {
     let end = inode.size.div_ceil(block_bytes.into());
     (inode.kind() == FileKind::Regular && tally.written_end > end).then(|| {

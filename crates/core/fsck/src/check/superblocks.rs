@@ -8,7 +8,7 @@ use varve_lfs::format::{Malformed, Superblock};
 use varve_lfs::internal::read_ring;
 use varve_lfs::{Error, Result, superblock_offsets};
 
-/// Verifies that every copy is whole and like the one in use.
+/// Verifies that every copy is valid and equal to the one in use.
 pub fn copies(device: &dyn Device, superblock: &Superblock, found: &mut Findings) {
     let mut bytes = vec![0; superblock.write_unit.get() as usize];
     for offset in superblock_offsets(superblock) {
@@ -36,8 +36,7 @@ pub fn copies(device: &dyn Device, superblock: &Superblock, found: &mut Findings
     }
 }
 
-/// Verifies every slot of the ring, and returns the valid records, newest
-/// first.
+/// Verifies every slot of the ring, and returns the valid records, newest first.
 ///
 /// # Errors
 /// `NoCheckpoint` if no slot is valid.
@@ -73,15 +72,16 @@ pub fn ring(
             }
             Ok(_) => {}
             Err(_) if serial < count && !written(serial, count, slot) => {
-                // Nothing has ever been written there.
+                // The slot has never been written.
             }
             Err(malformed) => {
                 let text = format!(
                     "{}: the volume relies on checkpoint {serial} alone",
                     malformed.problem
                 );
-                // The power may have failed while the record after the newest was written.
-                // The owner record does not tell: it may be older on the device.
+                // The power may have failed while the record after the newest was
+                // written. The owner record cannot confirm this, because it may be older
+                // on the device.
                 let routine = u64::from(slot) == (serial + 1) % count;
                 found.fix(Fix::Slot { slot, routine });
                 found.warning(FindingKind::CheckpointSlot, subject, text);
@@ -91,7 +91,7 @@ pub fn ring(
     Ok(records)
 }
 
-/// True if records up to `serial`, from 1, have filled `slot`.
+/// Returns true if records 1 to `serial` have filled `slot`.
 fn written(serial: u64, count: u64, slot: u32) -> bool {
     (1..=serial).any(|record| record % count == u64::from(slot))
 }

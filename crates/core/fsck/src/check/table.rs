@@ -1,24 +1,24 @@
-//! What the check remembers of every inode: sixteen bytes.
+//! The check's record of every inode, in sixteen bytes.
 
 use std::collections::HashMap;
 use varve_fs::FileKind;
 
-/// Numbers in one chunk.
+/// Number of inodes in one chunk.
 const CHUNK: u64 = 128;
 
 /// Bits of [`Known::flags`].
 pub mod known {
     /// The number is free in the checkpoint's inode map.
     pub const FREE: u8 = 1 << 0;
-    /// The number was met on the free list.
+    /// The number was found on the free list.
     pub const LISTED: u8 = 1 << 1;
-    /// It exists, but its image is damaged: what it is is not known.
+    /// The inode exists, but its image is damaged and its kind unknown.
     pub const DAMAGED: u8 = 1 << 2;
-    /// Its index is damaged: what it holds is not known.
+    /// The index is damaged, and the content not known.
     pub const INDEX: u8 = 1 << 3;
-    /// Its image says that it is unfinished.
+    /// The image is marked as unfinished.
     pub const UNFINISHED: u8 = 1 << 4;
-    /// The root reaches it (directories only).
+    /// The directory is reachable from the root.
     pub const REACHED: u8 = 1 << 5;
 }
 
@@ -27,7 +27,7 @@ pub mod known {
 pub struct Known {
     /// Directory in which its first name was found.
     pub named_by: u64,
-    /// Its link count; names found are counted in `found`.
+    /// Link count minus the names found so far, modulo 2^32.
     pub remaining: u32,
     /// Bits of [`known`].
     pub flags: u8,
@@ -35,7 +35,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What it is, if it exists.
+    /// Returns the kind of the inode if it exists.
     pub fn kind(&self) -> Option<FileKind> {
         FileKind::from_raw(self.kind)
     }
@@ -48,7 +48,7 @@ impl Known {
         self.flags & flag != 0
     }
 
-    /// True if there is such an inode, whatever its state.
+    /// Returns true if the inode exists, damaged or not.
     pub fn exists(&self) -> bool {
         self.kind != 0 || self.has(known::DAMAGED)
     }
@@ -75,7 +75,7 @@ impl InodeTable {
         &mut chunk[(ino % CHUNK) as usize]
     }
 
-    /// Every number that something is known of, ascending.
+    /// Returns the numbers of all chunks in use, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         let mut chunks: Vec<u64> = self.chunks.keys().copied().collect();
         chunks.sort_unstable();

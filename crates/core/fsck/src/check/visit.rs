@@ -1,4 +1,5 @@
-//! What an index leads to: claimed, counted, and merged with the log.
+//! Visits the blocks of an index: takes their sectors, counts them, and merges them with
+//! the log.
 
 use super::claims::{Claims, Role, Stored};
 use super::fixes::Fix;
@@ -12,27 +13,27 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::internal::{Answer, InodeDelta};
 
-/// Where a block of the image that counts is known from.
+/// Source of a block of the image that is still valid.
 enum Standing {
-    /// The image alone.
+    /// Only the image has the pointer.
     Below,
     /// The log has the same pointer.
     Both,
 }
 
-/// Blocks found below an index.
+/// Counts of the blocks below an index.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub blocks: u64,
     pub sectors: u64,
-    /// Behind the last block that stores something.
+    /// Number after the last block that stores data.
     pub written_end: u64,
-    /// Blocks that are reserved only.
+    /// Blocks that are only reserved.
     pub unwritten: u64,
 }
 
 impl Tally {
-    /// Counts one more.
+    /// Counts one block.
     pub fn add(&mut self, block: u64, pointer: &Pointer) {
         self.blocks += 1;
         self.sectors = self.sectors.saturating_add(sectors_of(pointer));
@@ -44,36 +45,37 @@ impl Tally {
     }
 }
 
-/// Claims what an index leads to, and counts it.
+/// A visitor that takes the sectors of an index and counts its blocks.
 pub struct FileVisitor<'v> {
     claims: &'v mut Claims,
     found: &'v mut Findings,
     overlaps: &'v mut Vec<(Stored, Subject)>,
     delta: Option<&'v InodeDelta>,
-    /// The log has removed the file, or its number's file.
+    /// True if the log has removed the file, or reused its number.
     gone: bool,
     ino: InodeNo,
     version: u32,
     block_sectors: u8,
-    /// The image's blocks.
+    /// All blocks of the image.
     pub whole: Tally,
-    /// Those that still count.
+    /// Blocks of the image that are still valid.
     pub merged: Tally,
-    /// Blocks whose pointers the log has, too.
+    /// Blocks whose pointers are in the log as well.
     pub same: HashSet<u64>,
     /// Sector of block 0.
     pub first: u64,
-    /// Index nodes, and their bytes.
+    /// Number of index nodes, and their bytes.
     pub nodes: u64,
     pub node_bytes: u64,
-    /// A node could not be used.
+    /// True if a node could not be used.
     pub damaged: bool,
-    /// Of the ifile: every block.
+    /// Every block, for the ifile only.
     pub listed: Vec<(u64, Pointer)>,
 }
 
 impl FileVisitor<'_> {
-    /// What the log says of a block of the image: whether it still counts.
+    /// Returns whether a block of the image is still valid, and its source; `None` if the
+    /// log has displaced it.
     fn still_counts(&self, block: u64, pointer: &Pointer) -> Option<Standing> {
         let answer = self.delta.map(|d| d.block(block, self.block_sectors));
         match answer {
@@ -84,7 +86,7 @@ impl FileVisitor<'_> {
         }
     }
 
-    /// True if the sectors were free.
+    /// Takes the sectors of a block. Returns true if they were free.
     fn claim(&mut self, subject: Subject, stored: &Stored) -> bool {
         let claimed = self.claims.claim(stored, true);
         if let Err(refusal) = claimed {
@@ -93,7 +95,7 @@ impl FileVisitor<'_> {
         claimed.is_ok()
     }
 
-    /// True if it is in a segment.
+    /// Counts a displaced block. Returns true if it is within a segment.
     fn count(&mut self, subject: Subject, stored: &Stored) -> bool {
         let counted = self.claims.count(stored);
         if let Err(refusal) = counted {
@@ -190,7 +192,7 @@ fn subject_of_node(id: NodeId) -> Subject {
 }
 
 impl Checker<'_> {
-    /// A visitor of the index of `ino`, of which the log says `delta`.
+    /// Returns a visitor of the index of `ino` with the changes `delta` of the log.
     pub(super) fn visit<'v>(
         &'v mut self,
         ino: InodeNo,

@@ -1,8 +1,7 @@
-//! Walking one file's index without trusting it.
+//! Walks one file's index without trusting it.
 //!
-//! Ends on any bytes: a node is entered only if its sectors were free until
-//! then ([`Visitor::node`] claims them), and its height is one less than its
-//! parent's.
+//! The walk ends on any bytes: a node is entered only if its sectors were free until then
+//! ([`Visitor::node`] takes them), and its height is one less than its parent's.
 
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
@@ -13,19 +12,19 @@ use varve_lfs::format::{Malformed, Pointer};
 use varve_lfs::internal::{INDEX, MAX_BLOCK, Reader};
 use zerocopy::FromBytes;
 
-/// Sees the pointers of an index.
+/// Receives the pointers of an index.
 pub trait Visitor {
-    /// A node's pointer; true if the node may be read.
+    /// Visits a node's pointer. Returns true if the node may be read.
     fn node(&mut self, id: NodeId, pointer: &Pointer) -> bool;
-    /// A block's pointer, ascending.
+    /// Visits a block's pointer, in ascending order.
     fn block(&mut self, block: u64, pointer: &Pointer);
-    /// A node that cannot be used.
+    /// Receives a node that cannot be used.
     fn refused(&mut self, id: NodeId, pointer: &Pointer, error: Error);
-    /// True to stop early.
+    /// Returns true to stop early.
     fn done(&self) -> bool;
 }
 
-/// Shows `visitor` everything below `root`.
+/// Shows the whole index below `root` to `visitor`.
 pub fn walk(
     reader: &Reader,
     ino: InodeNo,
@@ -80,7 +79,7 @@ impl Walk<'_> {
         }
     }
 
-    /// As [`Reader::node`], and the version must be the file's.
+    /// Does the same as [`Reader::node`], and requires the version of the file.
     fn read(&self, id: NodeId, pointer: &Pointer) -> Result<Arc<Node>, Error> {
         if let Some(node) = self.reader.patched_node(pointer, id) {
             return Ok(node);

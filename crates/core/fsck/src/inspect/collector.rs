@@ -1,4 +1,4 @@
-//! The blocks of an index, collected.
+//! Collects the blocks of an index.
 
 use crate::check::{Visitor, plain};
 use varve_lfs::Error;
@@ -6,24 +6,24 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::internal::{Answer, InodeDelta};
 
-/// Collects the blocks that an image has and the log has not replaced.
+/// A visitor that collects the blocks that an image has and the log has not replaced.
 #[derive(Default)]
 pub(super) struct Collector<'c> {
-    /// What the log says, and the sectors of a block there.
+    /// Changes of the replayed log, and the sectors per block.
     pub newer: Option<(&'c InodeDelta, u8)>,
-    /// It stops at so many.
+    /// Number of blocks after which the walk stops.
     pub most: Option<usize>,
-    /// What was found, ascending.
+    /// Blocks found, in ascending order.
     pub blocks: Vec<(u64, Pointer)>,
-    /// Index nodes seen.
+    /// Number of index nodes visited.
     pub nodes: u64,
-    /// What could not be read.
+    /// Structures that could not be read, as text.
     pub problems: Vec<String>,
 }
 
 impl Visitor for Collector<'_> {
     fn node(&mut self, _: NodeId, _: &Pointer) -> bool {
-        // Ends: a node names its place, so only one path leads to it.
+        // The walk ends, because a node names its place, so only one path leads to it.
         self.nodes += 1;
         true
     }

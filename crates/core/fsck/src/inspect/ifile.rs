@@ -11,9 +11,9 @@ use varve_lfs::format::ifile::{
 };
 use varve_lfs::format::{Pointer, entries};
 
-/// Numbers of the free list that are listed.
+/// Largest number of entries shown of the free list.
 const MAX_FREE: usize = 1 << 16;
-/// Ranges of the inode map that are listed.
+/// Largest number of ranges shown of the inode map.
 const MAX_RANGES: usize = 1 << 16;
 
 /// A region of the ifile.
@@ -21,17 +21,17 @@ const MAX_RANGES: usize = 1 << 16;
 pub struct IfileRegion {
     /// "usage table", "unfinished inodes" or "inode map".
     pub name: &'static str,
-    /// Its byte offset.
+    /// Byte offset in the ifile.
     pub offset: u64,
-    /// Its entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Blocks it has.
+    /// Number of blocks that exist.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
 }
 
-/// Neighbouring inode numbers of one state.
+/// Adjacent inode numbers with the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NumberRange {
     /// First number.
@@ -42,31 +42,31 @@ pub struct NumberRange {
     pub state: &'static str,
 }
 
-/// The ifile of the checkpoint recovery started from.
+/// The ifile of the checkpoint from which recovery started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IfileView {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Height of its index.
+    /// Height of the index.
     pub height: u8,
-    /// Index nodes.
+    /// Number of index nodes.
     pub nodes: u64,
-    /// Its regions.
+    /// The three regions.
     pub regions: Vec<IfileRegion>,
     /// The inode map.
     pub numbers: Vec<NumberRange>,
-    /// The free list in its order, at most 65,536 of it.
+    /// The free list in its order, at most 65,536 entries.
     pub free_list: Vec<u64>,
-    /// Numbers on it, according to the record.
+    /// Length of the free list according to the record.
     pub free_count: u64,
-    /// Inodes without names or half truncated, the replayed log included.
+    /// Inodes without names or with an unfinished truncate, including the replayed log.
     pub unfinished: Vec<u64>,
-    /// What could not be read.
+    /// Structures that could not be read, as text.
     pub problems: Vec<String>,
 }
 
 impl Inspector {
-    /// The ifile.
+    /// Returns the ifile.
     ///
     /// # Errors
     /// If no checkpoint can be loaded.

@@ -12,19 +12,19 @@ use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::Root;
 use varve_lfs::internal::{ChainItem, Index, InodeDelta};
 
-/// Blocks of one file that are looked at.
+/// Largest number of blocks examined per file.
 const MAX_BLOCKS: usize = 1 << 22;
 
-/// Where an inode is stored.
+/// The place of a stored inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Sector address.
     pub sector: u64,
-    /// Which inode of the sector.
+    /// Number of the inode within the sector.
     pub slot: u8,
-    /// Serial that first wrote this version.
+    /// Serial of the partial that first wrote this version.
     pub birth: u64,
-    /// Checksum.
+    /// CRC of the inode.
     pub crc: u32,
     /// Incarnation of its segment.
     pub incarnation: u32,
@@ -45,36 +45,36 @@ impl From<InodePlace> for Place {
 /// One inode of the newest state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InodeView {
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
-    /// "used", "free" or "unused", the replayed log included.
+    /// "used", "free" or "unused", including the replayed log.
     pub state: &'static str,
-    /// Its generation; of a free number, its next file's.
+    /// Version of the file; for a free number, that of its next file.
     pub version: u32,
-    /// Where its newest image is.
+    /// Place of the newest image.
     pub place: Option<Place>,
-    /// The newest image is behind the checkpoint.
+    /// True if the newest image was logged after the checkpoint.
     pub logged: bool,
     /// "regular", "directory" and so on.
     pub kind: Option<&'static str>,
     /// Permission bits.
     pub mode: u32,
-    /// Owner.
+    /// User that owns the file.
     pub uid: u32,
-    /// Group.
+    /// Group of the file.
     pub gid: u32,
-    /// Names.
+    /// Number of names.
     pub nlink: u32,
     /// Device number.
     pub rdev: u64,
-    /// Bytes, as far as logged.
+    /// Logged size in bytes.
     pub size: u64,
-    /// Blocks that exist.
+    /// Number of blocks that exist.
     pub blocks: u64,
-    /// Their sectors.
+    /// Sectors of these blocks.
     pub sectors: u64,
-    /// Last read, change of content, change of inode, birth: nanoseconds
-    /// since 1970.
+    /// Times of last read, change of content, change of inode and creation, in ns since
+    /// 1970.
     pub times_ns: [i64; 4],
     /// Flag bits.
     pub flags: u32,
@@ -82,22 +82,22 @@ pub struct InodeView {
     pub project: u32,
     /// Parent of a directory.
     pub parent: u64,
-    /// Bytes of content in the inode.
+    /// Bytes of content stored in the inode.
     pub inline_bytes: usize,
-    /// Bytes of extended attributes, and the sector they are at.
+    /// Bytes of extended attributes, and their sector.
     pub xattrs: Option<(u32, u64)>,
     /// Height of the index at the checkpoint.
     pub height: u8,
-    /// Index nodes at the checkpoint.
+    /// Number of index nodes at the checkpoint.
     pub nodes: u64,
-    /// Its blocks.
+    /// Runs of blocks.
     pub runs: Vec<Run>,
-    /// What could not be read.
+    /// Structures that could not be read, as text.
     pub problems: Vec<String>,
 }
 
 impl Inspector {
-    /// One inode: map entry, image and runs.
+    /// Returns one inode: map entry, image and runs.
     pub fn inode(&self, ino: InodeNo) -> InodeView {
         let mut view = empty(ino.0);
         let loaded = match said(self.loaded()) {
@@ -206,7 +206,8 @@ impl Inspector {
         }
     }
 
-    /// True if the newest state points to what a summary entry describes.
+    /// Returns true if the newest state points to the block that a summary entry
+    /// describes.
     pub(super) fn item_lives(&self, item: &ChainItem) -> bool {
         let Some(loaded) = &self.loaded else {
             return false;
@@ -343,7 +344,7 @@ fn fill(view: &mut InodeView, inode: &Inode) {
     view.xattrs = Some((inode.xattr_bytes, 0));
 }
 
-/// The usual word for a kind of file.
+/// Returns the usual name of a file type.
 pub(super) fn kind_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Fifo => "fifo",

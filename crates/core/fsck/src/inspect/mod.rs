@@ -1,10 +1,9 @@
-//! Looking at a volume's structures, for `varve info` and `varve dump`.
+//! Shows a volume's structures, for `varve info` and `varve dump`.
 //!
-//! [`Inspector`] opens a volume as a check does, in memory and read-only, and
-//! answers with plain values: [`std::fmt::Display`] for people,
-//! [`serde::Serialize`] for scripts. What is damaged is said in the answer
-//! (`problem`, `problems`) beside what could be read; only a volume without
-//! any superblock is refused.
+//! [`Inspector`] opens a volume like a check, in memory and read-only, and returns plain
+//! values that implement [`std::fmt::Display`] for people and [`serde::Serialize`] for
+//! scripts. Damage is reported in the values (`problem`, `problems`) next to the readable
+//! parts; only a volume without any superblock is an error.
 
 mod collector;
 mod ifile;
@@ -31,24 +30,24 @@ use varve_lfs::format::{Pointer, Superblock, UsageEntry};
 use varve_lfs::internal::{Reader, read_ring, recover};
 use varve_lfs::{Error, Geometry, Lfs, RecoveryReport, Result};
 
-/// Bytes of decoded metadata kept.
+/// Bytes of decoded metadata in the cache.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// A volume that is looked at.
+/// A volume that is inspected.
 pub struct Inspector {
     device: Arc<dyn Device>,
     superblock: Superblock,
     geometry: Geometry,
     reader: Reader,
-    /// When it was opened, nanoseconds since 1970.
+    /// Time of opening, in ns since 1970.
     now_ns: i64,
     /// The committed state, if any checkpoint can be loaded.
     loaded: Option<Loaded>,
-    /// Why parts of it are missing.
+    /// Reasons why parts of the state are missing.
     problems: Vec<String>,
 }
 
-/// A checkpoint and what the log put above it.
+/// A checkpoint and the changes replayed over it.
 struct Loaded {
     record: CheckpointRecord,
     /// The usage table as written, without corrections.
@@ -57,7 +56,7 @@ struct Loaded {
 }
 
 impl Inspector {
-    /// Opens a volume; nothing is written.
+    /// Opens a volume without writing to it.
     ///
     /// # Errors
     /// `NoVolume` if no copy of the superblock is usable.
@@ -100,17 +99,18 @@ impl Inspector {
         })
     }
 
-    /// The volume's measures.
+    /// Returns the geometry of the volume.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Why parts of the committed state are missing; empty on a sound volume.
+    /// Returns the reasons why parts of the committed state are missing; empty on an
+    /// undamaged volume.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// What roll-forward found, if a checkpoint could be loaded.
+    /// Returns the report of the roll-forward, if a checkpoint could be loaded.
     pub fn recovery(&self) -> Option<&RecoveryReport> {
         self.loaded.as_ref().map(|loaded| &loaded.state.report)
     }
@@ -127,7 +127,7 @@ impl Inspector {
         FileView::new(&self.reader, &self.geometry, base, live, ino)
     }
 
-    /// Where a path from the root leads; symbolic links are not followed.
+    /// Resolves a path from the root without following symbolic links.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Damaged`.
@@ -152,7 +152,7 @@ impl Inspector {
             .ok_or(varve_fs::Error::NotFound)
     }
 
-    /// The attributes of an inode of the newest state.
+    /// Returns the attributes of an inode of the newest state.
     ///
     /// # Errors
     /// `NotFound`, `Damaged`.
@@ -180,8 +180,8 @@ impl Inspector {
         Ok((key, Blocks::new(self.view(ino)?), inode.parent))
     }
 
-    /// The names of a directory, in the order of their cookies, as far as its
-    /// blocks are whole: name, inode, kind.
+    /// Returns the names in the readable blocks of a directory, in the order of their
+    /// cookies: name, inode, kind.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Damaged` if nothing can be listed.
@@ -198,8 +198,8 @@ impl Inspector {
         }
     }
 
-    /// The pointer of a block of a file, and the block, filled up with zeros
-    /// to the block size. `None` for a hole.
+    /// Returns the pointer of a block of a file, and its content, padded with zeros to
+    /// the block size. `None` for a hole.
     ///
     /// # Errors
     /// If the index or the block is damaged.
@@ -219,7 +219,7 @@ impl Inspector {
         Ok(Some((pointer, bytes.into_vec())))
     }
 
-    /// Stored bytes from any place of the device, unverified.
+    /// Reads stored bytes at any sector of the device, unverified.
     ///
     /// # Errors
     /// Device errors.
@@ -237,12 +237,12 @@ impl std::fmt::Debug for Inspector {
     }
 }
 
-/// The result as text.
+/// Converts an error into text.
 fn said<T>(result: Result<T>) -> std::result::Result<T, String> {
     result.map_err(|error| plain(&error))
 }
 
-/// Nanoseconds since 1970 as UTC, to the second.
+/// Formats ns since 1970 as UTC, to the second.
 pub fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

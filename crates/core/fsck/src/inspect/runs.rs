@@ -5,34 +5,34 @@ use std::fmt;
 use varve_lfs::format::Pointer;
 use varve_lfs::internal::{InodeDelta, RangeState};
 
-/// Whether blocks store anything.
+/// State of a run's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// They do.
+    /// The blocks store data.
     Written,
-    /// They are reserved and read as zeros.
+    /// The blocks are reserved and read as zeros.
     Unwritten,
 }
 
-/// Blocks that follow each other, in the file and on the device.
+/// Blocks that are adjacent both in the file and on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
     /// First logical block.
     pub block: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Sector of the first; 0 if unwritten.
+    /// Sector of the first block; 0 if unwritten.
     pub sector: u64,
-    /// Sectors of all of them.
+    /// Sectors of all blocks.
     pub sectors: u64,
-    /// Oldest and youngest serial that first wrote one of them.
+    /// Lowest and highest serial of the partials that first wrote the blocks.
     pub births: (u64, u64),
-    /// Whether they store anything.
+    /// State of the blocks.
     pub state: RunState,
 }
 
-/// Joins blocks that follow each other in the file and on the device.
+/// Joins blocks that are adjacent in the file and on the device.
 pub(super) fn joined(blocks: &[(u64, Pointer)]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (block, pointer) in blocks {
@@ -65,7 +65,7 @@ pub(super) fn joined(blocks: &[(u64, Pointer)]) -> Vec<Run> {
     runs
 }
 
-/// Ranges that the log reserved, without what was written into them since.
+/// Returns the ranges that the log reserved, without the blocks written there since.
 pub(super) fn reserved(delta: &InodeDelta, block_sectors: u64) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut add = |from: u64, to: u64, birth| {

@@ -1,4 +1,4 @@
-//! The usage table, and what the summaries of one segment say.
+//! The usage table, and the summaries of one segment.
 
 use super::{Inspector, said, utc};
 use serde::Serialize;
@@ -9,43 +9,43 @@ use varve_lfs::format::{Pointer, SECTOR};
 use varve_lfs::internal::{ChainItem, Record, Summary};
 use varve_lfs::{SegmentState, SegmentUse, Utilisation};
 
-/// One line of the usage table, and what became of the segment since.
+/// One entry of the usage table, with the changes of the replayed log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SegmentView {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
-    /// Byte address.
+    /// Byte address of the segment.
     pub offset: u64,
-    /// "clean", "open" or "used", the replayed log included.
+    /// "clean", "open" or "used", including the replayed log.
     pub state: &'static str,
-    /// Live bytes at the checkpoint, corrections included.
+    /// Live bytes at the checkpoint, including corrections.
     pub live_bytes: u32,
     /// Net live bytes that the replayed log added.
     pub logged_bytes: i64,
-    /// Live bytes over the bytes it can hold.
+    /// Live bytes divided by the segment's capacity.
     pub utilisation: f64,
-    /// How many segments had been opened when this one was.
+    /// Incarnation: number of segments opened before and including this one.
     pub incarnation: u32,
-    /// Youngest user write, nanoseconds since 1970; 0 if there is none.
+    /// Time of the newest user write, in ns since 1970; 0 if there is none.
     pub newest_ns: i64,
-    /// First checkpoint that found it empty; none while it is not.
+    /// First checkpoint that found the segment empty; `None` while it is not.
     pub empty_since: Option<u64>,
-    /// The cleaner met a damaged block in it.
+    /// True if the cleaner found a damaged block in it.
     pub suspect: bool,
 }
 
 /// One segment with its partial segments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SegmentContentsView {
-    /// The segment.
+    /// Number of the segment.
     pub segment: u32,
-    /// Its line of the usage table, if that could be read.
+    /// The segment's entry in the usage table, if the table could be read.
     pub usage: Option<SegmentView>,
-    /// Its partial segments, in order.
+    /// Partial segments in the order of the log.
     pub partials: Vec<PartialView>,
     /// Byte offset at which no further summary was found.
     pub end: u32,
-    /// Why there is none.
+    /// The reason why there is none.
     pub end_reason: String,
 }
 
@@ -56,33 +56,33 @@ pub struct PartialView {
     pub offset: u32,
     /// Sector address of the summary.
     pub sector: u64,
-    /// Its number.
+    /// Serial of the partial.
     pub serial: u64,
-    /// Bytes of all of it.
+    /// Length in bytes.
     pub bytes: u32,
-    /// "first", "last", "checkpoint", "cleaner", as far as they apply.
+    /// Flags that are set: "first", "last", "checkpoint", "cleaner".
     pub flags: Vec<&'static str>,
-    /// Last serial known to be flushed when it was written.
+    /// Last serial known to be flushed when the partial was written.
     pub durable_through: u64,
     /// Identity of the mount that wrote it.
     pub mount_id: u64,
-    /// What its predecessor's checksum must be.
+    /// Checksum that its predecessor must have.
     pub predecessor: u32,
     /// Number of the mount that wrote it.
     pub incarnation: u32,
     /// Incarnation of the segment.
     pub segment_incarnation: u32,
-    /// Where the log went when the segment was full.
+    /// Segment in which the log continues when this one is full.
     pub next_segment: u32,
-    /// The head of the log it belongs to.
+    /// Head of the log to which the partial belongs.
     pub head: u8,
-    /// Nanoseconds since 1970.
+    /// Time of writing, in ns since 1970.
     pub written_ns: i64,
-    /// Inodes, blocks and sectors in use once its group counted.
+    /// Inodes, blocks and sectors in use after its group.
     pub used: [u64; 3],
-    /// What it holds.
+    /// Entries of the summary.
     pub entries: Vec<EntryView>,
-    /// Why its entries or payload were refused.
+    /// The reason why its entries or payload were refused.
     pub problem: Option<String>,
 }
 
@@ -92,26 +92,26 @@ pub struct EntryView {
     /// "block", "spilled", "placed", "xattrs", "node", "inode", "freed", "truncated",
     /// "punched" or "reserved".
     pub kind: &'static str,
-    /// The file.
+    /// Inode number of the file.
     pub ino: u64,
-    /// Its version.
+    /// Version of the file.
     pub version: u32,
-    /// Logical block, number of the node, first block of the range, or the
-    /// next version of a freed number.
+    /// Logical block, number of the node, first block of the range, or the next version
+    /// of a freed number.
     pub number: u64,
-    /// Behind the range; height of a node; slot of an inode.
+    /// End of the range (exclusive), height of a node, or slot of an inode.
     pub extent: u64,
-    /// Where it is stored; 0 for a record.
+    /// Sector address; 0 for a record.
     pub sector: u64,
     /// Stored bytes.
     pub bytes: u64,
-    /// Checksum.
+    /// CRC of the block.
     pub crc: u32,
-    /// Serial that first wrote this version.
+    /// Serial of the partial that first wrote this version.
     pub birth: u64,
-    /// Where the cleaner took it from.
+    /// Sector from which the cleaner moved the block.
     pub source: Option<u64>,
-    /// The newest state points to it.
+    /// True if the newest state points to the block.
     pub live: bool,
 }
 
@@ -134,14 +134,14 @@ impl EntryView {
 }
 
 impl Inspector {
-    /// The usage table. Empty if no checkpoint can be loaded.
+    /// Returns the usage table; empty if no checkpoint can be loaded.
     pub fn segments(&self) -> Vec<SegmentView> {
         (0..self.geometry.segment_count)
             .filter_map(|segment| self.segment(segment))
             .collect()
     }
 
-    /// Segments by utilisation, the replayed log included.
+    /// Returns the segments by utilisation, including the replayed log.
     ///
     /// # Errors
     /// If no checkpoint can be loaded.
@@ -160,7 +160,7 @@ impl Inspector {
         Ok(Utilisation::of(segments))
     }
 
-    /// One line of the usage table.
+    /// Returns one entry of the usage table.
     pub fn segment(&self, segment: u32) -> Option<SegmentView> {
         let loaded = self.loaded.as_ref()?;
         let written = loaded.table.get(segment as usize)?;
@@ -187,11 +187,11 @@ impl Inspector {
         })
     }
 
-    /// The partial segments of one segment, from its start until no summary
-    /// follows; with `payload` every block is compared with its checksum.
+    /// Returns the partial segments of one segment, from its start until no summary
+    /// follows. With `payload` every block is compared with its checksum.
     ///
     /// # Errors
-    /// A segment that does not exist, as text.
+    /// A text if the segment does not exist.
     pub fn contents(&self, segment: u32, payload: bool) -> Result<SegmentContentsView, String> {
         if segment >= self.geometry.segment_count {
             return Err(format!(

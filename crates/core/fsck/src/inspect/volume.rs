@@ -1,4 +1,4 @@
-//! Superblocks, the owner record, the checkpoint ring, and the volume at large.
+//! Superblocks, the owner record, the checkpoint ring, and an overview of the volume.
 
 mod text;
 
@@ -16,60 +16,60 @@ use varve_lfs::{SegmentState, superblock_offsets};
 pub struct SuperblockView {
     /// Byte address of the copy.
     pub offset: u64,
-    /// Its generation, if it is whole.
+    /// Generation of the copy, if it is valid.
     pub generation: Option<u64>,
-    /// It says what the copy in use says.
+    /// True if it equals the copy in use.
     pub in_use: bool,
-    /// Why it was refused.
+    /// The reason why it was refused.
     pub problem: Option<String>,
 }
 
-/// Who has the volume mounted, or had.
+/// The present or last owner of a mount of the volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OwnerView {
-    /// It was not released: mounted, or its server died.
+    /// True if the volume was not unmounted: it is mounted, or its server crashed.
     pub mounted: bool,
-    /// Host name.
+    /// Name of the host.
     pub host: String,
     /// Identity of the host's boot.
     pub boot_id: String,
-    /// Process on that host.
+    /// Process number on that host.
     pub pid: u32,
     /// Identity of the mount.
     pub mount_id: u64,
-    /// Nanoseconds since 1970.
+    /// Time of the mount, in ns since 1970.
     pub since_ns: i64,
 }
 
 /// One slot of the checkpoint ring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotView {
-    /// Its number.
+    /// Number of the slot.
     pub slot: u32,
-    /// Its byte address.
+    /// Byte address of the slot.
     pub offset: u64,
-    /// Recovery started from it.
+    /// True if recovery started from it.
     pub used: bool,
-    /// What it holds.
+    /// The record in the slot.
     pub record: Option<RecordView>,
-    /// Why it was refused.
+    /// The reason why it was refused.
     pub problem: Option<String>,
 }
 
 /// A position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PositionView {
-    /// Serial of the last partial segment before it.
+    /// Serial of the last partial segment before the position.
     pub serial: u64,
-    /// Its segment.
+    /// Segment of that partial.
     pub segment: u32,
-    /// Byte offset behind it.
+    /// Byte offset behind that partial.
     pub offset: u32,
-    /// The segment the log goes to next.
+    /// Segment in which the log continues after this one.
     pub next_segment: u32,
-    /// Number of the mount that wrote it.
+    /// Number of the mount that wrote that partial.
     pub incarnation: u32,
-    /// How many segments had been opened when its segment was.
+    /// Incarnation of the segment.
     pub segment_incarnation: u32,
 }
 
@@ -86,21 +86,21 @@ impl From<&LogPosition> for PositionView {
     }
 }
 
-/// Where a head of the log stands.
+/// Position of a further head of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HeadView {
-    /// Its number, from 1; the first head is in [`PositionView`].
+    /// Number of the head, from 1; the first head is in [`PositionView`].
     pub head: usize,
-    /// The segment of its last partial; `next_segment` if it has none.
+    /// Segment of its last partial; equal to `next_segment` if it has none.
     pub segment: u32,
-    /// Byte offset behind that.
+    /// Byte offset behind that partial.
     pub offset: u32,
-    /// The segment it goes to next.
+    /// Segment in which the head continues.
     pub next_segment: u32,
 }
 
 impl HeadView {
-    /// All but the first.
+    /// Returns all heads except for the first.
     fn further(end: &LogEnd) -> Vec<Self> {
         let views = end.positions().enumerate().skip(1);
         let views = views.map(|(head, position)| HeadView {
@@ -116,35 +116,35 @@ impl HeadView {
 /// A checkpoint record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordView {
-    /// Number of the checkpoint.
+    /// Serial of the checkpoint.
     pub serial: u64,
-    /// Written by a clean unmount.
+    /// True if a clean unmount wrote it.
     pub clean: bool,
-    /// Nanoseconds since 1970.
+    /// Time of writing, in ns since 1970.
     pub written_ns: i64,
-    /// Where roll-forward starts.
+    /// Position at which roll-forward starts.
     pub position: PositionView,
-    /// Where the log's other heads stand there.
+    /// Positions of the log's other heads at that time.
     pub further_heads: Vec<HeadView>,
-    /// Segments opened so far.
+    /// Number of segments opened so far.
     pub segments_opened: u32,
-    /// One more than the highest inode number used.
+    /// Highest inode number used plus one.
     pub next_ino: u64,
-    /// First number of the free list; 0 is none.
+    /// First number of the free list; 0 if it is empty.
     pub free_head: u64,
-    /// Numbers on it.
+    /// Length of the free list.
     pub free_count: u64,
-    /// Inodes on the unfinished list.
+    /// Number of inodes on the unfinished list.
     pub unfinished_count: u64,
-    /// Inodes in use.
+    /// Number of inodes in use.
     pub inodes_used: u64,
-    /// Blocks in use.
+    /// Number of blocks in use.
     pub blocks_used: u64,
-    /// Sectors in use.
+    /// Number of sectors in use.
     pub sectors_used: u64,
     /// Live bytes of index nodes and ifile.
     pub metadata_bytes: u64,
-    /// Last serial flushed before it.
+    /// Last serial that was flushed before the record.
     pub durable_through: u64,
     /// Corrections of the usage table: segment and bytes.
     pub corrections: Vec<(u32, i64)>,
@@ -178,68 +178,67 @@ impl From<&CheckpointRecord> for RecordView {
     }
 }
 
-/// The volume at large.
+/// Overview of the volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VolumeView {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// Identity, in the usual notation.
+    /// UUID in the usual notation.
     pub uuid: String,
-    /// What stands in every structure of it: the beginning of the UUID that it was
-    /// made with.
+    /// Tag in every structure of the volume: the beginning of its original UUID.
     pub tag: String,
-    /// Name for people.
+    /// Label of the volume.
     pub label: String,
     /// Format version.
     pub version: u16,
     /// Feature bits: compatible, read-only-compatible, incompatible.
     pub features: [u64; 3],
-    /// Names compare without regard to case.
+    /// True if names compare without regard to case.
     pub case_fold: bool,
-    /// Nanoseconds since 1970 when it was made.
+    /// Time of creation, in ns since 1970.
     pub created_ns: i64,
-    /// Counts relabelling and resizing.
+    /// Number of times the volume was relabelled or resized.
     pub generation: u64,
-    /// Bytes the volume covers.
+    /// Bytes that the volume covers.
     pub device_bytes: u64,
-    /// Bytes in a logical block.
+    /// Bytes per logical block.
     pub block_bytes: u32,
-    /// Partial segments begin and end on multiples of this.
+    /// Alignment of partial segments in bytes.
     pub write_unit: u32,
-    /// Bytes in a segment.
+    /// Bytes per segment.
     pub segment_bytes: u32,
     /// Number of segments.
     pub segment_count: u32,
-    /// Segments held back.
+    /// Number of segments in the reserve.
     pub reserve_segments: u32,
-    /// Bytes in an inode.
+    /// Bytes per inode.
     pub inode_bytes: u32,
     /// Byte address of segment 0.
     pub first_segment: u64,
-    /// Segments that may be written anew.
+    /// Number of segments that may be reused.
     pub segments_clean: u32,
     /// Inodes, blocks and sectors in use.
     pub used: [u64; 3],
     /// Live bytes of index nodes and ifile.
     pub metadata_bytes: u64,
-    /// Number of the checkpoint recovery started from; 0 if there is none.
+    /// Serial of the checkpoint from which recovery started; 0 if there is none.
     pub checkpoint: u64,
-    /// The last unmount was clean and nothing was logged since.
+    /// True if the last unmount was clean and nothing was logged since.
     pub clean: bool,
-    /// Groups in the log behind the checkpoint.
+    /// Number of groups in the log behind the checkpoint.
     pub groups_behind: u64,
-    /// The log's end, and where its first head stands.
+    /// End of the log and position of its first head.
     pub position: Option<PositionView>,
-    /// Where its other heads stand.
+    /// Positions of the other heads.
     pub further_heads: Vec<HeadView>,
-    /// When this was looked up, nanoseconds since 1970.
+    /// Time of this overview, in ns since 1970.
     pub now_ns: i64,
-    /// What could not be read.
+    /// Structures that could not be read, as text.
     pub problems: Vec<String>,
 }
 
 impl Inspector {
-    /// Every copy of the superblock, the primary first.
+    /// Returns every copy of the superblock, the primary first.
     pub fn superblocks(&self) -> Vec<SuperblockView> {
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         superblock_offsets(&self.superblock)
@@ -260,15 +259,15 @@ impl Inspector {
             .collect()
     }
 
-    /// The superblock in use.
+    /// Returns the superblock in use.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The owner record.
+    /// Returns the owner record.
     ///
     /// # Errors
-    /// Why there is none, as text: a volume never mounted has none.
+    /// The reason why there is none, as text; a volume that was never mounted has none.
     pub fn owner(&self) -> Result<OwnerView, String> {
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         self.device
@@ -286,7 +285,7 @@ impl Inspector {
         })
     }
 
-    /// Every slot of the checkpoint ring.
+    /// Returns every slot of the checkpoint ring.
     pub fn checkpoints(&self) -> Vec<SlotView> {
         let used = self
             .loaded
@@ -307,7 +306,7 @@ impl Inspector {
             .collect()
     }
 
-    /// The volume at large.
+    /// Returns the overview of the volume.
     pub fn volume(&self) -> VolumeView {
         let sb = &self.superblock;
         let state = self.loaded.as_ref().map(|loaded| &loaded.state);
@@ -357,7 +356,7 @@ impl Inspector {
     }
 }
 
-/// A volume tag as the beginning of a UUID: 16 digits.
+/// Formats a volume tag as the beginning of a UUID, in 16 digits.
 fn tag_text(tag: u64) -> String {
     format!("{:016x}", tag.swap_bytes())
 }

@@ -1,9 +1,9 @@
-//! Changing: the volume mounted with the patches in place, what is left to do
-//! appended as ordinary groups, and as many checkpoints as the ring has slots.
+//! Change: the volume is mounted with the patches, the remaining remedies are appended as
+//! ordinary groups, and as many checkpoints are taken as the ring has slots.
 //!
-//! What is stored comes first, in later rounds names, at last segments: each
-//! rests on what the ones before have put right. The commit point is the first
-//! of the checkpoints; until it stands, the damaged volume is what there is.
+//! Storage is changed first, names in later rounds, segments last, because each relies on
+//! the corrections before it. The commit point is the first of the checkpoints; until
+//! then the damaged volume remains in effect.
 
 use super::evidence::Evidence;
 use super::look::{Looked, name_of, paths_of};
@@ -19,8 +19,8 @@ use varve_lfs::internal::{
 use varve_lfs::{Error, Geometry, Lfs, MountOptions, RecoveryReport, Result};
 
 impl Repair<'_> {
-    /// Mounts the volume with the patches, changes what there is to change,
-    /// and takes the checkpoints.
+    /// Mounts the volume with the patches, applies the remedies, and takes the
+    /// checkpoints.
     pub(super) fn change(&mut self, parts: Parts, looked: &Looked) -> Result<()> {
         let survey = &looked.survey;
         let reader = &parts.reader;
@@ -28,7 +28,7 @@ impl Repair<'_> {
         let (mut base, table) = load_base(reader, &geometry, &looked.record)?;
         base.unfinished.clear();
         base.metadata_bytes = survey.counts.metadata_bytes;
-        // What its nodes may grow to is reckoned from this.
+        // The possible growth of index nodes is derived from this count.
         base.usage.blocks = base.usage.blocks.max(survey.usage.blocks);
         let report = RecoveryReport::default();
         let image = Image {
@@ -68,7 +68,7 @@ impl Repair<'_> {
         session.lfs.unmount()
     }
 
-    /// What was counted takes the place of what was recorded.
+    /// Replaces recorded totals by those that the check counted.
     fn correct(&mut self, recovered: &mut Recovered, looked: &Looked, geometry: &Geometry) {
         let survey = &looked.survey;
         for segment in 0..geometry.segment_count {
@@ -112,7 +112,8 @@ impl Repair<'_> {
                     .mended(format!("slot {slot} of the checkpoint ring"));
             }
         }
-        // What stays behind the log's new end must not look like its future.
+        // Partials that remain behind the new end of the log must not look like its
+        // continuation.
         if let Some(evidence) = looked.evidence.get() {
             let incarnation = recovered.end.incarnation();
             recovered
@@ -154,7 +155,7 @@ impl Repair<'_> {
             };
             return remedies.mend_names(fixes, &was_freed);
         }
-        // As many at once as find room; the next round has theirs, too.
+        // As many segments as there is space for; the rest follows in the next round.
         let room = remedies.session.lfs.clean_segments_now() / 2;
         let segments: BTreeSet<u32> = fixes
             .iter()
@@ -171,8 +172,8 @@ impl Repair<'_> {
     }
 }
 
-/// Takes the log's heads off what lives where they would go on. Returns where
-/// those would have gone on: what is there is not theirs to clear.
+/// Moves the log's heads if their continuation would overwrite live blocks. Returns the
+/// former continuations, which the mount must not clear.
 fn move_heads(
     recovered: &mut Recovered,
     survey: &Survey,

@@ -1,8 +1,8 @@
-//! Moving what lives in a segment whose summaries do not tell of it.
+//! Moves live blocks out of a segment whose summaries do not describe them.
 //!
-//! The cleaner cannot: it finds live blocks through summaries. Their owners'
-//! indexes can be walked instead. Everything is stored anew, under a new
-//! birth; the segment is empty after the next checkpoint.
+//! The cleaner cannot do this, because it finds live blocks through summaries. Repair
+//! walks the indexes of all files instead. Each block is stored again with a new birth;
+//! the segment is empty after the next checkpoint.
 
 use super::report::Actions;
 use super::session::Session;
@@ -15,10 +15,10 @@ use varve_lfs::format::node::NodeId;
 use varve_lfs::internal::Delta;
 use varve_lfs::{Error, Geometry, Result};
 
-/// Stores everything that lives in `segments` elsewhere.
+/// Stores every live block of `segments` elsewhere.
 ///
 /// # Errors
-/// If there is no room, or the device fails.
+/// If there is no space, or the device fails.
 pub(super) fn apply(
     session: &mut Session,
     survey: &Survey,
@@ -62,7 +62,7 @@ pub(super) fn apply(
 
 fn touch(geometry: &Geometry, live: &mut Delta, nodes: impl Iterator<Item = NodeId>) {
     for id in nodes {
-        // With the nodes above it, generously.
+        // A generous bound that includes the nodes above it.
         live.touch(geometry, id, MAX_HEIGHT);
     }
 }
@@ -122,7 +122,7 @@ fn one_file(
     Ok(())
 }
 
-/// Collects what lies in some segments.
+/// A visitor that collects the blocks in some segments.
 struct Inside<'s> {
     geometry: Geometry,
     segments: &'s BTreeSet<u32>,
@@ -152,7 +152,7 @@ impl Visitor for Inside<'_> {
     }
 
     fn refused(&mut self, _: NodeId, _: &Pointer, _: Error) {
-        // Reported, and mended, before anything is moved.
+        // This was reported and repaired before anything is moved.
     }
 
     fn done(&self) -> bool {

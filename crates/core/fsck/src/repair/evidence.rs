@@ -1,19 +1,17 @@
-//! What the summaries in the log say, when metadata that says it better is
-//! lost.
+//! Evidence: the information of the log's summaries, used where better metadata is lost.
 //!
-//! Every segment is searched for partial segments that are whole: at its
-//! payload start, behind each one found, and behind damage at every write
-//! unit. Inside a partial that is whole nothing is searched, so that a file
-//! cannot pass its content off as one.
+//! Every segment is searched for valid partial segments: at its payload start, behind
+//! each partial found, and behind damage at every write unit. The inside of a valid
+//! partial is not searched, so that file content cannot pass for a summary.
 //!
-//! Left out are
-//! - of a segment, what was there before it was opened last;
-//! - partials of a discarded life: a partial with a lower or equal serial was
-//!   written by a later mount (mounts are numbered in the order of the log);
+//! Excluded are
+//! - in a segment, partials from before its last opening;
+//! - partials of a discarded life: a partial with a lower or equal serial was written by
+//!   a later mount (mounts are numbered in the order of the log);
 //! - groups that were never finished.
 //!
-//! Blocks that stand in holes outlive the summaries that tell of them; the maps
-//! of their segments do, too (`docs/design/holes.md`).
+//! A block in a hole can outlive the summary that describes it, but not the map of its
+//! segment (`docs/design/holes.md`).
 //!
 //! Memory: 32 bytes per partial segment, and per page of a map.
 
@@ -22,10 +20,10 @@ use varve_lfs::format::summary::summary_flags;
 use varve_lfs::format::{Pointer, SECTOR};
 use varve_lfs::internal::{ChainItem, MapPage, Reader, Summary, maps_in, read_what_is_readable};
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK: u32 = 1 << 20;
 
-/// One partial segment that is whole.
+/// One valid partial segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
     pub(crate) serial: u64,
@@ -35,9 +33,9 @@ pub(crate) struct Partial {
     pub(crate) incarnation: u32,
     pub(crate) segment_incarnation: u32,
     pub(crate) flags: u16,
-    /// The head it belongs to.
+    /// Head of the log to which it belongs.
     pub(crate) head: u8,
-    /// Its group is, for all that is known, complete.
+    /// True if its group is complete as far as can be known.
     pub(crate) counts: bool,
 }
 
@@ -46,12 +44,12 @@ impl Partial {
         self.flags & flag != 0
     }
 
-    /// Its blocks are part of nothing by themselves.
+    /// Returns true if its blocks were spilled and belong to no file by themselves.
     fn of_a_spill(&self) -> bool {
         self.has(summary_flags::SPILLED)
     }
 
-    /// Written by a checkpoint.
+    /// Returns true if a checkpoint wrote it.
     pub(crate) fn of_checkpoint(&self) -> bool {
         self.has(summary_flags::CHECKPOINT)
     }
@@ -66,29 +64,29 @@ struct Page {
     segment: u32,
     segment_incarnation: u32,
     offset: u32,
-    /// The partial that it is part of counts, for all that is known.
+    /// True if its partial is valid as far as can be known.
     counts: bool,
 }
 
-/// All partial segments that count, by serial.
+/// All valid partial segments, by serial.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     partials: Vec<Partial>,
-    /// By serial, and of one serial by mount.
+    /// Pages of maps, by serial, then by mount.
     pages: Vec<Page>,
-    /// Highest number of a mount, whether what it wrote counts or not.
+    /// Highest mount number found, including excluded partials.
     pub(crate) incarnation: u32,
-    /// Highest incarnation of a segment, likewise.
+    /// Highest segment incarnation found, including excluded partials.
     pub(crate) segments_opened: u32,
 }
 
 impl Evidence {
-    /// Some of it was written before its transaction was committed.
+    /// Returns true if some blocks were written before the commit of their transaction.
     pub(crate) fn has_spilled(&self) -> bool {
         self.partials.iter().any(Partial::of_a_spill)
     }
 
-    /// Searches the whole volume. `progress` hears of segments done.
+    /// Searches the whole volume. `progress` receives the number of segments done.
     pub(crate) fn gather(
         reader: &Reader,
         geometry: &Geometry,
@@ -108,9 +106,9 @@ impl Evidence {
         found
     }
 
-    /// A map's own plugs count if its partial does. Where that is gone, its
-    /// segment was cleaned; it had been whole if others follow, and of this life
-    /// if mounts go on rising with it.
+    /// Decides which map pages are valid. A page is valid if its partial is. If the
+    /// partial is missing, its segment was cleaned: the partial was complete if later
+    /// ones follow, and belongs to this life if the mount numbers around it ascend.
     fn judge_pages(&mut self) {
         self.pages.sort_by_key(|page| (page.serial, page.mount));
         let partials = &self.partials;
@@ -176,7 +174,7 @@ impl Evidence {
         }
     }
 
-    /// Notes the maps of a segment's last opening.
+    /// Records the maps of a segment's last opening.
     fn maps(
         &mut self,
         reader: &Reader,
@@ -200,7 +198,7 @@ impl Evidence {
         }));
     }
 
-    /// Shows what maps tell of: each block as if its own partial did.
+    /// Visits the blocks that maps describe, each as if its own partial described it.
     fn visit_pages(
         &self,
         reader: &Reader,
@@ -239,8 +237,8 @@ impl Evidence {
         }
     }
 
-    /// Serials rise with the mounts that gave them: what breaks this is of a
-    /// life that the next mount discarded.
+    /// Drops partials of discarded lives: serials must ascend together with mount
+    /// numbers, and a partial that breaks this was discarded by the next mount.
     fn drop_discarded(&mut self) {
         self.partials
             .sort_unstable_by_key(|p| (p.serial, std::cmp::Reverse(p.incarnation)));
@@ -256,8 +254,8 @@ impl Evidence {
         });
     }
 
-    /// A group without its last partial never counted. Where partials between
-    /// are gone, their segment was cleaned, and the group was complete.
+    /// Marks groups without their last partial as unfinished. If partials in the middle
+    /// are missing, their segment was cleaned, so the group was complete.
     fn mark_unfinished(&mut self) {
         let mut group = 0..0;
         for at in 0..self.partials.len() {
@@ -288,13 +286,13 @@ impl Evidence {
         }
     }
 
-    /// The partials, by serial.
+    /// Returns the partials by serial.
     pub(crate) fn partials(&self) -> &[Partial] {
         &self.partials
     }
 
-    /// Shows every item of every partial that counts, in the order of the log,
-    /// then what the maps of plugged segments tell of.
+    /// Visits every item of every valid partial in the order of the log, then the blocks
+    /// in the maps of segments with plugs.
     pub(crate) fn visit(
         &self,
         reader: &Reader,
@@ -316,7 +314,7 @@ impl Evidence {
     }
 }
 
-/// A stretch of one segment; what cannot be read is zeros.
+/// A part of one segment; unreadable bytes are zeros.
 #[derive(Default)]
 struct Chunk {
     start: u32,
@@ -324,7 +322,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// The write unit at `offset` of `segment`.
+    /// Returns the write unit at `offset` of `segment`.
     fn at(&mut self, reader: &Reader, geometry: &Geometry, segment: u32, offset: u32) -> &[u8] {
         let unit = geometry.write_unit;
         let end = self.start + self.bytes.len() as u32;

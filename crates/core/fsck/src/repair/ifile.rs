@@ -1,5 +1,5 @@
-//! The ifile: every block of it made readable, the inode map's from the newest
-//! images in the log, the others to be counted anew.
+//! Repairs the ifile: every block becomes readable, those of the inode map from the
+//! newest images in the log, the others from a recount.
 
 use super::mender::Mender;
 use super::report::Actions;
@@ -77,7 +77,7 @@ impl Mender<'_> {
         self.touched.ifile.insert(block);
     }
 
-    /// Blocks of the inode map, from the newest images in the log.
+    /// Rebuilds blocks of the inode map from the newest images in the log.
     pub(super) fn rebuild_imap(&mut self, lost: &[(u64, Pointer)], actions: &mut Actions) {
         if lost.is_empty() {
             return;
@@ -108,7 +108,7 @@ impl Mender<'_> {
         }
     }
 
-    /// The newest the log says of a number.
+    /// Returns the newest state of a number according to the log.
     fn state_of(&self, ino: u64, trace: Option<&Trace>) -> ImapState {
         let next_ino = self.record.header.next_ino.get();
         if ino < InodeNo::ROOT.0 || ino >= next_ino {
@@ -176,7 +176,7 @@ impl Mender<'_> {
         Ok(changed)
     }
 
-    /// Links every free number again, in ascending order.
+    /// Rebuilds the list of free numbers, in ascending order.
     pub(super) fn relink(&mut self) -> Result<bool> {
         let root = self.ifile_root()?;
         let tree = Tree {
@@ -233,7 +233,7 @@ impl Mender<'_> {
     }
 }
 
-/// What a walk of the ifile meets.
+/// Blocks and unreadable nodes found by a walk of the ifile.
 #[derive(Default)]
 struct Seen {
     refused: Vec<(NodeId, Pointer)>,
@@ -242,7 +242,7 @@ struct Seen {
 
 impl Visitor for Seen {
     fn node(&mut self, _: NodeId, _: &Pointer) -> bool {
-        // Ends: a node names its place, so only one path leads to it.
+        // The walk ends, because a node names its place, so only one path leads to it.
         true
     }
 

@@ -1,4 +1,4 @@
-//! Inodes that cannot be read: found again, or given up.
+//! Repairs unreadable inodes: found again in the log, or given up.
 
 use super::mender::{Mender, Names};
 use super::report::Actions;
@@ -13,7 +13,7 @@ use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::{Pointer, crc32c};
 
 impl Mender<'_> {
-    /// Inodes that the inode map leads to, and that are not there.
+    /// Replaces inodes to which the inode map points and that cannot be read.
     pub(super) fn mend_images(
         &mut self,
         lost: &[u64],
@@ -44,7 +44,7 @@ impl Mender<'_> {
             };
             let trace = traces.get(&ino).unwrap_or(&none.0);
             let content = contents.get(&ino).unwrap_or(&none.1);
-            // Patched once and refused again, it goes.
+            // An inode that is still refused after a patch is given up.
             if self.tried_images.insert(ino) {
                 let found = self.find_image(ino, version, place, trace, content);
                 if let Some((image, proven)) = found {
@@ -78,7 +78,7 @@ impl Mender<'_> {
         Ok(changed)
     }
 
-    /// The lost image, and whether it is certain.
+    /// Returns the lost image, and true if it is proved to be the right one.
     fn find_image(
         &self,
         ino: u64,
@@ -95,7 +95,7 @@ impl Mender<'_> {
                 .flatten()?;
             (image.inode.version == version).then_some(image)
         };
-        // Another copy of the same: the cleaner moved it.
+        // Another copy of the same image, left by a move of the cleaner.
         let copy = trace.images.iter().rev().find_map(|(of, other, _)| {
             let same = *of == version && other.birth == place.birth && other.crc == place.crc;
             read(other).filter(|image| same && image.root.is_some())
@@ -112,7 +112,7 @@ impl Mender<'_> {
         let root = self.root_of(content)?;
         let xattrs = content.xattrs.map_or(Pointer::NONE, |(_, pointer)| pointer);
         if let Some(older) = &older {
-            // What a checkpoint wrote: the same attributes, and a root.
+            // The image that a checkpoint wrote has the same attributes, and a root.
             let xattrs = match older.inode.xattr_bytes {
                 0 => Pointer::NONE,
                 _ => xattrs,
@@ -128,7 +128,7 @@ impl Mender<'_> {
                 return Some((image, true));
             }
         }
-        // A directory says by itself what it is; its nodes name it.
+        // The blocks of a directory name it, so its kind is certain.
         let older = older.filter(|older| older.inode.kind() == FileKind::Directory);
         if older.is_none() && !self.is_directory(ino, version, content) {
             return None;
@@ -146,7 +146,7 @@ impl Mender<'_> {
         Some((image, false))
     }
 
-    /// The root above what the log says of a file's blocks.
+    /// Returns an index root over the blocks of a file that the log describes.
     fn root_of(&self, content: &Content) -> Option<Root> {
         let slots = self.geometry.root_slots();
         let mut root = Root::default();
@@ -177,7 +177,7 @@ impl Mender<'_> {
         Some(root)
     }
 
-    /// Block 0 is a node of this very directory.
+    /// Returns true if block 0 is a node of this directory.
     fn is_directory(&self, ino: InodeNo, version: Version, content: &Content) -> bool {
         let key = Key {
             hash_seed: self.superblock.hash_seed.get(),
@@ -197,7 +197,8 @@ impl Mender<'_> {
     }
 }
 
-/// A directory of which nothing is known but its names.
+/// Returns a directory with default attributes, for one of which only the names are
+/// known.
 pub(crate) fn new_directory(ino: InodeNo, version: Version) -> Inode {
     let bits = match ino {
         InodeNo::ROOT => 0o755,

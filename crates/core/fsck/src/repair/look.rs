@@ -1,9 +1,8 @@
-//! Looking: the state that recovery makes, checked phase by phase, with patches
-//! for what cannot be read, until looking again gives nothing new.
+//! Look: the recovered state is checked phase by phase, with patches for unreadable
+//! metadata, until a further check finds nothing new.
 //!
-//! Nothing is written. The first record whose ifile can be made readable
-//! counts; impossible counts in it are corrected before anything relies on
-//! them.
+//! Nothing is written. The first record whose ifile can be made readable is used;
+//! impossible counts in it are corrected before they are used.
 
 use super::Repair;
 use super::evidence::Evidence;
@@ -20,10 +19,10 @@ use varve_lfs::format::{Superblock, UsageEntry};
 use varve_lfs::internal::{Image, LogEnd, Reader, Recovered, load_base, roll_forward};
 use varve_lfs::{Geometry, RecoveryReport, Result};
 
-/// Surveys within one round.
+/// Largest number of surveys in one round.
 const MAX_LOOKS: usize = 64;
 
-/// What a look found, and what it took to look.
+/// Result of a look, with the evidence and patches that it needed.
 pub(super) struct Looked {
     pub(super) survey: Survey,
     pub(super) record: CheckpointRecord,
@@ -33,8 +32,8 @@ pub(super) struct Looked {
 }
 
 impl Repair<'_> {
-    /// Surveys the volume, patching what cannot be read until that is stable.
-    /// `None` if no record leads to an image.
+    /// Surveys the volume and patches unreadable metadata until nothing changes. `None`
+    /// if no record leads to an image.
     pub(super) fn look(
         &mut self,
         reader: &Reader,
@@ -128,8 +127,8 @@ impl Repair<'_> {
     }
 }
 
-/// The record with impossible counts corrected, and whether any were. `None`
-/// if it leads nowhere.
+/// Returns the record with impossible counts corrected, and true if there were any.
+/// `None` if the record leads to no image.
 fn sane(superblock: &Superblock, record: &CheckpointRecord) -> Option<(CheckpointRecord, bool)> {
     let geometry = Geometry::from(superblock);
     LogEnd::from(&record.header).check(&geometry).ok()?;
@@ -157,7 +156,7 @@ fn sane(superblock: &Superblock, record: &CheckpointRecord) -> Option<(Checkpoin
     Some((sane, corrected))
 }
 
-/// The usage table as stored, without the record's corrections.
+/// Returns the usage table as stored, without the record's corrections.
 fn raw_table(mender: &Mender<'_>) -> Result<Vec<UsageEntry>> {
     let bare = CheckpointRecord {
         deltas: Vec::new(),

@@ -1,15 +1,14 @@
-//! Metadata that cannot be read, found out again and read in its stead.
+//! Reconstructs unreadable metadata and makes the reader use it.
 //!
-//! Nothing is written here. What is found out is given to the [`Reader`] as a
-//! patch: from then on the pointer that leads to the damaged block leads to
-//! the patch, for the check, for look-ups and for the checkpoint that follows.
-//! What is patched is also *touched*, so that this checkpoint writes it anew.
+//! Nothing is written here. A reconstructed block is given to the [`Reader`] as a patch:
+//! from then on the pointer to the damaged block leads to the patch, for the check, for
+//! look-ups and for the next checkpoint. A patched block is also marked as *touched*, so
+//! that this checkpoint rewrites it.
 //!
-//! Without guessing means: a node is taken from the evidence only if the
-//! file's own counts of blocks and sectors then agree. The summaries describe
-//! every live block, and perhaps dead ones besides; so what they describe
-//! contains what was there, and the same number of blocks means that it is
-//! the same blocks. Otherwise the range is given up.
+//! Nothing is guessed: a node is taken from the evidence only if the file's own counts of
+//! blocks and sectors then agree. Summaries describe every live block and possibly dead
+//! ones, a superset of the lost children, so equal counts prove equal sets. Otherwise the
+//! range is given up.
 
 use super::evidence::Evidence;
 use super::report::Actions;
@@ -25,12 +24,12 @@ use varve_lfs::format::{Pointer, Superblock};
 use varve_lfs::internal::{Base, Reader, load_base};
 use varve_lfs::{Geometry, Result};
 
-/// See the module's head.
+/// The state of one reconstruction.
 pub(crate) struct Mender<'a> {
     pub(crate) superblock: &'a Superblock,
     pub(crate) geometry: Geometry,
     pub(crate) reader: &'a Reader,
-    /// The checkpoint that counts, its header corrected.
+    /// The checkpoint record in use, its header corrected.
     pub(crate) record: CheckpointRecord,
     pub(crate) horizon: Horizon,
     pub(crate) progress: &'a dyn Fn(u64, u64),
@@ -38,15 +37,15 @@ pub(crate) struct Mender<'a> {
     pub(super) touched: Touched,
     /// Blocks of the inode map that were made from the evidence.
     pub(super) rebuilt_imap: BTreeSet<u64>,
-    /// Nodes made from the evidence whose files' counts are not yet compared.
+    /// Nodes made from the evidence whose files' counts were not compared yet.
     pub(super) unproven: HashMap<u64, Vec<(NodeId, Pointer)>>,
-    /// Nodes that were patched; refused again, they are dropped.
+    /// Nodes that were patched; if they are refused again, they are dropped.
     pub(super) tried: HashSet<NodeId>,
     pub(super) tried_images: HashSet<u64>,
     relinked: bool,
 }
 
-/// What the next checkpoint must write.
+/// Metadata that the next checkpoint must write.
 #[derive(Default)]
 pub(super) struct Touched {
     pub(super) nodes: BTreeSet<NodeId>,
@@ -61,7 +60,7 @@ impl Touched {
     }
 }
 
-/// Whom something belongs to, in words.
+/// A function that returns a text for the file with an inode number.
 pub(crate) type Names<'n> = &'n dyn Fn(u64) -> String;
 
 impl<'a> Mender<'a> {
@@ -89,7 +88,7 @@ impl<'a> Mender<'a> {
         }
     }
 
-    /// What the log says; the first to ask waits for the search.
+    /// Returns the evidence of the log; the first call searches the volume.
     pub(crate) fn evidence(&self) -> &Evidence {
         self.evidence.get_or_init(|| {
             let tag = self.superblock.volume_tag();
@@ -107,7 +106,7 @@ impl<'a> Mender<'a> {
         }
     }
 
-    /// The image as corrected so far, with the usage table.
+    /// Returns the image as corrected so far, and the usage table.
     ///
     /// # Errors
     /// If it cannot be loaded.
@@ -115,11 +114,11 @@ impl<'a> Mender<'a> {
         load_base(self.reader, &self.geometry, &self.record)
     }
 
-    /// Gives up the list of unfinished inodes if nothing else keeps the image
-    /// from being loaded: it is counted anew.
+    /// Gives up the list of unfinished inodes if it alone prevents the image from being
+    /// loaded; a check counts it again.
     ///
     /// # Errors
-    /// If that does not help.
+    /// If the image still cannot be loaded.
     pub(super) fn loads(&mut self) -> Result<()> {
         if self.base().is_err() {
             self.record.header.unfinished_count = 0.into();
@@ -139,8 +138,8 @@ impl<'a> Mender<'a> {
         })
     }
 
-    /// Patches what can be patched of what a survey found. True if something
-    /// changed: look again.
+    /// Patches the findings of a survey where possible. Returns true if something
+    /// changed, so that another look is needed.
     ///
     /// # Errors
     /// If the ifile cannot be read.
@@ -164,7 +163,7 @@ impl<'a> Mender<'a> {
                     changed = true;
                 }
                 Fix::IfileStray { block } => changed |= self.drop_stray(block, actions)?,
-                // No entry, so no inode: numbers end before it.
+                // Numbers without entries are unused, so the next number is lowered.
                 Fix::Unmapped { from, to } if to >= self.record.header.next_ino.get() => {
                     self.record.header.next_ino = from.into();
                     actions.mended(format!("inode numbers end before {from}"));

@@ -1,26 +1,25 @@
-//! Repair, offline: what a check finds is mended without guessing.
+//! Offline repair of the findings of a check, without guessing.
 //!
-//! Rounds, until a check finds nothing that there is a remedy for:
+//! It runs in rounds until a check finds nothing that has a remedy:
 //!
-//! 1. *Look* (`look`): the state that recovery makes, checked phase by phase;
-//!    each finding carries its remedy (`Fix`).
-//! 2. *Patch* (`mender`): metadata that cannot be read is found out from
-//!    summaries, and read in its stead from then on. Look again.
-//! 3. *Change* (`change`): the volume is mounted with the patches in place.
-//!    What is left to do goes through the log as ordinary groups (`session`):
-//!    first what is stored, in later rounds names, at last segments and
-//!    accounts.
-//! 4. *Checkpoint*, as often as the ring has slots, so that every retained
-//!    record describes the volume as it is now.
+//! 1. *Look* (`look`): the recovered state is checked phase by phase; each finding has
+//!    its remedy (`Fix`).
+//! 2. *Patch* (`mender`): unreadable metadata is reconstructed from summaries and read
+//!    from then on. Look again.
+//! 3. *Change* (`change`): the volume is mounted with the patches. The other remedies are
+//!    appended to the log as ordinary groups (`session`): first storage, in later rounds
+//!    names, finally segments and accounts.
+//! 4. *Checkpoint*, as often as the ring has slots, so that every retained record
+//!    describes the repaired volume.
 //!
 //! Invariants:
-//! - Nothing live is overwritten. Until the first checkpoint record stands,
-//!   what is on the medium is the damaged volume and ordinary groups behind
-//!   it; a crash at any point leaves a volume that repair can take up.
-//! - A volume on which a check finds nothing to mend is not written to.
+//! - No live block is overwritten. Until the first checkpoint record is written, the
+//!   medium contains the damaged volume followed by ordinary groups; a crash at any point
+//!   leaves a volume that can be repaired again.
+//! - A volume without repairable findings is not written.
 //!
-//! Memory: what a check takes, 32 bytes per partial segment, the content of
-//! one group or one damaged directory, and 4 KiB per patch.
+//! Memory: that of a check, 32 bytes per partial segment, the content of one group or one
+//! damaged directory, and 4 KiB per patch.
 
 mod change;
 mod evacuate;
@@ -52,22 +51,22 @@ use varve_lfs::internal::{
 };
 use varve_lfs::{Error, Geometry, Result};
 
-/// Rounds before repair gives in: each must have changed what is found.
+/// Largest number of rounds; each must have changed the findings.
 const MAX_ROUNDS: usize = 64;
-/// Bytes of decoded metadata kept.
+/// Bytes of decoded metadata in the cache.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// How to repair, and whom to tell how far it is.
+/// Options of a repair.
 pub struct RepairOptions<'a> {
-    /// Verify the checksum of every live block, too.
+    /// Also verifies the checksum of every live block.
     pub data: bool,
-    /// Do only what loses nothing that a user stored.
+    /// Applies only remedies that lose no user data.
     pub safe_only: bool,
-    /// Recorded in the owner record while the volume is written.
+    /// Identity for the owner record while the volume is written.
     pub owner: varve_lfs::OwnerIdentity,
-    /// Fixes the mount's random identity, for reproducible runs.
+    /// Seed of the mount's random identity, for reproducible runs.
     pub seed: Option<u64>,
-    /// As [`CheckOptions::progress`].
+    /// Callback like [`CheckOptions::progress`].
     pub progress: &'a dyn Fn(Phase, u64, u64),
 }
 
@@ -92,11 +91,11 @@ impl std::fmt::Debug for RepairOptions<'_> {
     }
 }
 
-/// Repairs a volume that nobody has mounted.
+/// Repairs a volume that is not mounted.
 ///
 /// # Errors
-/// If no superblock or no checkpoint record is valid (the log may still be
-/// salvaged), or the device fails. Everything else is in the report.
+/// If no superblock or no checkpoint record is valid (salvage may still work), or the
+/// device fails. All other damage is in the report.
 pub fn repair(
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -146,7 +145,8 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// One round: the findings it began with, and whether anything changed.
+    /// Runs one round. Returns the findings at its beginning, and true if something
+    /// changed.
     fn round(&mut self) -> Result<(CheckReport, bool)> {
         let superblock = newest_superblock(&*self.device)?;
         let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
@@ -212,7 +212,7 @@ impl Repair<'_> {
         Ok((check, changed))
     }
 
-    /// The outcome where nothing can be mended at all.
+    /// Returns the result if the volume cannot be repaired at all.
     fn only_checked(&mut self, why: &str) -> Result<(CheckReport, bool)> {
         let options = CheckOptions::default();
         let (device, clock) = (Arc::clone(&self.device), Arc::clone(&self.clock));

@@ -7,16 +7,16 @@ use varve_fs::directory::{self, names_in};
 use varve_fs::{FileKind, InodeNo, Layout};
 use varve_lfs::{Error, Result};
 
-/// Where files without names go.
+/// Name of the directory for files without names.
 const LOST_AND_FOUND: &str = "lost+found";
 
 impl Remedies<'_> {
-    /// Does what concerns names. Directories whose trees are damaged come first
-    /// and alone: what looks lost may be found in them. `was_freed` says of a file
-    /// without a name that it was deleted.
+    /// Applies the remedies for names. Damaged directory trees are rebuilt first and
+    /// alone, because they may contain names that seem to be lost. `was_freed` returns
+    /// true for a file without a name that had been deleted.
     ///
     /// # Errors
-    /// If there is no room, or the device fails.
+    /// If there is no space, or the device fails.
     pub(super) fn mend_names(
         &mut self,
         fixes: &[Fix],
@@ -62,7 +62,7 @@ impl Remedies<'_> {
         Ok(())
     }
 
-    /// A new tree of the names that can be read.
+    /// Builds a new tree from the readable names.
     fn rebuild(&mut self, ino: u64) -> Result<()> {
         let key = self.session.key(ino)?;
         let lookup = self.session.lfs.lookup();
@@ -127,14 +127,14 @@ impl Remedies<'_> {
             }
             Err(varve_fs::Error::NotFound) => {}
             Err(error) => {
-                // The tree is flawed after all: the next check reports that.
+                // The tree is damaged as well; the next check reports that.
                 tracing::warn!(%error, ino, "a name could not be removed");
             }
         }
         Ok(())
     }
 
-    /// Takes the name of directory `ino` out of the directory that has it.
+    /// Removes the name of directory `ino` from the directory that contains it.
     fn cut(&mut self, ino: u64, named_by: u64) -> Result<()> {
         let key = self.session.key(named_by)?;
         let mut blocks = self.session.directory(named_by);
@@ -154,7 +154,8 @@ impl Remedies<'_> {
     /// Gives a file without a name one in lost+found.
     fn orphan(&mut self, ino: u64, was_freed: bool) -> Result<()> {
         if was_freed {
-            // Its entry was made from the log, which had forgotten its end.
+            // The map entry was reconstructed from a log that no longer shows the
+            // removal.
             self.actions.mended(format!(
                 "inode {ino}: it had been deleted, the number is free"
             ));
@@ -195,15 +196,15 @@ impl Remedies<'_> {
         Ok(())
     }
 
-    /// One more `..` leads to the directory. A count that no directory can have
-    /// stays; the next round corrects it.
+    /// Counts one more `..` that leads to the directory. An impossible count is left for
+    /// the next round.
     fn count_subdirectory(&mut self, ino: u64) -> Result<()> {
         let inode = &mut self.session.edit(ino)?.inode;
         inode.nlink = inode.nlink.saturating_add(1);
         Ok(())
     }
 
-    /// The number of lost+found, which is made if need be.
+    /// Returns the number of lost+found, which is created if necessary.
     fn lost_and_found(&mut self) -> Result<u64> {
         let root = InodeNo::ROOT.0;
         let key = self.session.key(root)?;

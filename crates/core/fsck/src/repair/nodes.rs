@@ -1,7 +1,7 @@
-//! Index nodes that cannot be read: made anew from the log, or given up.
+//! Repairs unreadable index nodes: rebuilt from the log, or given up.
 //!
-//! A node made anew stays unproven until the file's own counts of blocks and
-//! sectors have been compared with what it then leads to.
+//! A rebuilt node is unproven until the file's own counts of blocks and sectors were
+//! compared with its content.
 
 use super::mender::{Mender, Names};
 use super::report::Actions;
@@ -37,8 +37,7 @@ impl Mender<'_> {
         }
     }
 
-    /// Files whose rebuilt nodes do not give the blocks they count lose those
-    /// nodes' ranges.
+    /// Gives up the ranges of rebuilt nodes in files whose counts do not agree.
     pub(super) fn give_up_unproven(
         &mut self,
         fixes: &[Fix],
@@ -53,7 +52,7 @@ impl Mender<'_> {
             })
             .collect();
         let mut changed = false;
-        // Files with further damage are not compared before that is mended.
+        // Files with further damage are compared after its repair.
         let open: HashSet<u64> = fixes
             .iter()
             .filter_map(|fix| match fix {
@@ -141,14 +140,14 @@ impl Mender<'_> {
         Ok(true)
     }
 
-    /// True if the node itself is sound: its place is what is wrong with it.
+    /// Returns true if the node itself is readable, so that only its place is wrong.
     fn is_readable(&self, id: &NodeId, pointer: &Pointer) -> bool {
         self.reader
             .block(pointer, id.ino, id.index)
             .is_ok_and(|bytes| self.reader.decoded_node(&bytes, *id).is_ok())
     }
 
-    /// Takes the pointer to a node out of what holds it.
+    /// Removes the pointer to a node from its parent.
     fn drop_node(&mut self, base: &Base, id: NodeId) -> Result<bool> {
         let Some((place, image)) = self.image_of(base, id.ino.0)? else {
             return Ok(false);
@@ -171,7 +170,7 @@ impl Mender<'_> {
         self.drop_child(root, id.ino, id.height, id.index)
     }
 
-    /// Takes pointer `index` of `height` out of the node above it.
+    /// Removes pointer `index` of `height` from the node above it.
     pub(super) fn drop_child(
         &mut self,
         root: &Root,

@@ -1,13 +1,13 @@
-//! Spilled blocks, in evidence.
+//! Spilled blocks in the evidence.
 //!
-//! A block of a transaction may be in the log long before a group says that it is part
-//! of its file. Its order is that of the group (`docs/design/transactions.md`,
-//! "Spilling"), although it keeps its birth wherever it is moved.
+//! A block of a transaction may be in the log long before a group makes it part of its
+//! file. Its order is that of the group (`docs/design/transactions.md`, "Spilling"),
+//! although it keeps its birth when it is moved.
 
 use std::collections::HashMap;
 use varve_fs::InodeNo;
 
-/// Blocks of one file and one birth, and the serial of the partial that says so.
+/// Blocks of one file and one birth, and the serial of the partial that placed them.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -15,15 +15,15 @@ struct Run {
     serial: u64,
 }
 
-/// When spilled blocks became part of their files.
+/// The serials at which spilled blocks became part of their files.
 #[derive(Debug, Default)]
 pub(super) struct PlacedBlocks {
-    /// By inode and birth.
+    /// Runs by inode and birth.
     runs: HashMap<(u64, u64), Vec<Run>>,
 }
 
 impl PlacedBlocks {
-    /// A partial says that a block of this birth is part of its file.
+    /// Records that a partial made a block of this birth part of its file.
     pub fn note(&mut self, ino: InodeNo, block: u64, birth: u64, serial: u64) {
         let runs = self.runs.entry((ino.0, birth)).or_default();
         match runs.last_mut() {
@@ -36,7 +36,7 @@ impl PlacedBlocks {
         }
     }
 
-    /// The serial from which on a block of this birth is part of its file.
+    /// Returns the serial at which a block of this birth became part of its file.
     pub fn since(&self, ino: InodeNo, block: u64, birth: u64) -> u64 {
         let runs = self.runs.get(&(ino.0, birth));
         let within = |run: &&Run| (run.first..run.end).contains(&block);

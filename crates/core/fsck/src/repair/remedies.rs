@@ -1,4 +1,5 @@
-//! One round's remedies at work: the session they change, and what they tell.
+//! The application of one round's remedies: the session that they change, and their
+//! report.
 
 use super::mender::Names;
 use super::report::Actions;
@@ -6,7 +7,7 @@ use super::session::Session;
 use varve_fs::{Inode, InodeNo, Timestamp, Version};
 use varve_lfs::{Error, Result};
 
-/// See the module's head.
+/// The state of one round's remedies.
 pub(super) struct Remedies<'r> {
     pub(super) session: &'r mut Session,
     pub(super) names: Names<'r>,
@@ -14,25 +15,25 @@ pub(super) struct Remedies<'r> {
 }
 
 impl Remedies<'_> {
-    /// Whose it is, in words.
+    /// Returns a text for the file.
     pub(super) fn name(&self, ino: u64) -> String {
         (self.names)(ino)
     }
 
-    /// Ends one remedy: what is gone needs none, and what has gathered is
-    /// appended if it is much.
+    /// Completes one remedy: ignores that the file no longer exists, and appends the
+    /// edits if they fill a group.
     ///
     /// # Errors
-    /// Any other of `done`; if there is no room, or the device fails.
+    /// Any other error of `done`, no space, or a failure of the device.
     pub(super) fn settle(&mut self, done: Result<()>) -> Result<()> {
         match done {
-            // Another remedy has freed it.
+            // Another remedy has freed the inode.
             Ok(()) | Err(Error::NoInode(_)) => self.session.flush_if_full(),
             Err(error) => Err(error),
         }
     }
 
-    /// An empty directory, made now.
+    /// Returns an empty directory with the present time.
     pub(super) fn new_directory(&self, ino: InodeNo, version: Version) -> Inode {
         let now = Timestamp::from_ns(self.session.lfs.clock().now_ns());
         Inode {

@@ -1,14 +1,14 @@
-//! What a repair did, in words.
+//! The report of a repair.
 
 use crate::check::CheckReport;
 use std::fmt;
 
-/// One thing that was done to a volume.
+/// One change that a repair made.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Action {
-    /// What, to which file, segment or block.
+    /// Description, with the file, segment or block.
     pub text: String,
-    /// Something a user stored is gone, or no longer where it was.
+    /// True if user data was lost or moved.
     pub loss: bool,
 }
 
@@ -19,24 +19,24 @@ impl fmt::Display for Action {
     }
 }
 
-/// What became of a volume.
+/// The result of a repair.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RepairReport {
-    /// What was done, in order.
+    /// Changes, in order.
     pub actions: Vec<Action>,
-    /// What could not be done, and why.
+    /// Remedies that could not be applied, with reasons.
     pub refused: Vec<String>,
-    /// The check of what was done; its errors remain.
+    /// The final check, with the remaining errors.
     pub check: CheckReport,
 }
 
 impl RepairReport {
-    /// True if something was written.
+    /// Returns true if something was written.
     pub fn changed(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    /// True if nothing is left to be mended.
+    /// Returns true if nothing remains to be repaired.
     pub fn is_whole(&self) -> bool {
         self.refused.is_empty() && !self.check.needs_repair()
     }
@@ -54,14 +54,14 @@ impl fmt::Display for RepairReport {
     }
 }
 
-/// Collects actions, naming files by their paths.
+/// Collector of actions.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     done: Vec<Action>,
     left_out: u64,
 }
 
-/// Actions that are kept one by one.
+/// Largest number of actions listed one by one.
 const MAX_ACTIONS: usize = 100_000;
 
 impl Actions {
@@ -86,7 +86,7 @@ impl Actions {
         self.done.len()
     }
 
-    /// What was done behind the first so many.
+    /// Returns the texts of the actions after the first `earlier`.
     pub fn since(&self, earlier: usize) -> impl Iterator<Item = String> + '_ {
         let new = self.done.iter().skip(earlier);
         new.map(|action| action.text.clone())
@@ -106,7 +106,8 @@ trait Recent {
 }
 
 impl Recent for Vec<Action> {
-    /// The same said a moment ago: two findings led to one remedy.
+    /// Returns true if the same action was recorded recently, because two findings shared
+    /// a remedy.
     fn contains_recent(&self, action: &Action) -> bool {
         self.iter().rev().take(32).any(|done| done == action)
     }

@@ -1,9 +1,9 @@
-//! The volume mounted for repair: changes go through the log, like any other.
+//! The volume mounted for repair. Changes are appended to the log like any others.
 //!
-//! Each inode's changes are gathered in an [`Edit`] and appended as part of a
-//! group. A group holds whole edits, so that names and what they lead to
-//! change together; only an edit of very many inodes takes several groups,
-//! and after each the volume is one that repair can take up again.
+//! The changes of each inode are collected in an [`Edit`] and appended as part of a
+//! group. A group contains whole edits, so that names and their files change together.
+//! Only an edit of very many inodes takes several groups; after each of them the volume
+//! can be repaired again.
 
 use crate::check::Survey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,20 +15,20 @@ use varve_lfs::format::{Pointer, SECTOR};
 use varve_lfs::internal::{GroupKind, LogItem, MAX_BLOCK, Record};
 use varve_lfs::{Error, Lfs, Result};
 
-/// What changes of one inode.
+/// Changes of one inode.
 pub(crate) struct Edit {
     pub(crate) inode: Inode,
     records: Vec<Record>,
-    /// Blocks from here on are gone but for those in `blocks`.
+    /// Blocks from this number on are freed, except for those in `blocks`.
     cleared_from: u64,
     freed_blocks: BTreeSet<u64>,
     blocks: BTreeMap<u64, Arc<Block>>,
     xattrs: Option<Arc<Block>>,
-    /// The number is free now, and its next file has this version.
+    /// True if the number is free, with the next version for its next file.
     freed: bool,
 }
 
-/// See the module's head.
+/// The mounted volume with the edits that are not appended yet.
 pub(crate) struct Session {
     pub(crate) lfs: Lfs,
     edits: BTreeMap<u64, Edit>,
@@ -46,7 +46,7 @@ impl Session {
         }
     }
 
-    /// The inode's edit, made from its newest image.
+    /// Returns the edit of an inode, made from its newest image.
     ///
     /// # Errors
     /// If there is no such inode, or it cannot be read.
@@ -63,7 +63,7 @@ impl Session {
         Ok(edit)
     }
 
-    /// An inode that does not exist so far.
+    /// Creates an inode that does not exist yet.
     pub(crate) fn create(&mut self, inode: Inode) {
         self.usage.inodes += 1;
         let records = match self.edits.remove(&inode.ino.0) {
@@ -78,10 +78,10 @@ impl Session {
         self.edits.insert(edit.inode.ino.0, edit);
     }
 
-    /// Frees an inode that exists.
+    /// Frees an existing inode.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn free(&mut self, ino: u64) -> Result<()> {
         let edit = self.edit(ino)?;
         edit.freed = true;
@@ -92,7 +92,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a number free that nothing is known of.
+    /// Frees a number of which no file is known.
     pub(crate) fn free_number(&mut self, ino: u64, next_version: u32) {
         let mut inode = super::images::new_directory(InodeNo(ino), next_version.wrapping_sub(1));
         inode.nlink = 0;
@@ -104,7 +104,7 @@ impl Session {
         self.edits.insert(ino, edit);
     }
 
-    /// What stands at `block` below the edits.
+    /// Returns the stored pointer of `block`, without the edits.
     fn below(&self, ino: u64, block: u64) -> Result<Option<Pointer>> {
         match self.lfs.lookup().blocks(InodeNo(ino), block, block + 1) {
             Ok((blocks, _)) => Ok(blocks.first().map(|(_, pointer)| *pointer)),
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Sectors of the block as it is now; `None` for a hole.
+    /// Returns the sectors of the block with the edits; `None` for a hole.
     fn sectors(&self, ino: u64, block: u64) -> Result<Option<u64>> {
         if let Some(edit) = self.edits.get(&ino) {
             if let Some(bytes) = edit.blocks.get(&block) {
@@ -128,10 +128,10 @@ impl Session {
             .map(|pointer| u64::from(pointer.sectors())))
     }
 
-    /// The pointer of `block` and what it leads to.
+    /// Returns the pointer of `block`, and its content.
     ///
     /// # Errors
-    /// If the index cannot be read; whether the block can be is in the result.
+    /// If the index cannot be read. The inner result says whether the block can be read.
     pub(crate) fn stored(&self, ino: u64, block: u64) -> Result<Option<(Pointer, Result<Block>)>> {
         let Some(pointer) = self.below(ino, block)? else {
             return Ok(None);
@@ -140,10 +140,10 @@ impl Session {
         Ok(Some((pointer, bytes)))
     }
 
-    /// Replaces a block's content, or makes the block.
+    /// Replaces a block's content, or creates the block.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn put_block(&mut self, ino: u64, block: u64, bytes: Block) -> Result<()> {
         let former = self.sectors(ino, block)?;
         let sectors = (bytes.len() as u64).div_ceil(SECTOR);
@@ -154,10 +154,10 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a hole of a block.
+    /// Replaces a block by a hole.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn drop_block(&mut self, ino: u64, block: u64) -> Result<()> {
         let former = self.sectors(ino, block)?;
         let edit = self.edit(ino)?;
@@ -172,7 +172,7 @@ impl Session {
     /// Drops every block from `from` on.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn truncate(&mut self, ino: u64, from: u64) -> Result<()> {
         let (blocks, _) = self.lfs.lookup().blocks(InodeNo(ino), from, MAX_BLOCK)?;
         for (block, _) in blocks {
@@ -195,7 +195,7 @@ impl Session {
     /// Replaces the extended attributes.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn put_xattrs(&mut self, ino: u64, blob: Vec<u8>) -> Result<()> {
         self.bytes += blob.len() as u64;
         let edit = self.edit(ino)?;
@@ -209,7 +209,7 @@ impl Session {
 
     fn count(&mut self, ino: u64, former: Option<u64>, now: Option<u64>) {
         let change = |blocks: &mut u64, sectors: &mut u64| {
-            // An inode may say anything of its blocks.
+            // The counts of a damaged inode are arbitrary.
             let (more, fewer) = (u64::from(now.is_some()), u64::from(former.is_some()));
             *blocks = blocks.saturating_add(more).saturating_sub(fewer);
             let (more, fewer) = (now.unwrap_or(0), former.unwrap_or(0));
@@ -221,7 +221,7 @@ impl Session {
         change(&mut self.usage.blocks, &mut self.usage.sectors);
     }
 
-    /// The blocks of a directory, for reading and changing.
+    /// Returns the blocks of a directory, for reading and changing.
     pub(crate) fn directory(&mut self, ino: u64) -> EditedBlocks<'_> {
         EditedBlocks {
             session: self,
@@ -230,10 +230,10 @@ impl Session {
         }
     }
 
-    /// What must be known to read the directory.
+    /// Returns the parameters for reading a directory.
     ///
     /// # Errors
-    /// As [`Session::edit`].
+    /// The same as [`Session::edit`].
     pub(crate) fn key(&mut self, ino: u64) -> Result<Key> {
         let hash_seed = self.lfs.superblock().hash_seed.get();
         let case_fold = self.lfs.superblock().case_fold();
@@ -246,10 +246,10 @@ impl Session {
         })
     }
 
-    /// Appends what has gathered, if it is much.
+    /// Appends the edits if they fill a group.
     ///
     /// # Errors
-    /// If there is no room, or the device fails.
+    /// If there is no space, or the device fails.
     pub(crate) fn flush_if_full(&mut self) -> Result<()> {
         if self.bytes >= self.lfs.geometry_of_volume().group_bytes() {
             self.flush()?;
@@ -257,10 +257,10 @@ impl Session {
         Ok(())
     }
 
-    /// Appends what has gathered.
+    /// Appends the edits.
     ///
     /// # Errors
-    /// As [`Session::flush_if_full`].
+    /// The same as [`Session::flush_if_full`].
     pub(crate) fn flush(&mut self) -> Result<()> {
         let edits = std::mem::take(&mut self.edits);
         self.bytes = 0;
@@ -291,12 +291,12 @@ impl Edit {
         block >= self.cleared_from
     }
 
-    /// What lies below the edit at `block` no longer counts.
+    /// Returns true if the edit makes the stored block invalid.
     fn hides(&self, block: u64) -> bool {
         self.hidden_by_truncate(block) || self.freed_blocks.contains(&block)
     }
 
-    /// Records, attributes, blocks, image: the order of every group.
+    /// Returns the items in the order of every group: records, attributes, blocks, image.
     fn items(self) -> Vec<LogItem> {
         let (ino, version) = (self.inode.ino, self.inode.version);
         let written = self.inode.mtime;
@@ -336,15 +336,15 @@ impl Edit {
 pub(crate) struct EditedBlocks<'s> {
     session: &'s mut Session,
     ino: u64,
-    /// Why a change could not be noted.
+    /// The error of a change that could not be recorded.
     failed: Option<Error>,
 }
 
 impl EditedBlocks<'_> {
-    /// Why a change could not be noted, if one could not.
+    /// Ends the use of the blocks.
     ///
     /// # Errors
-    /// That.
+    /// The first change that could not be recorded.
     pub(crate) fn finish(self) -> Result<()> {
         self.failed.map_or(Ok(()), Err)
     }

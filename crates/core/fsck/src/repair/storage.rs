@@ -1,4 +1,4 @@
-//! Remedies for what is stored: blocks, attributes, counts, shapes.
+//! Remedies for storage: blocks, attributes, counts, shapes.
 
 use super::evidence::Evidence;
 use super::remedies::Remedies;
@@ -10,14 +10,14 @@ use varve_fs::{FileKind, InodeNo, attributes_flaw, flags};
 use varve_lfs::format::Pointer;
 use varve_lfs::{Error, Result};
 
-/// Numbers without an entry that one session makes free.
+/// Largest number of numbers without an entry that one session frees.
 const MAX_UNMAPPED: u64 = 1 << 16;
 
 impl Remedies<'_> {
-    /// Does what concerns storage.
+    /// Applies the remedies for storage.
     ///
     /// # Errors
-    /// If there is no room, or the device fails.
+    /// If there is no space, or the device fails.
     pub(super) fn mend_storage(
         &mut self,
         fixes: &[Fix],
@@ -34,7 +34,7 @@ impl Remedies<'_> {
                     blocks,
                     sectors,
                 } => {
-                    // Blocks dropped above are counted again in the next round.
+                    // The next round counts the blocks dropped above.
                     let what = self.name(ino);
                     self.session.edit(ino).map(|edit| {
                         edit.inode.blocks = blocks;
@@ -71,8 +71,9 @@ impl Remedies<'_> {
         Ok(())
     }
 
-    /// Blocks that cannot stay where they are. What can be read is stored again;
-    /// else another copy of the same version is looked for; else there is a hole.
+    /// Handles blocks that cannot stay at their place. A readable block is stored again;
+    /// otherwise another copy of the same version is searched for; otherwise the block
+    /// becomes a hole.
     fn lost_blocks(&mut self, fixes: &[Fix], evidence: &OnceCell<Evidence>) -> Result<()> {
         let block_sectors = self.session.lfs.geometry_of_volume().block_bytes / 512;
         let unit = u64::from(self.session.lfs.geometry_of_volume().block_bytes);
@@ -139,7 +140,7 @@ impl Remedies<'_> {
         Ok(())
     }
 
-    /// Copies of the same version of a block, left behind by the cleaner.
+    /// Finds copies of the same version of a block that the cleaner left.
     fn other_copies(
         &self,
         evidence: &OnceCell<Evidence>,
@@ -197,7 +198,7 @@ impl Remedies<'_> {
         self.session.put_xattrs(ino, Vec::new())
     }
 
-    /// Makes the inode and its content agree about its kind.
+    /// Makes the inode and its content agree on its kind.
     fn shape(&mut self, ino: u64) -> Result<()> {
         let inode = self.session.edit(ino)?.inode.clone();
         let inline = inode.flags & flags::INLINE != 0;
@@ -252,7 +253,7 @@ impl Remedies<'_> {
         self.session.truncate(ino, end)
     }
 
-    /// A root directory where there is none.
+    /// Creates the missing root directory.
     fn root(&mut self) -> Result<()> {
         let ino = InodeNo::ROOT;
         let mut version = 1;

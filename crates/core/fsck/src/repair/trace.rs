@@ -1,4 +1,4 @@
-//! Rebuilding metadata from the evidence in the log.
+//! Rebuilds metadata from the evidence in the log.
 
 use super::evidence::{Evidence, Partial};
 use super::placed::PlacedBlocks;
@@ -10,17 +10,17 @@ use varve_lfs::format::ifile::InodePlace;
 use varve_lfs::format::node::{FANOUT, Node, NodeId};
 use varve_lfs::internal::{ChainItem, Reader, Record};
 
-/// Images of one inode that are remembered.
+/// Largest number of images remembered per inode.
 const MAX_IMAGES: usize = 16;
-/// Blocks that are remembered to rebuild the roots of files, all together.
+/// Largest number of blocks remembered for rebuilding index roots, over all files.
 const MAX_BLOCKS: usize = 1 << 20;
 
-/// Which part of the log a checkpoint's image reflects.
+/// The part of the log that a checkpoint's image includes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Horizon {
     /// Last serial of ordinary groups: the record's position.
     pub(crate) boundary: u64,
-    /// Last serial of what the checkpoint itself wrote.
+    /// Last serial written by the checkpoint itself.
     pub(crate) limit: u64,
 }
 
@@ -34,19 +34,19 @@ impl Horizon {
         partial.serial <= last
     }
 
-    /// A block that was moved behind the boundary, and is as old: where it was
-    /// before may have been written over (`docs/design/reuse.md`).
+    /// Returns true for a block that was moved after the boundary and born before it: its
+    /// former place may have been overwritten (`docs/design/reuse.md`).
     fn covers_move(&self, item: &ChainItem, born: u64) -> bool {
         item.source_sector().is_some() && born <= self.boundary
     }
 }
 
-/// Where a claim stands in the order of the log: its birth, whether a block
-/// (which comes behind the records of its own group), and where it was stored
-/// last, as moves keep the birth.
+/// Position of an entry in the order of the log: its birth, whether it is a block (which
+/// follows the records of its own group), and the serial at which it was last stored,
+/// because moves keep the birth.
 type Order = (u64, bool, u64);
 
-/// The log, read in one way or another.
+/// Queries over the evidence.
 pub(crate) struct Witness<'a> {
     pub(crate) evidence: &'a Evidence,
     pub(crate) reader: &'a Reader,
@@ -55,18 +55,18 @@ pub(crate) struct Witness<'a> {
     pub(crate) horizon: Horizon,
 }
 
-/// An index node to be found out again.
+/// An index node to be rebuilt.
 pub(crate) struct WantedNode {
     pub(crate) id: NodeId,
     pub(crate) version: Version,
 }
 
-/// The slots of wanted nodes, as they are found out.
+/// The slots of the wanted nodes found so far.
 struct Children<'w> {
     wanted: &'w [WantedNode],
     slots: Vec<Vec<(Order, Pointer)>>,
     by_id: HashMap<NodeId, usize>,
-    /// Those of height 1 by inode, as records name blocks.
+    /// Wanted nodes of height 1 by inode, because records name blocks.
     leaves: HashMap<u64, Vec<usize>>,
 }
 
@@ -86,7 +86,7 @@ impl<'w> Children<'w> {
         }
     }
 
-    /// A child was stored: number `index` of the height below `parent`.
+    /// Records that a child was stored: number `index` of the height below `parent`.
     fn stored(
         &mut self,
         parent: NodeId,
@@ -103,7 +103,7 @@ impl<'w> Children<'w> {
         }
     }
 
-    /// Blocks `from..to` became what `pointer` says.
+    /// Records that blocks `from..to` were set to `pointer`.
     fn recorded(
         &mut self,
         ino: InodeNo,
@@ -136,12 +136,12 @@ impl<'w> Children<'w> {
     }
 }
 
-/// What the log says of one inode number.
+/// Entries of the log for one inode number.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     /// Places of its images, the newest last.
     pub(crate) images: Vec<(Version, InodePlace, u64)>,
-    /// Highest version a record of its end gave the next file.
+    /// Highest version that a `Freed` record gave to the next file.
     pub(crate) freed: Option<Version>,
 }
 
@@ -158,13 +158,13 @@ impl Trace {
     }
 }
 
-/// What the log says of the content of one file.
+/// Entries of the log for the content of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) blocks: BTreeMap<u64, (Order, Option<Pointer>)>,
     pub(crate) nodes: BTreeMap<(u8, u64), (Order, Pointer)>,
     pub(crate) xattrs: Option<(Order, Pointer)>,
-    /// There were more blocks than are remembered.
+    /// True if there were more blocks than can be remembered.
     pub(crate) too_many: bool,
 }
 
@@ -174,8 +174,9 @@ impl Witness<'_> {
             .visit(self.reader, self.geometry, self.volume_tag, see);
     }
 
-    /// Shows everything but spilled blocks; those that were placed instead, as blocks.
-    /// With a block comes the serial since when it is part of its file.
+    /// Visits all items except for spilled blocks; a block that was placed is visited as
+    /// a block. Each block is accompanied by the serial at which it became part of its
+    /// file.
     fn each(&self, see: &mut dyn FnMut(&Partial, &ChainItem, u64)) {
         let horizon = self.horizon;
         let mut placed = PlacedBlocks::default();
@@ -230,7 +231,7 @@ impl Witness<'_> {
         });
     }
 
-    /// Each wanted node with the newest pointer of every child.
+    /// Returns each wanted node with the newest pointer of every child.
     pub(crate) fn nodes(&self, wanted: &[WantedNode]) -> Vec<Node> {
         let mut children = Children::new(wanted);
         let block_sectors = (self.geometry.block_bytes / 512) as u8;
@@ -271,7 +272,7 @@ impl Witness<'_> {
         children.into_nodes()
     }
 
-    /// What the log says of these numbers.
+    /// Returns the entries of the log for these numbers.
     pub(crate) fn traces(&self, wanted: &HashSet<u64>) -> HashMap<u64, Trace> {
         let mut traces: HashMap<u64, Trace> = HashMap::new();
         self.each(&mut |partial, item, _| match *item {
@@ -297,7 +298,7 @@ impl Witness<'_> {
         traces
     }
 
-    /// What the log says of the content of these files.
+    /// Returns the entries of the log for the content of these files.
     pub(crate) fn contents(&self, wanted: &HashMap<u64, Version>) -> HashMap<u64, Content> {
         let mut contents: HashMap<u64, Content> = HashMap::new();
         let is_wanted = |ino: InodeNo, version| wanted.get(&ino.0) == Some(&version);
@@ -352,7 +353,7 @@ impl Witness<'_> {
 }
 
 impl Content {
-    /// `left` is how many more blocks may be remembered.
+    /// Records a block. `left` is the number of further blocks that may be remembered.
     fn block(&mut self, block: u64, order: Order, pointer: Option<Pointer>, left: &mut usize) {
         if !self.blocks.contains_key(&block) {
             let Some(fewer) = left.checked_sub(1) else {
@@ -400,7 +401,7 @@ fn newest(slot: &mut (Order, Pointer), order: Order, pointer: Pointer) {
     }
 }
 
-/// The blocks a record changes, and to what.
+/// Returns the blocks that a record changes, and their new pointer.
 fn range_of(record: Record, block_sectors: u8) -> Option<(u64, u64, Pointer)> {
     match record {
         Record::Freed(_) => None,

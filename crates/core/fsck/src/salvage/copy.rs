@@ -1,11 +1,11 @@
-//! Copying a tree from one file system to another.
+//! Copies a tree from one file system to another.
 //!
-//! Content by the ranges that hold data, so that holes stay holes; names of
-//! one file once as a file and then as links; attributes and times last, when
-//! nothing changes them any more. What cannot be read is left out and said.
+//! Only ranges with data are copied, so that holes remain holes. The first name of a file
+//! is copied as a file, further names as links. Attributes and times are set last, when
+//! nothing changes them any more. A file that cannot be read is left out and reported.
 //!
-//! Memory: the names of [`BATCH`] entries for each directory on the way, the
-//! numbers of files that have several names, one buffer.
+//! Memory: [`BATCH`] names for each directory from the root to the current one, the
+//! numbers of files with several names, one buffer.
 
 use std::collections::HashMap;
 use varve_fs::{
@@ -13,36 +13,36 @@ use varve_fs::{
 };
 use varve_lfs::Lfs;
 
-/// Names read at once.
+/// Number of names read at once.
 const BATCH: usize = 512;
 /// Bytes copied at once.
 const BUFFER: usize = 1 << 20;
-/// Troubles that are kept.
+/// Largest number of reports kept.
 const MAX_TROUBLES: usize = 10_000;
-/// Directories above one file.
+/// Largest depth of a directory.
 const MAX_DEPTH: usize = 4096;
 
 type Tree = FileSystem<Lfs>;
 
-/// What was copied, and what was not.
+/// Result of a copy.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Copied {
-    /// Files of all kinds but directories, each once.
+    /// Files of all kinds except for directories, each counted once.
     pub files: u64,
-    /// Directories, the root included.
+    /// Directories, including the root.
     pub directories: u64,
     /// Names of files beyond their first.
     pub links: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// What could not be copied, by path, and why.
+    /// Paths that could not be copied, with reasons.
     pub left_out: Vec<String>,
 }
 
-/// Copies everything of `from` below the root of `to`, which is empty.
+/// Copies everything in `from` below the root of `to`, which must be empty.
 ///
 /// # Errors
-/// If the target takes no more; what the source has lost is in the result.
+/// If the target has no space or fails. Damage of the source is in the result.
 pub(super) fn tree(from: &Tree, to: &Tree, progress: &dyn Fn(u64)) -> Result<Copied> {
     let mut copy = Copy {
         from,
@@ -61,21 +61,21 @@ struct Copy<'c> {
     from: &'c Tree,
     to: &'c Tree,
     caller: Caller,
-    /// Where files with several names went.
+    /// Copies of files with several names, by their number in the source.
     links: HashMap<u64, InodeNo>,
     copied: Copied,
     buffer: Vec<u8>,
     progress: &'c dyn Fn(u64),
 }
 
-/// A directory being copied.
+/// A directory that is being copied.
 struct Level {
     from: InodeNo,
     to: InodeNo,
     path: String,
     /// Cookie of the last name taken.
     after: u64,
-    /// The next names, the last first.
+    /// The next names, in reverse order.
     names: Vec<(Vec<u8>, InodeNo)>,
 }
 
@@ -118,7 +118,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Takes the next names of a directory; false if there are none.
+    /// Fetches the next names of a directory; false if there are none.
     fn fill(&mut self, level: &mut Level) -> bool {
         let (names, mut after) = (&mut level.names, level.after);
         let listed = self.from.readdir(level.from, after, &mut |entry| {
@@ -144,7 +144,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies what one name leads to; a directory's content is still to come.
+    /// Copies the file with one name. Of a directory only the directory itself is copied;
+    /// the result names the pair whose content follows.
     fn one(
         &mut self,
         parent: InodeNo,
@@ -234,7 +235,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Extended attributes, owner, mode and times.
+    /// Copies extended attributes, owner, mode and times.
     fn attributes(&mut self, from: InodeNo, to: InodeNo, path: &str) -> Result<()> {
         let attr = match self.from.getattr(from) {
             Ok(attr) => attr,

@@ -1,20 +1,20 @@
-//! The measures of a volume whose superblocks are gone, from its summaries.
+//! Infers the geometry of a volume without superblocks from its summaries.
 //!
-//! | what | from what |
+//! | property | source |
 //! |---|---|
-//! | volume tag | the summaries themselves; of several volumes the one written last |
-//! | write unit | what every place and length of a partial is a multiple of |
-//! | segment size, first segment | where the log went (a summary's next segment) and where it is |
-//! | segment count, copy stride, reserve | the device's size, as mkfs would |
-//! | inode size | with which inodes match their checksums |
-//! | block size | which block of the ifile the inode map begins at |
+//! | volume tag | the summaries; of several volumes the one written last |
+//! | write unit | greatest unit that divides every place and length of a partial |
+//! | segment size, first segment | the next segment named by a summary, and the place where the log continued |
+//! | segment count, copy stride, reserve | the device's size, by the rules of mkfs |
+//! | inode size | the size with which inodes match their checksums |
+//! | block size | the block of the ifile at which the inode map begins |
 //!
-//! Index nodes count as perhaps packed: what says so is in each node, and a
-//! volume without packed ones reads alike.
+//! Index nodes are assumed to be possibly packed: each node states its form, and a volume
+//! without packed nodes is read the same way.
 //!
-//! Not in any summary: the label, half of the UUID, the seed of directory
-//! hashes, and whether names compare without regard to case. Directories are
-//! made anew, so their old seed is not needed.
+//! No summary contains the label, half of the UUID, the seed of directory hashes, and
+//! whether names compare without regard to case. Directories are rebuilt, so their old
+//! seed is not needed.
 
 use std::collections::BTreeMap;
 use varve_device::Device;
@@ -29,18 +29,18 @@ use varve_lfs::internal::{
 use varve_lfs::{Error, Geometry, MAX_HEADS, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Places are looked at in steps of the smallest write unit.
+/// Bytes between examined places: the smallest write unit.
 const STEP: u64 = 4096;
-/// Bytes of a block until the ifile has told.
+/// Assumed bytes per block until the ifile shows the real size.
 const BLOCK_BYTES: u32 = 4096;
 /// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
-/// Volumes whose summaries are told apart.
+/// Largest number of volumes whose summaries are distinguished.
 const MAX_VOLUMES: usize = 64;
-/// Summaries that are read again to find the sizes of inodes and blocks.
+/// Largest number of summaries read again to find the sizes of inodes and blocks.
 const SAMPLES: usize = 4096;
 
-/// One whole summary, wherever it was found.
+/// One valid summary.
 #[derive(Clone, Copy, Debug)]
 struct Sighting {
     sector: u64,
@@ -52,20 +52,20 @@ struct Sighting {
     aligned: bool,
 }
 
-/// What was seen of one volume.
+/// The summaries of one volume.
 #[derive(Debug, Default)]
 struct Seen {
     newest_ns: i64,
     sightings: Vec<Sighting>,
 }
 
-/// The superblock a volume must have had.
+/// Returns the superblock that a volume must have had.
 ///
-/// `tag` chooses among several volumes that left summaries; `progress` hears
-/// of bytes searched.
+/// `tag` selects one of several volumes that left summaries; `progress` receives the
+/// number of bytes searched.
 ///
 /// # Errors
-/// `NoVolume` says what is missing.
+/// `NoVolume` with the property that could not be inferred.
 pub(crate) fn superblock(
     device: &dyn Device,
     tag: Option<u64>,
@@ -123,12 +123,12 @@ pub(crate) fn superblock(
     Err(missing(problem))
 }
 
-/// A tag as the UUID begins with it.
+/// Formats a tag as the beginning of the UUID.
 fn name(tag: u64) -> String {
     format!("{:016x}", tag.swap_bytes())
 }
 
-/// Every whole summary of the device, by volume.
+/// Returns every valid summary of the device, by volume.
 fn search(device: &dyn Device, progress: &dyn Fn(u64, u64)) -> BTreeMap<u64, Seen> {
     let size = device.geometry().size / STEP * STEP;
     let mut volumes: BTreeMap<u64, Seen> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn search(device: &dyn Device, progress: &dyn Fn(u64, u64)) -> BTreeMap<u64, See
     volumes
 }
 
-/// The summary at byte `at`, whose first bytes are `here`.
+/// Returns the summary at byte `at`, whose first bytes are `here`.
 fn sighting(device: &dyn Device, at: u64, here: &[u8]) -> Option<(u64, i64, Sighting)> {
     let (header, _) = SummaryHeader::read_from_prefix(here).ok()?;
     let tag = header.volume_tag.get();
@@ -190,8 +190,9 @@ fn sighting(device: &dyn Device, at: u64, here: &[u8]) -> Option<(u64, i64, Sigh
     Some((tag, header.written_ns.get(), sighting))
 }
 
-/// Segments by number, and the byte at which a head entered each: where the
-/// summary before it in that head, with none missing in between, had named it.
+/// Returns segment numbers with the byte address at which a head entered each of them. An
+/// entry counts only if the summary before it in the same head named the segment and no
+/// serial is missing in between.
 fn entries(sightings: &[Sighting]) -> Vec<(u64, u64)> {
     let mut last: [Option<&Sighting>; MAX_HEADS] = [None; MAX_HEADS];
     let mut serial = None;
@@ -213,7 +214,8 @@ fn entries(sightings: &[Sighting]) -> Vec<(u64, u64)> {
     entries
 }
 
-/// Write unit, segment size and first segment, the most plausible first.
+/// Returns candidates for write unit, segment size and first segment, the most plausible
+/// first.
 fn layouts(device: &dyn Device, sightings: &[Sighting]) -> Vec<(u32, u32, u64)> {
     let all = sightings
         .iter()
@@ -256,7 +258,7 @@ fn layouts(device: &dyn Device, sightings: &[Sighting]) -> Vec<(u32, u32, u64)> 
         .collect()
 }
 
-/// How much of what was seen fits this layout.
+/// Returns a score of a layout: summaries and entries that fit raise it, others lower it.
 fn score(
     first: u64,
     segment_bytes: u64,
@@ -288,7 +290,7 @@ fn score(
             .or_insert(segment);
         score += if known == segment { 1 } else { -4 };
     }
-    // And different openings do not, but for leftovers.
+    // Different openings have different segments, except for leftovers.
     let places: std::collections::BTreeSet<u64> = segments.values().copied().collect();
     score - 2 * (segments.len() - places.len()) as i64
 }
@@ -343,12 +345,12 @@ fn draft(
     })
 }
 
-/// The sizes of inodes and blocks.
+/// Returns the sizes of inodes and blocks.
 fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -> (u32, u32) {
     let mut votes: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut highest, mut largest) = (0, 0);
     let step = sightings.len().div_ceil(SAMPLES).max(1);
-    // What is longer is a filler, and says nothing.
+    // A longer partial is a filler without information.
     let telling = |sighting: &&Sighting| sighting.bytes <= u64::from(MAX_PARTIAL_BYTES);
     for sighting in sightings.iter().rev().step_by(step).filter(telling) {
         let mut bytes = vec![0; sighting.bytes as usize];
@@ -358,7 +360,7 @@ fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -
         for inode_bytes in [256, 512, 1024, 2048, 4096] {
             let geometry = Geometry {
                 inode_bytes,
-                // Of any size that a format can have.
+                // The largest size of the format admits every block.
                 block_bytes: 65536,
                 ..Geometry::from(superblock)
             };
@@ -400,7 +402,7 @@ fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -
     (inode_bytes, by_map.unwrap_or(by_data).max(by_data))
 }
 
-/// The summary, as part of the segment that its place is in.
+/// Parses the summary as part of the segment in which it is stored.
 fn parsed(bytes: &[u8], geometry: &Geometry, tag: u64, sighting: &Sighting) -> Option<Summary> {
     let segment = geometry.segment_of(sighting.sector)?;
     let offset = sighting.sector * SECTOR - geometry.byte(segment, 0);

@@ -1,19 +1,17 @@
-//! Salvage: a volume whose superblocks or checkpoint records are gone, copied
-//! from what the log says to a volume of its own.
+//! Salvage: a volume without superblocks or checkpoint records is copied to a new volume,
+//! from the information in the log.
 //!
-//! The damaged volume is never written to. What must be written to read it
-//! goes into an `Overlay` in memory:
+//! The damaged volume is never written. The structures that are needed to read it are
+//! written to an `Overlay` in memory:
 //!
-//! 1. a superblock, a copy of which is left, or from the summaries
-//!    (`infer`);
-//! 2. a checkpoint record, one that is left, or from what the checkpoint wrote
-//!    (`record`);
-//! 3. what repair makes of the volume ([`crate::repair`]), lost+found
-//!    included.
+//! 1. a superblock: a remaining copy, or one inferred from the summaries (`infer`);
+//! 2. a checkpoint record: a remaining one, or one rebuilt from the writes of the
+//!    checkpoint (`record`);
+//! 3. the changes of repair ([`crate::repair`]), including lost+found.
 //!
-//! Then the tree is read as that of any volume and `copy`ed.
+//! Then the tree is read like that of any volume and copied (`copy`).
 //!
-//! Memory: what repair takes, and what it writes, which stays in memory.
+//! Memory: that of repair, and everything that repair writes.
 
 mod copy;
 mod infer;
@@ -34,18 +32,17 @@ use varve_lfs::format::Superblock;
 use varve_lfs::internal::{Reader, newest_superblock, valid_records, write_superblocks};
 use varve_lfs::{Error, Geometry, Lfs, MountOptions, RecoveryReport, Result, superblock_offsets};
 
-/// How to salvage, and whom to tell how far it is.
+/// Options of a salvage.
 pub struct SalvageOptions<'a> {
-    /// First eight bytes of the UUID, read as an integer, if the device has
-    /// held several volumes; 0 takes the one written last.
+    /// First eight bytes of the UUID as an integer, to select one of several volumes on
+    /// the device; 0 selects the one written last.
     pub volume_tag: u64,
-    /// Names compare without regard to case; asked only if no superblock is
-    /// left to say so.
+    /// True if names compare without regard to case; used only if no superblock is left.
     pub case_fold: bool,
-    /// Recorded in the target's owner record.
+    /// Identity for the target's owner record.
     pub owner: varve_lfs::OwnerIdentity,
-    /// Called with what is done, how much of it, and how much there is; 0 if
-    /// that is not known.
+    /// Callback with the step, the work done in it, and its total; 0 if the total is not
+    /// known.
     pub progress: &'a dyn Fn(&'static str, u64, u64),
 }
 
@@ -69,15 +66,15 @@ impl std::fmt::Debug for SalvageOptions<'_> {
     }
 }
 
-/// A volume that can be read again.
+/// A salvaged volume that can be read.
 pub struct Salvaged {
-    /// The superblock that serves.
+    /// The superblock in use.
     pub superblock: Superblock,
-    /// No superblock was left.
+    /// True if no superblock was left.
     pub superblock_inferred: bool,
-    /// No checkpoint record was left.
+    /// True if no checkpoint record was left.
     pub record_inferred: bool,
-    /// What repair did, in memory.
+    /// The report of the repair in memory.
     pub repair: RepairReport,
     device: Arc<dyn Device>,
 }
@@ -92,11 +89,11 @@ impl std::fmt::Debug for Salvaged {
     }
 }
 
-/// Makes the volume on `source` readable, in memory; nothing is written to it.
+/// Makes the volume on `source` readable in memory, without writing to it.
 ///
 /// # Errors
-/// `NoVolume` if neither a superblock nor the log tells a volume's measures;
-/// device errors.
+/// `NoVolume` if neither a superblock nor the log shows a volume's geometry; device
+/// errors.
 pub fn open(
     source: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -143,7 +140,7 @@ fn name_of(phase: Phase) -> &'static str {
     }
 }
 
-/// Writes a record made from the log into the overlay.
+/// Writes a record that is rebuilt from the log into the overlay.
 fn write_record(
     device: &Arc<dyn Device>,
     superblock: &Superblock,
@@ -163,12 +160,11 @@ fn write_record(
 }
 
 impl Salvaged {
-    /// Copies the tree to an empty volume on `target`, which has been
-    /// formatted, and leaves that unmounted and durable.
+    /// Copies the tree to `target`, which must be a formatted empty volume, and unmounts
+    /// the target durably.
     ///
     /// # Errors
-    /// If the target is full or fails, or if repair could not make the volume
-    /// mountable.
+    /// If the target is full or fails, or if repair could not make the volume mountable.
     pub fn copy_to(
         &self,
         target: Arc<dyn Device>,

@@ -1,7 +1,6 @@
-//! A device that can be written over one that must not be.
+//! A writable device over one that must not be written.
 //!
-//! Writes stay in memory, in units of [`UNIT`] bytes; what lies below is read
-//! only. Memory: what is written, which is what repair writes.
+//! Writes are kept in memory, in units of [`UNIT`] bytes. Memory: all bytes written.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -9,12 +8,12 @@ use std::sync::Arc;
 use varve_device::sync::RwLock;
 use varve_device::{Device, DeviceError, Geometry};
 
-/// Bytes kept or not kept together; every volume's write unit is a multiple.
+/// Bytes per unit of the overlay; every volume's write unit is a multiple.
 const UNIT: u64 = 4096;
 
 type DeviceResult<T> = Result<T, DeviceError>;
 
-/// See the module's head.
+/// The device below, and the units written over it.
 #[derive(Debug)]
 pub struct Overlay {
     below: Arc<dyn Device>,
@@ -22,7 +21,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Nothing written yet.
+    /// Returns an overlay without writes.
     pub fn new(below: Arc<dyn Device>) -> Self {
         Overlay {
             below,
@@ -30,7 +29,7 @@ impl Overlay {
         }
     }
 
-    /// What lies below from `unit` on, zeros behind the device's end.
+    /// Reads a unit of the device below, padded with zeros behind the device's end.
     fn fetch(&self, unit: u64) -> DeviceResult<Box<[u8]>> {
         let mut bytes = vec![0; UNIT as usize].into_boxed_slice();
         let start = unit * UNIT;
@@ -51,7 +50,7 @@ impl Device for Overlay {
             let written = self.written.read();
             units.clone().all(|unit| written.contains_key(&unit))
         };
-        // What was written need not be readable below.
+        // Written units need not be readable below.
         if !covered {
             self.below.read(offset, buffer)?;
         }

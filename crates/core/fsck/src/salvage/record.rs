@@ -1,19 +1,18 @@
-//! A checkpoint record, from what the checkpoint itself wrote.
+//! Rebuilds a checkpoint record from the writes of the checkpoint.
 //!
-//! The image of a checkpoint is in the log whole: index nodes, inodes, the
-//! blocks of the ifile and its own index. Only the root of that index is in
-//! the record, and the place in the log it belongs to.
+//! The log contains the whole image of a checkpoint: index nodes, inodes, the blocks of
+//! the ifile and the nodes of its index. Only the root of that index and the position in
+//! the log are in the record alone.
 //!
-//! - *The root*: the newest nodes of the ifile's greatest height. They are
-//!   written last, so everything below them had been written before.
-//! - *The position*: replay may start earlier than the checkpoint did, as
-//!   every group is applied again in its order; so it starts behind the third
-//!   root before this one. Nothing between the checkpoint's boundary and its
-//!   end is left out then. But replay must come through: cut short before the
-//!   boundary it would turn the image back. So it starts behind the last
-//!   damage before the root, if there is any.
+//! - *Root*: the newest nodes of the ifile's greatest height. A checkpoint writes them
+//!   last, so everything below them is in the log.
+//! - *Position*: replay may start before the checkpoint's position, because groups are
+//!   applied again in their order. So it starts behind the third root before this one,
+//!   which omits nothing between the checkpoint's boundary and its end. A replay that
+//!   ends before the boundary would return to an older image, so the start is also behind
+//!   the last damage before the root.
 //!
-//! Counts are left to repair, which counts everything anew.
+//! Repair counts everything again, so the counts of the record are left out.
 
 use crate::repair::evidence::{Evidence, Partial};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +24,13 @@ use varve_lfs::format::{LogPosition, Pointer, Superblock};
 use varve_lfs::internal::{ChainItem, LogEnd, Reader, Summary, first_record, place_of};
 use varve_lfs::{Geometry, MAX_HEADS, Result};
 
-/// Roots before the newest that replay goes back to.
+/// Number of roots before the newest to which replay goes back.
 const ROOTS_BACK: usize = 3;
-/// Number of the record: higher than any that a usage table can name.
+/// Serial of the rebuilt record: higher than any that a usage table can contain.
 const SERIAL: u64 = 1 << 40;
 
-/// The record of the newest checkpoint whose root is in the log. A volume
-/// without any has the record that mkfs wrote.
+/// Returns the record of the newest checkpoint whose root is in the log. A volume without
+/// a root has the record that mkfs wrote.
 ///
 /// # Errors
 /// If the ifile's inode cannot be encoded for this volume.
@@ -71,14 +70,14 @@ pub(crate) fn rebuild(
     Ok(record)
 }
 
-/// Index nodes of the ifile that may be below its root.
+/// Index nodes of the ifile that may be directly below its root.
 #[derive(Default)]
 struct Roots {
     height: u8,
-    /// By index and serial.
+    /// Nodes by index and serial.
     nodes: BTreeMap<(u64, u64), Pointer>,
     serials: BTreeSet<u64>,
-    /// Highest block of the ifile that was ever written, and its newest copy.
+    /// Highest block of the ifile ever written, and its newest copy.
     last_block: u64,
     last: Option<Pointer>,
 }
@@ -112,7 +111,8 @@ impl Roots {
         roots
     }
 
-    /// Entries of the last block of the inode map up to the last in use.
+    /// Returns the number of entries in the last block of the inode map up to the last
+    /// one in use.
     fn used_entries(&self, reader: &Reader) -> Option<u64> {
         let bytes = reader.ifile_block(&self.last?, self.last_block).ok()?;
         let entries = bytes.chunks_exact(ENTRY_BYTES);
@@ -122,7 +122,7 @@ impl Roots {
         Some((bytes.len() / ENTRY_BYTES - unused.count()) as u64)
     }
 
-    /// The root as the checkpoint whose last node has `serial` had it.
+    /// Returns the root of the checkpoint whose last node has `serial`.
     fn root(&self, slots: usize, serial: u64) -> Root {
         let mut root = Root {
             height: self.height,
@@ -140,8 +140,8 @@ impl Roots {
     }
 }
 
-/// The earliest place behind serial `oldest` from which every partial up to
-/// `newest` is whole and follows the one before.
+/// Returns the earliest position behind serial `oldest` from which every partial up to
+/// `newest` is valid and follows its predecessor.
 fn end(
     reader: &Reader,
     geometry: &Geometry,
@@ -176,7 +176,8 @@ fn end(
                 end
             })
             .filter(|end| end.check(geometry).is_ok());
-        // Of heads that cannot have stood so, the one that wrote last.
+        // If the inferred positions are impossible, only the head that wrote last is
+        // used.
         end.unwrap_or_else(|| LogEnd::from(behind(summary)))
     };
     let end = stood(at, &summary);
@@ -187,7 +188,7 @@ fn end(
     Some(end)
 }
 
-/// True if replay from `end` takes all of `partials`.
+/// Returns true if replay from `end` accepts all of `partials`.
 fn leads_through(
     reader: &Reader,
     geometry: &Geometry,
@@ -210,15 +211,15 @@ fn leads_through(
     })
 }
 
-/// True if `partial` is where the head goes on that stood at `place`.
+/// Returns true if a head at `place` continues with `partial`.
 fn stands_behind(geometry: &Geometry, place: &LogPosition, partial: &Partial) -> bool {
     let (segment, offset, _) = geometry.successor(place);
     (segment, offset) == (partial.segment, partial.offset)
 }
 
-/// Where each head stood behind partial number `at` of `partials`. Heads may
-/// have been closed long ago, and opened again elsewhere: what shows where one
-/// stood is what it wrote next. Those that wrote nothing more are left out.
+/// Returns the positions of all heads behind partial number `at` of `partials`. A head
+/// may have been closed long ago and opened elsewhere, so its position is derived from
+/// its next partial. Heads that wrote no further partial are left out.
 fn heads(
     reader: &Reader,
     geometry: &Geometry,
@@ -235,7 +236,7 @@ fn heads(
     let mut used: BTreeSet<u32> = partials.iter().map(|p| p.segment).collect();
     let written = later.iter().chain(partials.get(at));
     let most = written.map(|p| p.head).max().unwrap_or(0);
-    // What each named last it may still have named when it was closed.
+    // A head may still have named its last next segment when it was closed.
     used.extend(
         (0..MAX_HEADS as u8)
             .filter_map(|head| last_of(partials, head))
@@ -252,7 +253,7 @@ fn heads(
             end.set_place(usize::from(head), place_of(&place));
             continue;
         }
-        // It entered its first segment later, or never.
+        // The head entered its first segment later, or never.
         let named = |segment: &u32| {
             used.contains(segment) || end.positions().any(|p| p.next_segment.get() == *segment)
         };

@@ -4,11 +4,11 @@ use super::{Ended, Image, Stage};
 use crate::check::{FindingKind, Subject};
 
 impl Image<'_> {
-    /// Compares what was counted with the usage table and the record.
+    /// Compares the counts with the usage table and the record.
     ///
-    /// A segment with more live bytes than the table counts may be opened
-    /// while something lives in it. One with fewer only wastes room, as is
-    /// known to happen when a file with a damaged index is freed.
+    /// A segment with more live bytes than the table counts may be reused while it
+    /// contains live blocks. One with fewer only wastes space; that happens when a file
+    /// with a damaged index is freed.
     pub(super) fn accounts(&mut self) -> Result<(), Ended> {
         self.control.enter(Stage::Accounts, 1);
         self.go_on()?;

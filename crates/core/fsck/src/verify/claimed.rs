@@ -1,18 +1,17 @@
-//! Whether two pointers lead to the same place.
+//! Detects two pointers to the same place.
 //!
-//! A bit for each [`UNIT`] bytes, of the segments that hold something. Where
-//! so many hold something that the bits would take more than [`LIMIT`], no
-//! overlap is looked for in the segments met last; sums of live bytes and the
-//! offline check remain.
+//! There is a bit for each [`UNIT`] bytes of the segments with live blocks. If all bits
+//! would take more than [`LIMIT`], the segments visited last are not tested for overlaps;
+//! sums of live bytes and the offline check still cover them.
 
 use std::collections::HashMap;
 
-/// Bytes one bit stands for: the smallest inode.
+/// Bytes per bit: the smallest inode.
 const UNIT: u64 = 256;
-/// Bytes of memory: enough for 16 GiB.
+/// Bytes of memory for the bits: enough for 16 GiB.
 const LIMIT: usize = 8 << 20;
 
-/// What has been claimed so far.
+/// The places visited so far.
 #[derive(Debug, Default)]
 pub struct Claimed {
     segments: HashMap<u32, Vec<u64>>,
@@ -20,8 +19,8 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Claims `length` bytes at `offset` of a segment of `segment_bytes`. False
-    /// if any of them was claimed before.
+    /// Takes `length` bytes at `offset` of a segment of `segment_bytes`. Returns false if
+    /// any of them was taken before.
     pub fn claim(&mut self, segment: u32, segment_bytes: u32, offset: u64, length: u64) -> bool {
         let words = (u64::from(segment_bytes) / UNIT).div_ceil(64) as usize;
         if !self.segments.contains_key(&segment) {

@@ -1,40 +1,40 @@
-//! Telling a verification to stop, how fast to go, and asking how far it is.
+//! Control of a verification: stop, rate and progress.
 
 use std::time::Duration;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::{Condvar, Mutex};
 
-/// What a verification is doing.
+/// Stage of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Has not begun, or waits for a checkpoint.
+    /// Not started, or waiting for a checkpoint.
     #[default]
     Waiting,
     /// The inode map, inodes and their indexes.
     Inodes,
-    /// Directories and what their names lead to.
+    /// Directories and the inodes to which names lead.
     Directories,
     /// Live bytes of segments, and totals.
     Accounts,
     /// Data blocks.
     Data,
-    /// Looking for the names of what was found.
+    /// Search for the paths of findings.
     Names,
-    /// Over.
+    /// Finished.
     Finished,
 }
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Progress {
-    /// What it is doing.
+    /// Present stage.
     pub stage: Stage,
-    /// How much of that is done: inode numbers, or bytes of data.
+    /// Work done in the stage: inode numbers, or bytes of data.
     pub done: u64,
-    /// How much there is.
+    /// Total work of the stage.
     pub total: u64,
-    /// How often it began; more than once if the image could not be held.
+    /// Number of the attempt; more than 1 if the pin on an image was broken.
     pub attempt: u32,
     /// Inodes verified.
     pub inodes: u64,
@@ -44,13 +44,13 @@ pub struct Progress {
     pub data_bytes: u64,
     /// Bytes read from the device.
     pub read_bytes: u64,
-    /// What was found wrong so far.
+    /// Number of errors found so far.
     pub errors: u64,
-    /// Nanoseconds since it began.
+    /// Time since the start, in ns.
     pub elapsed_ns: u64,
 }
 
-/// Shared by a verification and whoever watches it.
+/// State shared by a verification and its observers.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -61,8 +61,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// At most `rate` bytes per second are read from the device; 0 is without
-    /// limit.
+    /// Returns a control that limits reads to `rate` bytes per second; 0 is no limit.
     pub fn new(rate: u64) -> Self {
         Control {
             rate: AtomicU64::new(rate),
@@ -70,19 +69,19 @@ impl Control {
         }
     }
 
-    /// Ends the verification as soon as the read under way has returned.
+    /// Stops the verification after the current read.
     pub fn stop(&self) {
         let _lock = self.lock.lock();
         self.stop.store(true, Relaxed);
         self.stopped.notify_all();
     }
 
-    /// True once it is to end.
+    /// Returns true if the verification must stop.
     pub fn stopping(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// Bytes per second, 0 for no limit.
+    /// Returns the rate in bytes per second; 0 is no limit.
     pub fn rate(&self) -> u64 {
         self.rate.load(Relaxed)
     }
@@ -91,7 +90,7 @@ impl Control {
         self.rate.store(rate, Relaxed);
     }
 
-    /// Waits, or until it is to end.
+    /// Waits for `time`, or until the verification must stop.
     pub(super) fn wait(&self, time: Duration) {
         let mut lock = self.lock.lock();
         if !self.stopping() {
@@ -99,7 +98,7 @@ impl Control {
         }
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&self) -> Progress {
         *self.progress.lock()
     }

@@ -1,10 +1,9 @@
-//! Every data block, in the order of the device.
+//! Verification of every data block, in the order of addresses.
 //!
-//! Files are taken by number; the pointers they have at present are collected
-//! until there is a batch, sorted by address, and read in runs. A block whose
-//! checksum is wrong is read again by itself and then looked up again: with
-//! the same pointer as before it has been in use all the time, so what was
-//! read is what the device holds of it. With another one, that is verified.
+//! For each file, by number, the present pointers are added to a batch, which is sorted
+//! by address and read in runs. A block whose checksum is wrong is read again alone, and
+//! its pointer is looked up again. If the pointer is unchanged, the block was in use all
+//! the time, so the device has damaged it. If it changed, the new block is verified.
 
 use super::report::BadRange;
 use super::{Stage, Verifier, is_damage};
@@ -14,15 +13,15 @@ use varve_lfs::format::{Pointer, SECTOR, crc32c};
 use varve_lfs::internal::Lookup;
 use varve_lfs::{Error, Result};
 
-/// Pointers in a batch: 4 MiB of memory, 256 MiB of data in blocks of 4 KiB.
+/// Number of pointers in a batch: 4 MiB of memory, 256 MiB of data in blocks of 4 KiB.
 const BATCH: usize = 1 << 16;
-/// Blocks looked up at once.
+/// Number of blocks looked up at once.
 const STEP: u64 = 1 << 13;
-/// Most bytes read at once: what a foreground request may have to wait for.
+/// Largest read in bytes, because a foreground request may have to wait for it.
 const RUN_BYTES: u64 = 256 << 10;
-/// Bytes read along rather than asked for in two requests.
+/// Largest gap in bytes that is read instead of issuing two requests.
 const GAP_BYTES: u64 = 32 << 10;
-/// Times that a block may move while it is verified.
+/// Largest number of times that a block may move while it is verified.
 const MOVES: u32 = 16;
 
 /// A block to verify.
@@ -38,7 +37,7 @@ impl Verifier<'_> {
         self.lfs.lookup_by(&self.reader)
     }
 
-    /// Verifies the data of every file that exists.
+    /// Verifies the data of every existing file.
     pub(super) fn data(&mut self) {
         let usage = self.lfs.logged_usage();
         self.control
@@ -69,8 +68,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// A file's index or inode cannot be read. Where the image had errors, that
-    /// is one of them or follows from one.
+    /// Reports a file whose index or inode cannot be read, unless the image already had
+    /// errors, which include or explain it.
     fn unreadable(&mut self, ino: u64, error: &Error) {
         if is_damage(error) && self.report.errors.is_empty() && !self.control.stopping() {
             self.error(FindingKind::Inode, Subject::Inode(ino), plain(error));
@@ -119,7 +118,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Reads and verifies what was queued.
+    /// Reads and verifies the queued blocks.
     fn batch(&mut self, batch: &mut Vec<Queued>) {
         batch.sort_unstable_by_key(|queued| queued.pointer.sector());
         let mut bytes = Vec::new();
@@ -133,7 +132,7 @@ impl Verifier<'_> {
         batch.clear();
     }
 
-    /// How many of the first blocks are worth one read: at least one.
+    /// Returns the number of blocks, at least one, that are read at once.
     fn run_length(&self, blocks: &[Queued]) -> usize {
         let first = blocks[0].pointer.sector();
         let segment = self.lfs.geometry_of_volume().segment_of(first);
@@ -159,7 +158,8 @@ impl Verifier<'_> {
         let end = run.iter().map(|queued| queued.pointer.end_sector()).max();
         let sectors = end.unwrap_or(first) - first;
         bytes.resize((sectors * SECTOR) as usize, 0);
-        // What cannot be read at once, or lies outside, is tried one by one.
+        // If the run cannot be read at once, or is outside of a segment, its blocks are
+        // read one by one.
         let inside = self.lfs.geometry_of_volume().within_segment(first, sectors);
         let whole = inside && self.reader.read_uncached(first, bytes).is_ok();
         let mut verified = 0;
@@ -185,7 +185,7 @@ impl Verifier<'_> {
         });
     }
 
-    /// Looks again at a block that was not as it should be.
+    /// Examines a block again whose checksum did not match.
     fn doubt(&mut self, queued: Queued) {
         let Queued { ino, block, .. } = queued;
         let mut pointer = queued.pointer;
@@ -206,7 +206,7 @@ impl Verifier<'_> {
                 Err(error) => return self.unreadable(ino, &error),
             }
         }
-        // It is written all the time, and whatever is written is summed anew.
+        // The block is rewritten all the time, and each write computes its checksum anew.
     }
 
     fn bad(&mut self, ino: u64, block: u64, pointer: &Pointer, error: &Error) {
@@ -219,7 +219,7 @@ impl Verifier<'_> {
             .lookup()
             .inode(InodeNo(ino))
             .map(|(image, _)| image.inode.size);
-        // Blocks behind the end wait to be freed.
+        // Blocks behind the end are waiting to be freed.
         let length = size.map_or(unit, |size| size.saturating_sub(offset).min(unit));
         let problem = plain(error);
         tracing::error!(

@@ -1,4 +1,4 @@
-//! One inode: its image, everything below its index, its attributes.
+//! One inode: its image, its index, its attributes.
 
 use super::known::Known;
 use super::{Image, is_damage};
@@ -30,13 +30,13 @@ impl From<&Pointer> for Stored {
     }
 }
 
-/// Sees what an index leads to.
+/// A visitor of an index that counts its blocks.
 pub struct IndexVisitor<'v, 'a> {
     image: &'v mut Image<'a>,
     ino: InodeNo,
     tally: Tally,
     damaged: bool,
-    /// Of the ifile: every block.
+    /// Every block, for the ifile only.
     pub listed: Vec<(u64, Pointer)>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Counts a block where it is; false if it cannot be there.
+    /// Counts a block in its segment. Returns false if its place is impossible.
     pub(super) fn place(&mut self, subject: Subject, stored: Stored) -> bool {
         let geometry = *self.lfs.geometry_of_volume();
         let sector = stored.byte / SECTOR;
@@ -133,7 +133,7 @@ impl<'a> Image<'a> {
         true
     }
 
-    /// An inode of the map.
+    /// Verifies an inode of the map.
     pub(super) fn inode(&mut self, mapped: &Mapped, known: &mut Known) {
         self.usage.inodes += 1;
         self.control.update(|p| p.inodes += 1);

@@ -8,11 +8,11 @@ use varve_fs::InodeNo;
 use varve_lfs::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
 use varve_lfs::format::{Pointer, entries};
 
-/// Inodes read in one batch, sorted by place.
+/// Number of inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 14;
 
 impl Image<'_> {
-    /// Walks the ifile; returns the blocks of the inode map.
+    /// Walks the ifile and returns the blocks of the inode map.
     pub(super) fn ifile(&mut self) -> Result<Vec<(u64, Pointer)>, Ended> {
         self.control.enter(Stage::Inodes, self.hold.base.next_ino);
         let base = Arc::clone(&self.hold.base);
@@ -39,7 +39,7 @@ impl Image<'_> {
         Ok(listed)
     }
 
-    /// Verifies every inode, and returns what is known of the first ones.
+    /// Verifies every inode and returns the record of the first window.
     pub(super) fn inodes(&mut self, blocks: &[(u64, Pointer)]) -> Result<Known, Ended> {
         let next_ino = self.hold.base.next_ino;
         let mut known = Known::new(0, next_ino);
@@ -49,8 +49,8 @@ impl Image<'_> {
         Ok(known)
     }
 
-    /// What is known of the window of inodes from `first`, which have been
-    /// verified before.
+    /// Returns the record of the window of inodes from `first`, which were verified
+    /// before.
     pub(super) fn window(&mut self, blocks: &[(u64, Pointer)], first: u64) -> Result<Known, Ended> {
         let mut known = Known::new(first, self.hold.base.next_ino);
         let range = first..first.saturating_add(WINDOW);
@@ -67,8 +67,8 @@ impl Image<'_> {
         Ok(known)
     }
 
-    /// Shows the inodes of a range of numbers, in batches sorted by place. The
-    /// map itself is complained of where the range begins with 0.
+    /// Visits the inodes of a range of numbers, in batches sorted by place. Errors of the
+    /// map itself are reported if the range begins with 0.
     fn each_mapped(
         &mut self,
         blocks: &[(u64, Pointer)],
@@ -131,7 +131,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// Numbers below the highest one used that no block of the map covers.
+    /// Reports used numbers that no block of the map covers.
     fn unmapped(&mut self, from: u64, to: u64) {
         let from = from.max(InodeNo::FIRST.0);
         if from < to.min(self.hold.base.next_ino) {

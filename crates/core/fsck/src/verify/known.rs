@@ -1,9 +1,9 @@
-//! What is remembered of inodes: bits of all, a little of some.
+//! The verification's record of inodes: bits for all, link counts for a window.
 
 use varve_fs::FileKind;
 
-/// Inodes whose link counts are compared in one pass over the directories:
-/// 5 MiB. Larger volumes take several.
+/// Number of inodes whose link counts are compared in one pass over the directories, in 5
+/// MiB. Larger volumes take several passes.
 pub const WINDOW: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// A set of inode numbers.
@@ -24,7 +24,7 @@ impl Bits {
         word & 1 << (number % 64) != 0
     }
 
-    /// The first member at or behind `from`.
+    /// Returns the first member at or behind `from`.
     pub fn next(&self, from: u64) -> Option<u64> {
         let first = (from / 64) as usize;
         (first..self.0.len()).find_map(|word| {
@@ -49,17 +49,17 @@ const KIND: u8 = 0x0f;
 const DAMAGED: u8 = 0x10;
 const NAMED: u8 = 0x20;
 
-/// Inodes of a range of numbers: what they are and which names are missing.
+/// Kinds and missing names of the inodes in a range of numbers.
 #[derive(Debug)]
 pub struct Known {
     first: u64,
-    /// Link counts less the names found, modulo 2^32.
+    /// Link counts minus the names found, modulo 2^32.
     left: Vec<u32>,
     marks: Vec<u8>,
 }
 
 impl Known {
-    /// Numbers from `first`, below `end`.
+    /// Returns a record of the numbers from `first`, below `end`.
     pub fn new(first: u64, end: u64) -> Self {
         let count = end.saturating_sub(first).min(WINDOW) as usize;
         Known {
@@ -78,7 +78,7 @@ impl Known {
         self.at(ino).is_some()
     }
 
-    /// The first number behind it.
+    /// Returns the first number behind the range.
     pub fn end(&self) -> u64 {
         self.first + self.marks.len() as u64
     }
@@ -87,7 +87,7 @@ impl Known {
         self.first..self.end()
     }
 
-    /// The inode exists, with so many links.
+    /// Records an inode with its link count.
     pub fn insert(&mut self, ino: u64, kind: FileKind, links: u32) {
         if let Some(at) = self.at(ino) {
             self.marks[at] = kind as u8 & KIND;
@@ -95,7 +95,7 @@ impl Known {
         }
     }
 
-    /// The inode exists and cannot be read.
+    /// Records an inode that exists and cannot be read.
     pub fn insert_damaged(&mut self, ino: u64) {
         if let Some(at) = self.at(ino) {
             self.marks[at] = DAMAGED;
@@ -120,14 +120,14 @@ impl Known {
         }
     }
 
-    /// A name, or a subdirectory's `..`, leads to it.
+    /// Counts a name, or the `..` of a subdirectory.
     pub fn found_link(&mut self, ino: u64) {
         if let Some(at) = self.at(ino) {
             self.left[at] = self.left[at].wrapping_sub(1);
         }
     }
 
-    /// Links of which nothing was seen.
+    /// Returns the link count minus the names found.
     pub fn left(&self, ino: u64) -> u32 {
         self.at(ino).map_or(0, |at| self.left[at])
     }

@@ -1,4 +1,4 @@
-//! Directories, what their names lead to, and link counts.
+//! Directories, the inodes to which names lead, and link counts.
 
 use super::known::{Bits, Known};
 use super::{Ended, Image, Stage};
@@ -11,10 +11,10 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::inode::InodeImage;
 use varve_lfs::internal::Delta;
 
-/// Flaws of one directory that are told.
+/// Largest number of flaws reported per directory.
 const MAX_FLAWS: usize = 20;
 
-/// A directory's blocks, for as long as it is worth while to read them.
+/// A directory's blocks, which become unreadable when the verification must stop.
 struct Stoppable<'i, 'a> {
     image: &'i Image<'a>,
     blocks: Blocks<'i>,
@@ -24,7 +24,7 @@ impl Stoppable<'_, '_> {
     fn go_on(&self) -> varve_fs::Result<()> {
         match self.image.go_on() {
             Ok(()) => Ok(()),
-            // Ends the walk; nobody is told.
+            // The error ends the walk and is not reported.
             Err(_) => Err(varve_fs::Error::Busy),
         }
     }
@@ -54,7 +54,7 @@ impl DirectoryBlocks for Stoppable<'_, '_> {
     }
 }
 
-/// A name, and where it leads.
+/// A name and its target.
 struct Entry {
     name: Vec<u8>,
     ino: u64,
@@ -62,7 +62,7 @@ struct Entry {
 }
 
 impl Image<'_> {
-    /// Names and link counts, a window of inodes at a time; `known` is the
+    /// Verifies names and link counts, one window of inodes at a time; `known` is the
     /// first.
     pub(super) fn all_links(
         &mut self,
@@ -128,7 +128,7 @@ impl Image<'_> {
 
     fn one_directory(&mut self, ino: u64, directories: &Bits, known: &mut Known, verify: bool) {
         if self.unreadable.contains(ino) {
-            return; // complained of
+            return; // reported before
         }
         let Some(image) = self.image_of(ino) else {
             let text = "its inode cannot be read a second time";
@@ -145,7 +145,7 @@ impl Image<'_> {
         let mut batch: Vec<Entry> = Vec::new();
         let mut from = 0;
         loop {
-            // In batches, so that names are not held all at once.
+            // Batches limit the memory for names.
             let listed = self.list(&key, from, verify && from == 0, &mut flaws, &mut batch);
             for entry in batch.drain(..) {
                 self.entry(ino, &entry, directories, known);
@@ -163,7 +163,7 @@ impl Image<'_> {
         }
     }
 
-    /// Lists some entries from cookie `from`; the cookie to go on from, if
+    /// Lists some entries from cookie `from`. Returns the cookie of the next call if
     /// there are more.
     fn list(
         &self,
@@ -201,7 +201,7 @@ impl Image<'_> {
             }
         }
         let mut last = 0;
-        // A flaw on the way has been told.
+        // A flaw that ends the listing was recorded.
         let _ = directory::list(key, &mut blocks, from, &mut |name, ino, kind, cookie| {
             last = cookie;
             batch.push(Entry {
@@ -214,7 +214,7 @@ impl Image<'_> {
         (batch.len() == BATCH).then_some(last)
     }
 
-    /// One name: it must lead to an inode of the kind it says.
+    /// Checks that a name leads to an inode of the kind that it states.
     fn entry(&mut self, directory: u64, entry: &Entry, directories: &Bits, known: &mut Known) {
         let ino = entry.ino;
         let is_directory = directories.contains(ino);
@@ -246,7 +246,7 @@ impl Image<'_> {
         known.set_named(ino);
     }
 
-    /// A directory has one name, where its `..` leads.
+    /// Checks that a directory has one name, in the directory to which its `..` leads.
     fn subdirectory(&mut self, directory: u64, entry: &Entry, known: &Known) {
         let parent = self.image_of(entry.ino).map(|image| image.inode.parent.0);
         let text = if known.is_named(entry.ino) {
@@ -261,8 +261,8 @@ impl Image<'_> {
         self.error(FindingKind::Parent, Subject::Inode(entry.ino), text);
     }
 
-    /// Complains of what missing names would explain, unless a damaged
-    /// directory may hold them.
+    /// Reports a finding that missing names would explain. It is only a warning if a
+    /// damaged directory may contain them.
     fn unnamed(&mut self, kind: FindingKind, ino: u64, text: String) {
         let subject = Subject::Inode(ino);
         match self.unreadable.is_empty() {
@@ -296,7 +296,7 @@ impl Image<'_> {
         }
     }
 
-    /// The link count is `surplus` more than it should be, modulo 2^32.
+    /// Reports a link count that is `surplus` too large, modulo 2^32.
     fn wrong_count(&mut self, ino: u64, surplus: u32) {
         let text = match self.image_of(ino).map(|image| image.inode.nlink) {
             Some(counted) => {
@@ -337,7 +337,8 @@ impl Image<'_> {
                 );
                 self.error(FindingKind::Cycle, Subject::Inode(ino), text);
             }
-            // Told once, and what ends elsewhere has been complained of.
+            // A chain that ends elsewhere was reported, and is marked so that it is
+            // reported once.
             way.into_iter().for_each(|ino| reached.insert(ino));
         }
         Ok(())

@@ -1,33 +1,32 @@
-//! Verification in service: the tree, its pointers, and on demand all data.
+//! Verification of a volume in use: the tree, its pointers, and on demand all data.
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
 //! | `image.rs`, `files.rs` | the ifile and inode map; inodes, indexes, attributes |
 //! | `links.rs`, `known.rs` | directories, names, link counts, reachability |
-//! | `accounts.rs`, `claimed.rs` | live bytes of segments, totals; what is used twice |
-//! | `data.rs` | every data block, in the order of the device |
-//! | `paths.rs` | names for what was found |
-//! | `control.rs`, `pace.rs`, `report.rs` | stopping, pacing, telling |
+//! | `accounts.rs`, `claimed.rs` | live bytes of segments, totals; places used twice |
+//! | `data.rs` | every data block, in the order of addresses |
+//! | `paths.rs` | paths of findings |
+//! | `control.rs`, `pace.rs`, `report.rs` | stopping, pacing, reporting |
 //!
-//! Metadata is verified on the *image of a checkpoint*, which does not change:
-//! a tree in which names, link counts and accounts belong to one moment,
-//! however busy the volume is. The image is held (`varve_lfs`, `hold.rs`), so its blocks are
-//! where its pointers say. A complaint counts only if the hold still stood
-//! when it was made; if not, all is thrown away and the verification begins
-//! anew on the newest image, faster. So there is no false alarm, without a
-//! lock that anybody would wait for.
+//! Metadata is verified on the *image of a checkpoint*, which does not change: a tree of
+//! one moment, in which names, link counts and accounts agree however busy the volume is.
+//! The image is pinned (`varve_lfs`, `hold.rs`), so its blocks remain at the places in
+//! its pointers. A finding counts only if the pin was still intact when it was made.
+//! Otherwise all findings are discarded, and the verification starts again on the newest
+//! image, faster. So there are no false alarms, and no lock for which another operation
+//! would wait.
 //!
-//! Data takes hours and needs no common moment. Each file's present pointers
-//! are looked up; a block whose checksum is wrong is looked up again, and only
-//! if its pointer is the same has it been in use all the time.
+//! Data takes hours and needs no common moment. Each file's present pointers are looked
+//! up. A block whose checksum is wrong is looked up again; only if its pointer is
+//! unchanged was it in use all the time.
 //!
-//! Damaged metadata stops the volume's writes: going on could free what lives,
-//! or fold a wrong index. A damaged data block is reported and stops nothing
-//! unless that is asked for: nothing is derived from its bytes.
+//! Damaged metadata stops the volume's writes, because a write could free live blocks or
+//! fold a wrong index. A damaged data block is reported and stops nothing, unless that is
+//! requested, because nothing is derived from its bytes.
 //!
-//! Memory: 12 bytes per segment, a bit per inode number three times, 5 bytes
-//! for each of at most `known::WINDOW` inodes at a time, 8 MiB to find what is
-//! used twice, 4 MiB of blocks.
+//! Memory: 12 bytes per segment, three bits per inode number, 5 bytes for each of at most
+//! `known::WINDOW` inodes at a time, 8 MiB to find places used twice, 4 MiB of blocks.
 
 mod accounts;
 mod claimed;
@@ -56,34 +55,34 @@ use varve_fs::Usage;
 use varve_lfs::internal::{Hold, Reader};
 use varve_lfs::{Error, Lfs};
 
-/// Bytes of decoded metadata kept while verifying.
+/// Bytes of decoded metadata in the cache.
 const CACHE_BYTES: u64 = 4 << 20;
-/// Images tried before giving up holding one.
+/// Number of images tried before the comparison of names, links and accounts is given up.
 const ATTEMPTS: u32 = 4;
-/// How much faster each further attempt is; the last one has no limit.
+/// Factor by which each further attempt is faster; the last one has no limit.
 const HASTE: u64 = 8;
-/// Rest before another attempt.
+/// Pause before another attempt.
 const REST: Duration = Duration::from_secs(2);
-/// How often a full volume is asked whether a checkpoint fits.
+/// Number of attempts to take a checkpoint on a full volume.
 const ASKED: u32 = 10;
 
-/// What to verify.
+/// Options of a verification.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyOptions {
-    /// Every data block, too.
+    /// True if every data block is verified, too.
     pub data: bool,
-    /// A damaged data block stops the volume's writes as well.
+    /// Makes a damaged data block stop the volume's writes as well.
     pub strict: bool,
 }
 
-/// True if the volume was recovered by roll-forward and can still be stopped by
-/// what a verification finds.
+/// Returns true if the volume was recovered by roll-forward and a finding can still stop
+/// it.
 pub fn is_wanted(lfs: &Lfs) -> bool {
     !lfs.recovery_report().clean && lfs.stopped().is_none()
 }
 
-/// Verifies the tree and, if asked, all data, beside whatever else goes on. `None`
-/// if another verification is under way.
+/// Verifies the tree and, on request, all data, in parallel with other operations.
+/// Returns `None` if another verification is running.
 ///
 /// Damaged metadata makes the volume read-only.
 pub fn verify(lfs: &Lfs, control: &Arc<Control>, options: &VerifyOptions) -> Option<Verification> {
@@ -119,8 +118,8 @@ fn paced_reader(lfs: &Lfs, control: &Arc<Control>) -> Arc<Reader> {
     Arc::new(lfs.reader_on(Arc::new(device), CACHE_BYTES))
 }
 
-/// Puts what roll-forward found into an image, so that it is verified, too. If
-/// there is no room for that, the image that exists must do.
+/// Folds the changes of roll-forward into an image, so that they are verified as well. If
+/// there is no space for that, the existing image is verified.
 fn fold(lfs: &Lfs, control: &Control) {
     for _ in 0..ASKED {
         if control.stopping() || lfs.stopped().is_some() || lfs.is_folded() {
@@ -136,22 +135,22 @@ fn fold(lfs: &Lfs, control: &Control) {
     }
 }
 
-/// Why an image was not verified to its end.
+/// The reason why an image was not verified completely.
 enum Ended {
-    /// As it was told to.
+    /// The verification was stopped.
     Stopped,
-    /// The image could not be held.
+    /// The pin on the image was broken.
     Overtaken,
 }
 
-/// One verification.
+/// State of one verification.
 struct Verifier<'a> {
     lfs: &'a Lfs,
     control: &'a Arc<Control>,
     options: VerifyOptions,
     reader: Arc<Reader>,
     report: Verification,
-    /// Directories of the last image that was verified to its end.
+    /// Directories of the last image that was verified completely.
     directories: Bits,
     started_ns: u64,
 }
@@ -170,7 +169,8 @@ impl Verifier<'_> {
         outcome
     }
 
-    /// The tree and its pointers, on one image or another.
+    /// Verifies the tree and its pointers, on one image after another until one attempt
+    /// is complete.
     fn tree(&mut self) -> Outcome {
         let asked = self.control.rate();
         for attempt in 1..=ATTEMPTS {
@@ -222,7 +222,8 @@ impl Verifier<'_> {
             directories,
             ..
         } = image;
-        // What was believed stays so, whatever became of the image since.
+        // Findings that were valid when they were made remain, even if the pin was broken
+        // later.
         for finding in report.errors {
             if !self.report.errors.contains(&finding) {
                 self.report.keep_error(finding);
@@ -235,7 +236,7 @@ impl Verifier<'_> {
         verified
     }
 
-    /// Damage that was met on the way to the data.
+    /// Reports damage that was found while reading data.
     fn error(&mut self, kind: FindingKind, subject: Subject, text: String) {
         let finding = finding(kind, subject, text);
         if !self.report.errors.iter().any(|f| f.subject == subject) {
@@ -246,7 +247,7 @@ impl Verifier<'_> {
     }
 }
 
-/// One image being verified.
+/// An image that is being verified.
 struct Image<'a> {
     lfs: &'a Lfs,
     control: &'a Control,
@@ -255,15 +256,15 @@ struct Image<'a> {
     /// Live bytes counted, by segment.
     live: Vec<u32>,
     claimed: Claimed,
-    /// What was counted below the inode map.
+    /// Totals counted below the inode map.
     usage: Usage,
     free_numbers: u64,
-    /// Inodes that say they are unfinished.
+    /// Number of inodes that are marked as unfinished.
     unfinished: u64,
     directories: Bits,
-    /// Inodes, or indexes, that could not be read: complained of once.
+    /// Inodes whose image or index could not be read, reported once.
     unreadable: Bits,
-    /// Not everything could be walked: sums mean nothing.
+    /// True if some structure could not be walked, so that sums are not compared.
     blind: bool,
     started_ns: u64,
     report: Verification,
@@ -277,7 +278,7 @@ impl Image<'_> {
         self.accounts()
     }
 
-    /// Between any two steps.
+    /// Checks between two steps that the verification may continue.
     fn go_on(&self) -> Result<(), Ended> {
         if self.control.stopping() {
             Err(Ended::Stopped)
@@ -288,8 +289,8 @@ impl Image<'_> {
         }
     }
 
-    /// Complains, if what was read was still there. The first complaint stops
-    /// the volume's writes; the image then stays as it is.
+    /// Reports an error if the pin is still intact. The first error stops the volume's
+    /// writes, which keeps the image as it is.
     fn error(&mut self, kind: FindingKind, subject: Subject, text: impl Into<String>) {
         use FindingKind::{IndexNode, Inode, InodeMap};
         self.blind |= matches!(kind, IndexNode | Inode | InodeMap);
@@ -344,7 +345,7 @@ fn finding(kind: FindingKind, subject: Subject, text: String) -> Finding {
     }
 }
 
-/// Makes the volume read-only for what was found; the first reason stays.
+/// Makes the volume read-only because of a finding; the first reason is kept.
 fn stop_for(lfs: &Lfs, finding: &Finding) {
     lfs.stop(format!(
         "verification found damage: {}: {}; unmount and run `varve fsck`",
@@ -352,8 +353,7 @@ fn stop_for(lfs: &Lfs, finding: &Finding) {
     ));
 }
 
-/// True of errors that say something about the medium, and not about what was
-/// asked.
+/// Returns true if the error is caused by the medium and not by the request.
 fn is_damage(error: &Error) -> bool {
     error.is_of_the_medium()
 }

@@ -1,10 +1,9 @@
-//! Reading without being in anybody's way.
+//! Reads at a pace that does not disturb other requests.
 //!
-//! All reads of a verification pass through here. Each waits until the rate
-//! allows it and until nobody else is waiting for the device, though not for
-//! ever; while others use the device, each is followed by a pause four times
-//! as long as it took. So a foreground request meets at most one read of a
-//! verification, and usually none.
+//! All reads of a verification pass this device. Each read waits until the rate allows
+//! it, and up to a limit until no other request waits for the device. While the device is
+//! otherwise used, each read is followed by a pause of four times its duration. So a
+//! foreground request waits for at most one read of a verification, and usually for none.
 
 use super::control::Control;
 use std::io::IoSlice;
@@ -15,29 +14,30 @@ use varve_device::sync::Mutex;
 use varve_device::{Clock, Device, DeviceError, Geometry, Operation};
 use varve_lfs::internal::Counters;
 
-/// How long a read waits for others at most, and how often it looks.
+/// Longest wait of a read for other requests, and the interval of its tests.
 const PATIENCE: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_micros(500);
-/// Pause behind a read while others use the device, in times what it took.
+/// Pause after a read while the device is otherwise used, as a multiple of the read's
+/// duration.
 const YIELD: u64 = 4;
-/// Longest such pause.
+/// Longest such pause in ns.
 const YIELD_MAX_NS: u64 = 20_000_000;
 
 #[derive(Debug, Default)]
 struct Past {
-    /// Monotonic nanoseconds before which the rate allows no read.
+    /// Time before which the rate allows no read, in monotonic ns.
     due_ns: u64,
-    /// What others had asked of the device when the last read began.
+    /// Number of other requests when the last read began.
     others: u64,
 }
 
-/// A device that can only be read, slowly.
+/// A read-only device with limited speed.
 #[derive(Debug)]
 pub struct PacedDevice {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     control: Arc<Control>,
-    /// What the volume's own requests count in.
+    /// Counters of the volume's own requests.
     others: Arc<Counters>,
     past: Mutex<Past>,
 }
@@ -58,7 +58,7 @@ impl PacedDevice {
         }
     }
 
-    /// Requests of others so far.
+    /// Returns the number of other requests so far.
     fn requests(&self) -> u64 {
         let others = &self.others;
         others.device_reads.load(Relaxed)
@@ -66,8 +66,8 @@ impl PacedDevice {
             + others.flushes.load(Relaxed)
     }
 
-    /// Waits for the rate, then for others. Whether these have been there
-    /// since the last read.
+    /// Waits for the rate, then for other requests. Returns true if there were any since
+    /// the last read.
     fn wait_for_turn(&self, bytes: u64) -> bool {
         let now = self.clock.monotonic_ns();
         let rate = self.control.rate();
@@ -75,7 +75,8 @@ impl PacedDevice {
             let mut past = self.past.lock();
             let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
             let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            // Never more than this read's own cost: a clock may stand still.
+            // The wait is limited to this read's own cost, because a clock may not
+            // advance.
             let start = past.due_ns.clamp(now, now.saturating_add(cost));
             past.due_ns = match rate {
                 0 => now,
@@ -108,7 +109,7 @@ impl Device for PacedDevice {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        // Once it is to end, what has begun goes on without delay.
+        // When the verification must stop, reads proceed without delay.
         let bytes = buffer.len() as u64;
         if self.control.stopping() {
             self.others.verified_read_bytes.fetch_add(bytes, Relaxed);

@@ -1,4 +1,4 @@
-//! Names for what was found: a path of each file, if the newest image has one.
+//! Paths of the findings' files, as far as the newest image has them.
 
 use super::Verifier;
 use crate::check::{Blocks, FileView};
@@ -8,13 +8,13 @@ use varve_fs::InodeNo;
 use varve_fs::directory::{self, Key};
 use varve_lfs::internal::{Delta, Hold};
 
-/// Files whose paths are looked for.
+/// Largest number of files whose paths are searched.
 const MAX_FILES: usize = 1000;
-/// Directories above one file that are followed.
+/// Largest number of directories followed above one file.
 const MAX_DEPTH: usize = 256;
 
 impl Verifier<'_> {
-    /// Fills in paths. What cannot be read on the way has none.
+    /// Fills in paths. A file below an unreadable directory has none.
     pub(super) fn name_findings(&mut self) {
         let found = self.report.errors.iter().chain(&self.report.warnings);
         let files = self.report.files.iter().map(|file| file.inode);
@@ -60,7 +60,7 @@ struct Names<'n, 'a> {
 }
 
 impl Names<'_, '_> {
-    /// The directory and name of each wanted inode.
+    /// Returns the directory and name of each wanted inode.
     fn find(&self, wanted: &BTreeSet<u64>) -> HashMap<u64, (u64, String)> {
         let mut found = HashMap::new();
         let mut from = 0;

@@ -1,24 +1,23 @@
-//! What a verification found.
+//! The result of a verification.
 
 use crate::check::Finding;
 
-/// Findings, and ranges of bad data, that are kept; beyond that they are only
-/// counted.
+/// Largest number of findings listed; further ones are only counted.
 pub const MAX_FINDINGS: usize = 1000;
-/// See [`MAX_FINDINGS`].
+/// Largest number of ranges of bad data listed; further ones are only counted.
 pub const MAX_RANGES: usize = 10_000;
 
-/// How it ended.
+/// The end of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything was looked at.
+    /// Everything was verified.
     Complete,
-    /// It was told to stop.
+    /// It was stopped.
     #[default]
     Cancelled,
-    /// The volume was short of room again and again, so that no image could be
-    /// held: names, links and accounts were not compared.
+    /// The volume was short of space and broke the pin on every image, so names, links
+    /// and accounts were not compared.
     Unsettled,
 }
 
@@ -27,45 +26,45 @@ pub enum Outcome {
 pub struct BadRange {
     /// First byte within the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Where the first of its blocks is: 512-byte sector of the device.
+    /// Sector of the range's first block, in 512-byte sectors of the device.
     pub sector: u64,
-    /// What is wrong with that one.
+    /// Error of that block.
     pub problem: String,
 }
 
 /// A file with bad data.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct BadFile {
-    /// Its number.
+    /// Inode number.
     pub inode: u64,
-    /// A path from the root, where one was found.
+    /// A path from the root, if one was found.
     pub path: Option<String>,
-    /// Ascending.
+    /// Bad ranges, in ascending order.
     pub ranges: Vec<BadRange>,
 }
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Verification {
-    /// How it ended.
+    /// States whether the verification was complete.
     pub outcome: Outcome,
-    /// Metadata that is not what it must be.
+    /// Errors of metadata.
     pub errors: Vec<Finding>,
-    /// What wastes space and does no harm.
+    /// Findings that waste space and are harmless.
     pub warnings: Vec<Finding>,
     /// Files with bad data, by inode number.
     pub files: Vec<BadFile>,
-    /// Errors and bad blocks in all, also those not listed.
+    /// Total number of errors and bad blocks, including those not listed.
     pub found: u64,
-    /// Ranges in `files`.
+    /// Number of ranges in `files`.
     #[serde(skip)]
     kept_ranges: usize,
 }
 
 impl Verification {
-    /// True if nothing is wrong with what was looked at.
+    /// Returns true if no error was found.
     pub fn is_sound(&self) -> bool {
         self.found == 0
     }
@@ -83,8 +82,8 @@ impl Verification {
         }
     }
 
-    /// A block of `length` bytes at `offset` of a file; blocks come in any
-    /// order.
+    /// Records a bad block of `length` bytes at `offset` of a file; the order of calls is
+    /// arbitrary.
     pub(super) fn keep_bad(&mut self, inode: u64, bad: BadRange) {
         self.found += 1;
         let at = self.files.partition_point(|file| file.inode < inode);

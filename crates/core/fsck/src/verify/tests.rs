@@ -1,11 +1,11 @@
-//! Verification in more than one window of inodes, which are small here.
+//! Verification with several windows of inodes, which are small in tests.
 
 use super::*;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options};
 
-/// Inodes beyond one window, in directories on either side of its edges.
+/// Inodes beyond one window, in directories on both sides of its edges.
 #[test]
 fn several_windows_agree_with_one() {
     let device = Arc::new(MemoryDevice::new(16 << 20));

@@ -1,6 +1,5 @@
-//! Checkpoint records and partial segments that no writer makes, under right
-//! checksums: each is refused, for the reason there is, and recovery goes on
-//! with what was there before.
+//! Checkpoint records and partial segments that no writer produces, with right checksums:
+//! each is refused for the right reason, and recovery continues from the state before it.
 
 use crate::check::mutations::survives;
 use crate::extremes::{open_ended, put, recovered};
@@ -19,12 +18,12 @@ use varve_lfs::format::summary::{
 use varve_lfs::format::{LogPosition, SECTOR, SummaryHeader, crc32c};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Blocks no file reaches.
+/// A block number beyond every file.
 const BEYOND: u64 = 1 << 48;
 
 type Edit = fn(&mut CheckpointHeader);
 
-/// A volume with two checkpoints, unmounted.
+/// Returns an unmounted volume with two checkpoints.
 fn two_records() -> Surgeon {
     let volume = Volume::new(8 << 20);
     let file = volume.file(InodeNo::ROOT, "file");
@@ -35,7 +34,7 @@ fn two_records() -> Surgeon {
     Surgeon::new(&volume.device)
 }
 
-/// The newest record is refused, and the older one serves.
+/// The newest record must be refused, and the older one used.
 #[track_caller]
 fn falls_back(surgeon: &Surgeon, why: &str) {
     let serial = surgeon.record.header.serial.get();
@@ -59,7 +58,7 @@ fn records_with_impossible_positions_and_counts() {
         |h| h.position.offset = (h.position.offset.get() + 512).into(),
         |h| h.position.serial = (1 << 62).into(),
         |h| {
-            // A copy of the superblock stands there.
+            // A copy of the superblock is stored there.
             h.position.segment = 0.into();
             h.position.next_segment = 1.into();
             h.position.offset = 0.into();
@@ -90,7 +89,7 @@ fn records_with_impossible_positions_and_counts() {
     }
 }
 
-/// A serial beyond every other makes a record the newest, not a sound one.
+/// A serial above all others makes a record the newest, but not a valid one.
 #[test]
 fn a_record_with_the_last_serial() {
     let mut surgeon = two_records();
@@ -120,7 +119,7 @@ fn records_with_an_ifile_that_is_none() {
     falls_back(&surgeon, "no inode here");
 }
 
-/// Corrections are for segments that exist, and no count falls below zero.
+/// Corrections must refer to existing segments, and no count may become negative.
 #[test]
 fn records_that_correct_what_is_not_there() {
     let mut surgeon = two_records();
@@ -143,15 +142,14 @@ fn records_that_correct_what_is_not_there() {
     survives(&surgeon);
 }
 
-/// No record is left that can be believed: the mount says what is wrong with
-/// the newest.
+/// No record is usable: the error of the mount names the fault of the newest one.
 #[test]
 fn without_a_usable_record_there_is_no_mount() {
     let mut surgeon = two_records();
     surgeon.edit_record(|header| header.next_ino = u64::MAX.into());
     let record = surgeon.record.clone();
     let length = surgeon.superblock.record_bytes.get() as usize;
-    // In both slots.
+    // The same fault in both slots.
     for slot in 0..surgeon.superblock.record_count.get() as usize {
         let mut record = record.clone();
         record.header.serial = (record.header.serial.get() - slot as u64).into();
@@ -193,7 +191,7 @@ impl Forged {
         self
     }
 
-    /// A sector of content under its checksum, or what `edit` makes of it.
+    /// Adds a sector of content with its checksum, changed by `edit`.
     fn block(mut self, block: u64, edit: impl FnOnce(&mut BlockEntry)) -> Forged {
         let content = [block as u8; SECTOR as usize];
         let mut entry = BlockEntry::new_zeroed();
@@ -219,7 +217,7 @@ impl Forged {
         self
     }
 
-    /// Puts it where the log goes on behind `position`.
+    /// Writes the partial at the place where the log continues behind `position`.
     fn put(
         &self,
         surgeon: &mut Surgeon,
@@ -259,7 +257,7 @@ impl Forged {
     }
 }
 
-/// The log ends before the partial, for this reason.
+/// The log must end before the partial, for this reason.
 #[track_caller]
 fn ends(forged: &Forged, why: &str, edit: impl FnOnce(&mut SummaryHeader)) {
     let (mut surgeon, position) = open_ended();
@@ -326,7 +324,7 @@ fn partials_that_do_not_follow_end_the_log() {
     }
 }
 
-/// The first partial of a segment says where the log goes from there.
+/// The first partial of a segment names the segment that follows it.
 #[test]
 fn a_segment_that_leads_to_itself_ends_the_log() {
     let (mut surgeon, mut position) = open_ended();
@@ -339,14 +337,14 @@ fn a_segment_that_leads_to_itself_ends_the_log() {
     let end = recovered(&surgeon).end;
     assert!(end.contains("names its own segment"), "{end}");
     survives(&surgeon);
-    // Any other, and it counts.
+    // With any other segment, the partial is accepted.
     forged.put(&mut surgeon, position, |_| {});
     assert_eq!(recovered(&surgeon).groups, 1);
     survives(&surgeon);
 }
 
-/// What follows the unfinished beginning of a group without beginning one
-/// itself belongs to it; what follows nothing belongs to none.
+/// A partial behind the unfinished beginning of a group belongs to that group unless it
+/// begins one itself; without a beginning before it, it belongs to none.
 #[test]
 fn the_rest_of_a_group_without_its_beginning_changes_nothing() {
     let (mut surgeon, position) = open_ended();
@@ -359,7 +357,7 @@ fn the_rest_of_a_group_without_its_beginning_changes_nothing() {
     survives(&surgeon);
 }
 
-/// A volume with one file of some blocks and attributes, its log open-ended;
+/// Returns a volume with one file of some blocks and attributes and an open-ended log,
 /// and the file.
 fn with_a_file() -> (Surgeon, LogPosition, InodeNo) {
     let volume = Volume::new(8 << 20);
@@ -372,7 +370,8 @@ fn with_a_file() -> (Surgeon, LogPosition, InodeNo) {
     (surgeon, position, file)
 }
 
-/// Applies the partial as a group of the cleaner's; what the file holds then.
+/// Applies the partial as a group of the cleaner. Returns the content of the file
+/// afterwards.
 fn after(surgeon: &mut Surgeon, position: LogPosition, forged: &Forged, file: InodeNo) -> Vec<u8> {
     forged.put(surgeon, position, |header| {
         header.flags |= summary_flags::CLEANER;
@@ -386,8 +385,8 @@ fn after(surgeon: &mut Surgeon, position: LogPosition, forged: &Forged, file: In
     bytes
 }
 
-/// Protocol rule 18 at replay: a move whose source is not current is dropped,
-/// whatever it is a move of.
+/// Protocol rule 18 at replay: a move whose source is not current is dropped, whatever
+/// kind of block it moves.
 #[test]
 fn moves_from_elsewhere_change_nothing() {
     let (surgeon, position, file) = with_a_file();
@@ -427,7 +426,7 @@ fn moves_from_elsewhere_change_nothing() {
         let found = after(&mut surgeon, position, forged, file);
         assert_eq!(found, pattern(1, 3 * 4096), "case {nth}");
     }
-    // From where it stands, it counts.
+    // A move from the current place is accepted.
     let mut surgeon = surgeon.clone();
     let source = surgeon.pointer(file, 0, 1);
     let forged = of_file().block(1, |entry| {
@@ -439,7 +438,7 @@ fn moves_from_elsewhere_change_nothing() {
     assert_eq!(found[4096..4096 + 512], [1; 512]);
 }
 
-/// An inode that is not the one its entry names.
+/// An inode must be the one that its entry names.
 #[test]
 fn inodes_of_other_versions_end_the_log() {
     let (mut surgeon, position, file) = with_a_file();

@@ -1,5 +1,5 @@
-//! Numbers at the end of their range, under right checksums: nothing overflows,
-//! nothing asks for memory without bound, and what is not concerned stays.
+//! Numbers at the end of their range, with right checksums: nothing overflows, memory
+//! stays bounded, and unrelated files are unchanged.
 
 use crate::check::mutations::survives;
 use crate::patient::patient;
@@ -22,7 +22,7 @@ use zerocopy::{FromZeros, IntoBytes};
 #[test]
 fn counts_of_blocks_that_no_file_has() {
     let (mut surgeon, files) = patient();
-    // Two files with one block: repair stores it anew, and counts.
+    // Two files share a block: repair stores it again and corrects the counts.
     let shared = surgeon.pointer(files["large"], 0, 7);
     surgeon.edit_pointer(files["file15"], 0, 0, &mut |_, _| shared);
     for name in ["file15", "large", "labelled", "home"] {
@@ -80,8 +80,8 @@ fn a_free_list_that_leads_back_beyond_every_number() {
     survives(&surgeon);
 }
 
-/// Taking a number off the list, and adding one, leaves alone what the list leads
-/// to and is no part of it.
+/// Removing a number from the list, and adding one, must not change an entry to which the
+/// list leads and that is not part of it.
 #[test]
 fn a_free_list_that_leads_to_a_file() {
     let volume = Volume::new(8 << 20);
@@ -112,7 +112,7 @@ fn a_free_list_that_leads_to_a_file() {
     volume.unmount();
 }
 
-/// A partial segment of one write unit, or with `sectors` said to be longer.
+/// Returns a partial segment of one write unit. `sectors` makes it claim another length.
 fn partial(
     surgeon: &Surgeon,
     place: u64,
@@ -138,7 +138,7 @@ pub fn put(surgeon: &mut Surgeon, place: u64, bytes: &[u8]) {
     surgeon.bytes[place as usize..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Summaries that are whole and lie, where nothing else is.
+/// Valid summaries with false content at otherwise unused places.
 #[test]
 fn salvage_meets_the_last_serial_and_the_longest_partial() {
     let volume = Volume::new(16 << 20);
@@ -162,7 +162,7 @@ fn salvage_meets_the_last_serial_and_the_longest_partial() {
     assert_same(&before, &after, "with lying summaries");
 }
 
-/// A volume that was not unmounted, and where its log goes on.
+/// Returns a volume that was not unmounted, and the position at which its log continues.
 pub fn open_ended() -> (Surgeon, LogPosition) {
     let volume = Volume::new(8 << 20);
     volume.unmount();
@@ -172,7 +172,7 @@ pub fn open_ended() -> (Surgeon, LogPosition) {
     (surgeon, position)
 }
 
-/// The partial that follows `position`, and the position behind it.
+/// Writes the partial that follows `position`. Returns the position behind it.
 fn following(
     surgeon: &mut Surgeon,
     position: LogPosition,
@@ -209,8 +209,8 @@ pub fn recovered(surgeon: &Surgeon) -> RecoveryReport {
     lfs.recovery_report().clone()
 }
 
-/// What replay may hold in memory is bounded over a whole group, which counts
-/// only with its last partial.
+/// The memory of replay is bounded over a whole group, which is accepted only with its
+/// last partial.
 #[test]
 fn reservations_are_counted_before_their_group_is_whole() {
     let (mut surgeon, mut position) = open_ended();
@@ -263,8 +263,8 @@ fn totals_that_no_volume_has() {
     volume.unmount();
 }
 
-/// Entries hold what a writer put there, names of files perhaps: no summary
-/// within them says anything of the log.
+/// Entries contain bytes that a writer chose, such as names of files: a summary among
+/// them proves nothing about the log.
 #[test]
 fn a_summary_inside_the_entries_of_another_proves_nothing() {
     let (mut surgeon, position) = open_ended();
@@ -277,7 +277,7 @@ fn a_summary_inside_the_entries_of_another_proves_nothing() {
             header.next_segment = position.next_segment;
         })
     };
-    // Nothing follows: the log's place is empty. Behind it, a whole summary.
+    // The place where the log continues is empty. A valid summary follows behind it.
     let place = surgeon.geometry.byte(segment, offset) + 4096;
     let lie = claim(&surgeon, place + 4096, &[], u64::MAX);
     let mut entries = vec![0; 4096 - HEADER_BYTES];
@@ -285,7 +285,7 @@ fn a_summary_inside_the_entries_of_another_proves_nothing() {
     let outer = claim(&surgeon, place, &entries, 0);
     put(&mut surgeon, place, &outer);
     assert_eq!(recovered(&surgeon).damage, [""; 0]);
-    // By itself it is believed.
+    // Outside of another partial the summary is accepted.
     put(&mut surgeon, place, &[0; 4096]);
     let damage = recovered(&surgeon).damage;
     assert!(

@@ -1,4 +1,4 @@
-//! Packed and plain index nodes: which volumes have which.
+//! Packed and plain index nodes: the volumes on which each form occurs.
 
 use crate::repair::sweep::{bytes_of, mend, repaired};
 use crate::salvage::{assert_same, salvage, wipe};
@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 const BYTES: u64 = 16 << 20;
 
-/// Makes every superblock what it was before index nodes could be packed.
+/// Changes every superblock to the format before index nodes could be packed.
 fn age(device: &MemoryDevice) {
     let mut superblock = Lfs::find_superblock(device).unwrap();
     let features = superblock.incompat.get();
@@ -30,7 +30,7 @@ fn age(device: &MemoryDevice) {
     }
 }
 
-/// Nodes of both forms, live or not.
+/// Returns the number of nodes of both forms, live or dead.
 fn forms(device: &MemoryDevice) -> [usize; 2] {
     let bytes = bytes_of(device);
     let sectors = bytes.chunks(SECTOR as usize);
@@ -57,7 +57,7 @@ fn a_volume_from_before_packed_nodes_is_used_as_before() {
     let (device, before) = populated(true);
     assert!(checked(&Image::from(device.snapshot()), true).is_spotless());
     assert_eq!(forms(&device)[usize::from(node_form::PACKED)], 0);
-    // Mounted again, written to, crashed.
+    // The volume is mounted again, written, and crashes.
     let (_, clock) = formatted(BYTES, FormatOptions::default());
     let volume = Volume::mount(device, clock, 5);
     let home = volume.lookup(InodeNo::ROOT, "home");
@@ -81,7 +81,7 @@ fn a_volume_from_before_packed_nodes_is_used_as_before() {
             .all(|path| path.contains("large") || path.contains("hard"))
     );
     assert_eq!(forms(&volume.device)[usize::from(node_form::PACKED)], 0);
-    // Repaired, and salvaged.
+    // The volume is repaired, and salvaged.
     let mut surgeon = Surgeon::new(&volume.device);
     let node = surgeon.pointer(large, 1, 0);
     surgeon.rot(&node);

@@ -1,5 +1,5 @@
-//! Files whose flags matter when they are opened, and the root directory that
-//! tells of them.
+//! Files whose flags restrict opening, and the flag of the root directory that announces
+//! them.
 
 use crate::patient::patient;
 use crate::repair::sweep::mend;

@@ -1,7 +1,7 @@
-//! What becomes of a damaged volume, offline and in service.
+//! Check, repair, salvage and verification of damaged volumes.
 //!
-//! One binary, so that one populated volume, one surgeon who changes single
-//! things on it and one reader of whole trees serve all of it.
+//! All tests are in one binary, so that they share one populated volume, one module that
+//! edits single structures, and one reader of whole trees.
 
 mod check;
 mod crafted;

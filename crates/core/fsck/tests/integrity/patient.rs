@@ -1,4 +1,4 @@
-//! A populated volume after a clean unmount, to be damaged.
+//! A populated volume after a clean unmount, for tests that damage it.
 
 use crate::surgeon::Surgeon;
 use crate::volume::Volume;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use varve_fs::InodeNo;
 
-/// Its files by name.
+/// Files of the test volume, by name.
 pub type Files = BTreeMap<&'static str, InodeNo>;
 
-/// A copy of the volume, which is made once.
+/// Returns a copy of the volume, which is made once.
 pub fn patient() -> (Surgeon, Files) {
     static PATIENT: OnceLock<(Surgeon, Files)> = OnceLock::new();
     let made = PATIENT.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! `varve salvage`: a volume without superblocks and checkpoints, from its
-//! summaries alone.
+//! `varve salvage`: a volume without superblocks and checkpoints, from its summaries
+//! alone.
 
 use crate::tree::{Tree, populate};
 use crate::volume::{Image, Volume, checked, formatted, mount_options, step, with_heads};
@@ -15,7 +15,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(5_000_000_000_000, 1000))
 }
 
-/// An empty volume to copy to.
+/// Returns an empty volume as the target.
 fn target(bytes: u64) -> Arc<MemoryDevice> {
     let (device, clock) = (Arc::new(MemoryDevice::new(bytes)), clock());
     Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
@@ -25,8 +25,8 @@ fn target(bytes: u64) -> Arc<MemoryDevice> {
     device
 }
 
-/// Salvages, and verifies that the source was not written to and the target
-/// is sound.
+/// Salvages a volume, and verifies that the source was not written and the target is
+/// sound.
 pub fn salvage(source: &Arc<MemoryDevice>) -> (Salvaged, Copied, Tree) {
     let options = SalvageOptions::default();
     let before = source.counters().snapshot().bytes_written;
@@ -39,7 +39,7 @@ pub fn salvage(source: &Arc<MemoryDevice>) -> (Salvaged, Copied, Tree) {
     (salvaged, copied, Tree::of(&out))
 }
 
-/// Clears every copy of the superblock and every slot of the ring.
+/// Returns a copy without any superblock, any record, or both.
 pub fn wipe(device: &MemoryDevice, superblocks: bool, ring: bool) -> Arc<MemoryDevice> {
     let superblock = Lfs::find_superblock(device).unwrap();
     let damaged = Arc::new(MemoryDevice::from_image(&device.snapshot()));
@@ -58,7 +58,7 @@ pub fn wipe(device: &MemoryDevice, superblocks: bool, ring: bool) -> Arc<MemoryD
     damaged
 }
 
-/// Numbers are given anew; all else must be as it was.
+/// Two trees must be equal except for inode numbers.
 #[track_caller]
 pub fn assert_same(before: &Tree, after: &Tree, what: &str) {
     let anonymous = |tree: &Tree| {
@@ -111,7 +111,7 @@ fn everything_from_summaries_alone() {
     }
 }
 
-/// A log with several heads, wiped, not unmounted; and repaired as well.
+/// A log with several heads, without records and not unmounted; it is also repaired.
 #[test]
 fn several_heads() {
     for seed in 0..3 {
@@ -135,8 +135,8 @@ fn several_heads() {
     }
 }
 
-/// Heads that were closed long ago have no place in the log's end, and what
-/// they had named is another's.
+/// Heads that were closed long ago have no position in the log's end, and other heads may
+/// use the segments that they named.
 #[test]
 fn heads_that_were_closed() {
     for seed in 0..3 {
@@ -161,8 +161,8 @@ fn heads_that_were_closed() {
     }
 }
 
-/// What was synced behind the last checkpoint is there; deleted files stay
-/// deleted, also where their blocks still stand in the log.
+/// Everything that was synced behind the last checkpoint is recovered; deleted files stay
+/// deleted, even if their blocks are still in the log.
 #[test]
 fn the_tree_of_the_last_durable_group() {
     for seed in 0..6 {
@@ -189,7 +189,8 @@ fn the_tree_of_the_last_durable_group() {
     }
 }
 
-/// A volume made over an older one: the newer is salvaged, the older if asked.
+/// A volume was made over an older one: the newer is salvaged by default, the older on
+/// request.
 #[test]
 fn of_two_volumes_the_newer() {
     let old = Volume::new(12 << 20);
@@ -223,7 +224,7 @@ fn of_two_volumes_the_newer() {
     assert_eq!(salvaged.superblock.volume_tag(), old_tag);
 }
 
-/// Whatever else is damaged, nothing comes back that was never written.
+/// With any further damage, salvage returns no bytes that were never written.
 #[test]
 fn further_damage_gives_no_wrong_bytes() {
     let first: u64 = std::env::var("VARVE_SEED").map_or(0, |seed| seed.parse().unwrap());
@@ -254,8 +255,8 @@ fn further_damage_gives_no_wrong_bytes() {
         }
         saved += 1;
         let after = Tree::of(&out);
-        // Where the log was cut short, it is the tree of an earlier moment,
-        // and the report says so.
+        // If the log was truncated, the tree is that of an earlier moment, and the report
+        // says so.
         let cut = (salvaged.repair.actions.iter()).any(|a| a.text.contains("behind the damage"));
         earlier += u64::from(cut);
         for (path, file) in &after.0 {

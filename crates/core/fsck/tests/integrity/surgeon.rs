@@ -1,5 +1,5 @@
-//! Changes one thing on a volume, and every checksum on the way to it: what a
-//! fault of Varve itself would leave, not one of the device.
+//! Edits one structure of a volume and every checksum above it, as a fault of Varve
+//! itself would, not of the device.
 
 use crate::volume::{Image, checked};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use varve_lfs::format::{
 use varve_lfs::{Geometry, Lfs};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Changes a pointer, and perhaps what it leads to.
+/// Changes a pointer, and possibly its block.
 pub type Leaf<'l> = &'l mut dyn FnMut(&mut Surgeon, Pointer) -> Pointer;
 
-/// A whole volume in memory, unmounted.
+/// An unmounted volume in memory.
 #[derive(Clone)]
 pub struct Surgeon {
     pub bytes: Vec<u8>,
@@ -69,7 +69,7 @@ impl Surgeon {
         self.image().0
     }
 
-    /// Byte address of the newest record's slot.
+    /// Returns the byte address of the newest record's slot.
     pub fn slot_offset(&self) -> usize {
         let length = u64::from(self.superblock.record_bytes.get());
         (self.superblock.ring_offset.get() + self.slot * length) as usize
@@ -92,7 +92,7 @@ impl Surgeon {
         &mut self.bytes[at..at + pointer.stored_bytes() as usize]
     }
 
-    /// The pointer after its block has changed; the summary follows.
+    /// Returns the pointer with the block's new checksum, and updates the summary.
     pub fn resealed(&mut self, pointer: &Pointer) -> Pointer {
         let crc = crc32c(self.stored(pointer));
         self.reseal(pointer.sector() * SECTOR, crc);
@@ -105,7 +105,7 @@ impl Surgeon {
         )
     }
 
-    /// Changes the bytes of a block, and its pointer with them.
+    /// Returns an edit of a block's bytes that also updates its pointer.
     pub fn content(edit: impl Fn(&mut [u8])) -> impl FnMut(&mut Surgeon, Pointer) -> Pointer {
         move |surgeon, pointer| {
             edit(surgeon.stored(&pointer));
@@ -200,8 +200,8 @@ impl Surgeon {
         found
     }
 
-    /// Follows an index down to `block` (or to a node of `to_height` above
-    /// it), lets `leaf` change that pointer, and repairs the way back.
+    /// Descends an index to `block` (or to the node of `to_height` above it), lets `leaf`
+    /// change that pointer, and updates the nodes above.
     fn edit_below(
         &mut self,
         ino: InodeNo,
@@ -323,8 +323,8 @@ impl Surgeon {
         self.edit_inode_bytes(ino, |bytes| image.encode(bytes));
     }
 
-    /// Changes the pointer of a file's block, or with `height` of the index
-    /// node of that height above it.
+    /// Changes the pointer of a file's block, or with `height` that of the index node of
+    /// that height above it.
     pub fn edit_pointer(&mut self, ino: InodeNo, height: u8, block: u64, leaf: Leaf<'_>) {
         let mut image = self.inode(ino);
         let mut root = image.root.take().unwrap();

@@ -1,4 +1,4 @@
-//! A whole tree, and what became of it.
+//! A tree in memory, and its comparison with another.
 
 use crate::volume::{Volume, mount_options, system_options};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use varve_device::{Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileKind, FileSystem, InodeNo};
 use varve_lfs::Lfs;
 
-/// One file, as a user sees it.
+/// The attributes and content of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub ino: u64,
@@ -43,7 +43,7 @@ impl Tree {
         tree
     }
 
-    /// Paths that differ from `other`, with why.
+    /// Returns the paths that differ from `other`, with the difference.
     pub fn differences(&self, other: &Tree) -> Vec<Difference> {
         let mut all = Vec::new();
         for (path, file) in &self.0 {
@@ -62,7 +62,7 @@ impl Tree {
     }
 }
 
-/// One path that is not as it was.
+/// One path that differs.
 #[derive(Clone, Debug)]
 pub struct Difference {
     pub path: String,
@@ -119,7 +119,7 @@ fn changes(path: &str, was: &File, now: &File) -> Vec<Difference> {
         note(format!("WRONG: size {}, was {}", now.size, was.size));
     }
     if was.content != now.content {
-        // What is there must have been there; the rest is holes.
+        // Every block must have existed before; missing blocks are holes.
         let before: BTreeMap<u64, &Vec<u8>> = was.content.iter().map(|(o, b)| (*o, b)).collect();
         for (offset, bytes) in &now.content {
             if before.get(offset) != Some(&bytes) {
@@ -194,7 +194,7 @@ fn read(system: &FileSystem<Lfs>, ino: InodeNo, path: &str, tree: &mut Tree) {
     }
 }
 
-/// The first block at or behind `from` that may hold data.
+/// Returns the first block at or behind `from` that may contain data.
 fn data_from(system: &FileSystem<Lfs>, ino: InodeNo, from: u64, size: u64) -> Option<u64> {
     if from >= size {
         return None;
@@ -204,7 +204,7 @@ fn data_from(system: &FileSystem<Lfs>, ino: InodeNo, from: u64, size: u64) -> Op
     (found < size).then_some(found / 4096 * 4096)
 }
 
-/// A volume whose metadata fills many blocks of every kind.
+/// Fills a volume so that its metadata takes many blocks of every kind.
 pub fn populate(volume: &Volume) {
     volume.populate();
     let root = InodeNo::ROOT;
@@ -228,7 +228,7 @@ pub fn populate(volume: &Volume) {
     }
     volume.system.sync().unwrap();
     volume.system.checkpoint().unwrap();
-    // What a log that has been checkpointed more than once looks like.
+    // The log has been checkpointed more than once.
     let home = volume.lookup(root, "home");
     let again = volume.file(home, "again");
     volume.write(again, 0, &crate::volume::pattern(5, 60_000));

@@ -20,7 +20,8 @@ pub struct Volume<D = MemoryDevice> {
     caller: Caller,
 }
 
-/// `VARVE_HEADS` runs the whole suite on volumes with so many heads.
+/// Returns mount options. `VARVE_HEADS` runs the whole suite on volumes with this number
+/// of heads.
 pub fn mount_options(seed: u64) -> MountOptions {
     let heads = std::env::var("VARVE_HEADS").ok();
     let one_head = MountOptions {
@@ -34,7 +35,7 @@ pub fn mount_options(seed: u64) -> MountOptions {
     }
 }
 
-/// Has a use for as many heads as a log can have.
+/// A policy that uses as many heads as a log can have.
 #[derive(Debug)]
 struct Scattered;
 
@@ -60,7 +61,7 @@ impl Policy for Scattered {
     }
 }
 
-/// As little as a block is worth a partial of its own in another head.
+/// Mount options with which even a few blocks are worth a partial in another head.
 pub fn with_heads(heads: u32, options: MountOptions) -> MountOptions {
     MountOptions {
         policy: PolicyKind::new("scattered", || Box::new(Scattered)),
@@ -77,7 +78,7 @@ pub fn system_options() -> Options {
     }
 }
 
-/// An empty volume of `bytes`, unmounted.
+/// Returns an empty, unmounted volume of `bytes` bytes.
 pub fn formatted(bytes: u64, options: FormatOptions) -> (Arc<MemoryDevice>, Arc<VirtualClock>) {
     let device = Arc::new(MemoryDevice::new(bytes));
     let clock = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
@@ -102,7 +103,7 @@ impl Volume<MemoryDevice> {
         Volume::mount(device, clock, 2)
     }
 
-    /// The server dies; what the device was given is there.
+    /// Simulates a crash of the server; writes that reached the device remain.
     pub fn crash(self, seed: u64) -> Volume {
         let device = Arc::new(MemoryDevice::from_image(&self.device.snapshot()));
         Volume::mount(device, self.clock, seed)
@@ -187,7 +188,7 @@ impl<D: Device + 'static> Volume<D> {
             .ino
     }
 
-    /// Some of everything.
+    /// Creates files of every kind.
     pub fn populate(&self) {
         let root = InodeNo::ROOT;
         let home = self.directory(root, "home");
@@ -222,7 +223,7 @@ impl<D: Device + 'static> Volume<D> {
     }
 }
 
-/// A device's bytes, to check without its owner noticing.
+/// A copy of a device's bytes, which is checked without affecting the device.
 pub struct Image(pub Arc<MemoryDevice>);
 
 impl From<varve_device::MemoryImage> for Image {
@@ -231,7 +232,7 @@ impl From<varve_device::MemoryImage> for Image {
     }
 }
 
-/// Checks an image and makes sure that nothing was written.
+/// Checks an image and verifies that nothing was written.
 pub fn checked(image: &Image, data: bool) -> CheckReport {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let options = CheckOptions {
@@ -250,7 +251,7 @@ pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.random()).collect()
 }
 
-/// One random operation; refusals are part of the game.
+/// Runs one random operation, which may be refused.
 pub fn step<D: Device + 'static>(volume: &Volume<D>, rng: &mut Xoshiro256PlusPlus) {
     let system = &volume.system;
     let caller = &volume.caller;

@@ -1,5 +1,5 @@
-//! The thread behind an open volume that is updated in place: it writes back and
-//! takes checkpoints.
+//! The thread of an open volume that is updated in place: it writes back and takes
+//! checkpoints.
 
 use super::{IDLE, Signal, Threads};
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use varve_ffs::Ffs;
 use varve_fs::FileSystem;
 
-/// Starts the thread and has the file system wake it.
+/// Starts the thread, which the file system then wakes.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the thread cannot be started.
 pub(crate) fn start(fs: &Arc<FileSystem<Ffs>>) -> io::Result<Threads> {
     let signal: Arc<Signal> = Arc::default();
     let stopping = Arc::clone(&signal);

@@ -1,11 +1,11 @@
-//! The threads behind an open volume on the segmented log.
+//! The threads of an open volume on the segmented log.
 //!
-//! One writes back: it is woken when too much is dirty and looks every second
-//! for what has grown old. One maintains: checkpoints, cleaning, freeing. It
-//! looks often while the log grows and once a second while it does not. They
-//! are two so that a checkpoint never keeps dirty data waiting. A third
-//! verifies ([`crate::verifier`]). A fourth writes holes of an image file ahead of the log
-//! while small groups are made durable.
+//! One thread writes back: it is woken when the dirty limit is passed, and looks every
+//! second for old dirty data. One thread maintains the log with checkpoints, cleaning and
+//! freeing, often while the log grows and once a second otherwise. They are separate so
+//! that a checkpoint never delays write-back. A third thread verifies
+//! ([`crate::verifier`]). A fourth fills holes of an image file ahead of the log while
+//! small groups are made durable.
 
 use super::{IDLE, Signal, Threads};
 use crate::verifier::Verifier;
@@ -15,17 +15,17 @@ use std::time::Duration;
 use varve_fs::FileSystem;
 use varve_lfs::Lfs;
 
-/// How often a volume whose log grows is looked at.
+/// Interval of maintenance while the log grows.
 const BUSY: Duration = Duration::from_millis(50);
-/// How often one that also runs out of clean segments is looked at: the
-/// cleaner's rests are its own affair.
+/// Interval of maintenance while clean segments also run low; the cleaner decides itself
+/// when to pause.
 const PRESSED: Duration = Duration::from_millis(2);
 
-/// Starts the threads, the last of which serves `verifier`, and has the file
-/// system wake the first.
+/// Starts the threads, the last of which runs `verifier`. The file system wakes the
+/// first.
 ///
 /// # Errors
-/// If a thread cannot be started; then none is left.
+/// If a thread cannot be started; then none is left running.
 pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::Result<Threads> {
     let signals: [Arc<Signal>; 3] = Default::default();
     let [writing, maintaining, ahead] = signals.clone();
@@ -49,8 +49,9 @@ pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::
     Ok(threads)
 }
 
-/// Tells `maintaining` of what it has written: an idle volume's maintenance
-/// sleeps for longer than a busy one takes to make a checkpoint overdue.
+/// Writes back when woken and wakes `maintaining` after each step, because the
+/// maintenance of an idle volume sleeps longer than a busy volume takes to make a
+/// checkpoint overdue.
 fn write_back(fs: &FileSystem<Lfs>, signal: &Signal, maintaining: &Signal) {
     while signal.wait(IDLE) {
         let written = loop {
@@ -80,7 +81,7 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
         if let Err(error) = fs.maintain() {
             tracing::warn!(%error, "maintenance failed");
         }
-        // A verification may have found something.
+        // A verification may have stopped the layout.
         if let Some(reason) = fs.layout().stopped() {
             fs.refuse_changes(&reason);
         }

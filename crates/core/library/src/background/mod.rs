@@ -1,6 +1,6 @@
-//! The threads behind an open volume: one room for each layout.
+//! The threads of an open volume, one module for each layout.
 //!
-//! Invariant: once [`Threads`] is dropped, none touches the volume.
+//! Invariant: after [`Threads`] is dropped, no thread uses the volume.
 
 mod in_place;
 mod log;
@@ -17,12 +17,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use varve_fs::{FileSystem, Layout};
 
-/// How often an idle volume is looked at.
+/// Interval of maintenance for an idle volume.
 const IDLE: Duration = Duration::from_secs(1);
-/// Looks without a request after which a volume counts as idle.
+/// Number of intervals without a request after which a volume counts as idle.
 const QUIET: u32 = 10;
 
-/// Wakes one thread, or ends it.
+/// Wakes one thread, or stops it.
 #[derive(Default)]
 struct Signal {
     woken: Mutex<bool>,
@@ -36,7 +36,7 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// Waits to be woken or for `timeout`. False once it is time to end.
+    /// Waits for a wake-up or for `timeout`. Returns false when the thread must exit.
     fn wait(&self, timeout: Duration) -> bool {
         let mut woken = self.woken.lock();
         if !*woken && !self.stopping() {
@@ -46,7 +46,7 @@ impl Signal {
         !self.stopping()
     }
 
-    /// Waits to be woken. False once it is time to end.
+    /// Waits for a wake-up. Returns false when the thread must exit.
     fn wait_woken(&self) -> bool {
         let mut woken = self.woken.lock();
         while !*woken && !self.stopping() {
@@ -66,14 +66,14 @@ impl Signal {
     }
 }
 
-/// Running threads. Dropping it ends them and waits for them.
+/// Running threads. Dropping this stops them and waits for their exit.
 pub(crate) struct Threads {
     stop: Box<dyn Fn() + Send>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// None yet; `stop` tells all of them to end.
+    /// Creates the empty set; `stop` asks all threads to exit.
     fn new(stop: impl Fn() + Send + 'static) -> Self {
         Threads {
             stop: Box::new(stop),
@@ -83,7 +83,7 @@ impl Threads {
 
     fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let run = move || {
-            // Writing out must never wait for memory that only it can free.
+            // Write-back must never wait for memory that only write-back can free.
             let _ = rustix::process::configure_io_flusher_behavior(true);
             work();
         };
@@ -104,7 +104,7 @@ impl Drop for Threads {
     }
 }
 
-/// What users have asked for so far.
+/// Returns the number of requests from users so far.
 fn requests_of<L: Layout>(fs: &FileSystem<L>) -> u64 {
     let s = fs.statistics();
     let changes = s.creates + s.unlinks + s.renames + s.setattrs + s.fsyncs;

@@ -1,5 +1,5 @@
-//! The thread behind an open volume on the virtual log: it writes back and
-//! takes checkpoints, and compacts while nobody asks for anything.
+//! The thread of an open volume on the virtual log: it writes back, takes checkpoints,
+//! and compacts while the volume is idle.
 
 use super::{IDLE, QUIET, Signal, Threads, requests_of};
 use std::io;
@@ -7,14 +7,13 @@ use std::sync::Arc;
 use varve_fs::FileSystem;
 use varve_vlfs::Vlfs;
 
-/// Bytes that the compactor moves in one look.
+/// Bytes that the compactor moves in one interval.
 const COMPACT_BYTES: u64 = 4 << 20;
 
-/// Starts the thread, which with `compact` compacts, too, and has the file
-/// system wake it.
+/// Starts the thread, which also compacts if `compact` is set. The file system wakes it.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the thread cannot be started.
 pub(crate) fn start(fs: &Arc<FileSystem<Vlfs>>, compact: bool) -> io::Result<Threads> {
     let signal: Arc<Signal> = Arc::default();
     let stopping = Arc::clone(&signal);
@@ -46,7 +45,7 @@ fn work(fs: &FileSystem<Vlfs>, signal: &Signal, compact: bool) {
     }
 }
 
-/// Whether nobody asks for anything, and what is done then.
+/// Detects that the volume is idle, and compacts then.
 #[derive(Default)]
 struct Idle {
     requests: u64,
@@ -55,7 +54,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// True once so many looks in a row have found no request.
+    /// Returns true after [`QUIET`] intervals in a row without a request.
     fn look(&mut self, fs: &FileSystem<Vlfs>) -> bool {
         let requests = requests_of(fs);
         let before = std::mem::replace(&mut self.requests, requests);
@@ -66,7 +65,7 @@ impl Idle {
         self.quiet >= QUIET && !self.failed
     }
 
-    /// A step of the compactor; it ends as soon as somebody asks for something.
+    /// Runs a step of the compactor, which ends at the first request.
     fn compact(&mut self, fs: &FileSystem<Vlfs>, signal: &Signal) {
         let layout = fs.layout();
         let most = COMPACT_BYTES / u64::from(layout.superblock().unit_bytes.get());

@@ -1,4 +1,4 @@
-//! Image files that change their size and their name.
+//! Changes of the size and the label of image files.
 
 use super::*;
 use crate::{Layout, Volume, VolumeOptions};
@@ -14,7 +14,7 @@ fn sized(path: &Path, bytes: u64) -> Result<Resized> {
     )
 }
 
-/// An image file, in a folder that goes with the first.
+/// Makes an image file in a temporary directory.
 fn made(bytes: u64, layout: Layout) -> (tempfile::TempDir, PathBuf) {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("image");
@@ -53,7 +53,7 @@ fn a_full_volume_is_grown_and_goes_on() {
         );
     }
     volume.close().unwrap();
-    // What lives does not fit any more, and nothing is lost by trying.
+    // The live data no longer fits, and the attempt loses nothing.
     let refused = sized(&path, 16 << 20).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
     assert!(refused.to_string().contains("it needs"), "{refused}");
@@ -78,7 +78,7 @@ fn a_device_may_be_longer_than_its_volume() {
     )
     .unwrap();
     assert_eq!(max.after.device_bytes.get(), 24 << 20);
-    // Within a longer file there is nothing to cut.
+    // A volume that is shorter than its file leaves the file's length as it is.
     file.set_len(48 << 20).unwrap();
     let within = sized(&path, 32 << 20).unwrap();
     assert_eq!(
@@ -185,7 +185,7 @@ fn the_virtual_log_has_a_name_and_keeps_its_size() {
     volume.close().unwrap();
 }
 
-/// The log below a volume.
+/// Grows the log below an open volume.
 fn grow(
     volume: &Volume,
     bytes: Option<u64>,
@@ -233,7 +233,7 @@ fn a_volume_grows_while_it_is_written_and_read() {
     });
     let smaller = grow(&volume, Some(16 << 20)).unwrap_err();
     assert!(smaller.to_string().contains("does not shrink"), "{smaller}");
-    // What there is room for now would not have fitted before.
+    // These files would not have fitted before.
     for more in 0..300 {
         volume
             .write(format!("/more{more}"), vec![more as u8; 200_000])
@@ -286,7 +286,7 @@ fn a_full_volume_grows_while_it_is_open() {
         let bytes = (16 << 20) + step * (1 << 20);
         match grow(&volume, Some(bytes)) {
             Ok(grown) => assert_eq!(grown.bytes, bytes),
-            // As often as a mount can.
+            // A mounted volume can grow only this often.
             Err(error) => {
                 assert!(
                     step == 64 && error.to_string().contains("as often"),

@@ -1,10 +1,10 @@
 //! An open file.
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
 //! | `open.rs` | [`OpenOptions`], and opening by their rules |
 //! | `stream.rs` | `Read`, `Write`, `Seek` and `FileExt` |
-//! | `sparse.rs` | room reserved and given back, and where data is |
+//! | `sparse.rs` | reserving and freeing space, finding data and holes |
 
 mod open;
 mod sparse;
@@ -28,10 +28,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use varve_fs::{InodeNo, SetAttr};
 
-/// An open file, as [`std::fs::File`]. It is read and written through
-/// [`Read`](std::io::Read), [`Write`](std::io::Write), [`Seek`](std::io::Seek)
-/// and [`std::os::unix::fs::FileExt`], by `File` and `&File`, from any thread;
-/// it keeps its content even when its name is gone, and the volume open.
+/// An open file, like [`std::fs::File`].
+///
+/// `File` and `&File` implement [`Read`](std::io::Read), [`Write`](std::io::Write),
+/// [`Seek`](std::io::Seek) and [`std::os::unix::fs::FileExt`], for use from any thread.
+/// An open file keeps its content after its name was removed, and keeps the volume open.
 ///
 /// ```
 /// use std::io::{Read, Seek, Write};
@@ -54,7 +55,7 @@ pub struct File {
     handle: Arc<Handle>,
 }
 
-/// What the clones of a file share.
+/// State shared by the clones of a file.
 struct Handle {
     mounted: Arc<Mounted>,
     ino: InodeNo,
@@ -63,15 +64,16 @@ struct Handle {
     position: Mutex<Position>,
 }
 
-/// Where a file stands.
+/// Position of a file.
 #[derive(Clone, Copy)]
 enum Position {
     At(u64),
-    /// Behind so many bytes that a transaction appends at its commit.
+    /// This number of bytes after the end at which a transaction's appends will be stored
+    /// at its commit.
     Behind(u64),
 }
 
-/// What a file was opened for.
+/// Access for which a file was opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     read: bool,
@@ -80,7 +82,7 @@ pub(crate) struct Access {
 }
 
 impl File {
-    /// Takes over what holds the inode.
+    /// Takes over the caller's pin on the inode.
     pub(crate) fn new(mounted: Arc<Mounted>, ino: InodeNo, access: Access, path: &Path) -> Self {
         mounted.note(ino, path.as_os_str().as_bytes());
         File {
@@ -94,7 +96,7 @@ impl File {
         }
     }
 
-    /// The same file, opened for the same, as a transaction has it.
+    /// Opens the same file with the same access inside a transaction.
     pub(crate) fn within(&self, mounted: &Arc<Mounted>) -> Result<File> {
         let handle = &self.handle;
         let held = mounted.run("open", &handle.path, |mounted| mounted.retain(handle.ino));
@@ -104,20 +106,21 @@ impl File {
     /// Makes content and attributes durable.
     ///
     /// # Errors
-    /// If a write or flush failed, now or before: never believe a retry.
+    /// If a write or flush of the volume has ever failed. A later success would not prove
+    /// that the data is stored.
     pub fn sync_all(&self) -> Result<()> {
         self.handle.sync(false)
     }
 
-    /// Makes the content durable, and what is needed to find it.
+    /// Makes the content durable, and the metadata that is needed to find it.
     ///
     /// # Errors
-    /// As [`File::sync_all`].
+    /// The same as [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
         self.handle.sync(true)
     }
 
-    /// Cuts the file, or extends it with zeros that take no space.
+    /// Truncates the file, or extends it with a hole that reads as zeros.
     ///
     /// # Errors
     /// If the file was not opened for writing, or the size is too large.
@@ -133,7 +136,7 @@ impl File {
             .run("truncate", |mounted, ino| mounted.set_size(ino, size))
     }
 
-    /// The file's attributes.
+    /// Returns the attributes of the file.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -144,13 +147,14 @@ impl File {
         Ok(Metadata::new(attr, self.handle.mounted.device))
     }
 
-    /// The parts of the file within `bytes` that hold something, in the order in which
-    /// the device has them; holes are left out. Whoever reads all of a file and needs
-    /// no order reads these: after updates at random a disk has them in one sweep, where
-    /// the file's own order takes it to as many places as there were updates. A part
-    /// takes 16 bytes, at worst there is one for each block, so ask for some GiB at a
-    /// time. What is written meanwhile may lie elsewhere by then; it is read all the
-    /// same.
+    /// Returns the parts of the file within `bytes` that contain data, in the order of
+    /// their addresses on the device; holes are left out.
+    ///
+    /// A program that reads a whole file in any order reads these parts: after random
+    /// updates a disk delivers them in one sweep, while the order of offsets needs a seek
+    /// per update. A part takes 16 bytes, and there is at most one per block, so `bytes`
+    /// should cover some GiB at a time. A block that is rewritten meanwhile may move; its
+    /// part can be read all the same.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -179,9 +183,8 @@ impl File {
             .run_if(may, "examine", |mounted, ino| mounted.stretches(ino, bytes))
     }
 
-    /// Another handle of the same open file: reading, writing and seeking by
-    /// the one moves the other, too. Open the path again for a position of its
-    /// own.
+    /// Returns another handle of the same open file with a shared position. A handle with
+    /// its own position requires opening the path again.
     ///
     /// # Errors
     /// If the volume was closed.
@@ -202,7 +205,7 @@ impl File {
             .set("change permissions of", &mode(&permissions))
     }
 
-    /// Sets the times of access and modification, where given.
+    /// Sets the times of access and modification that are given.
     ///
     /// # Errors
     /// If file flags forbid it.
@@ -213,13 +216,13 @@ impl File {
     /// Sets the time of modification.
     ///
     /// # Errors
-    /// As [`File::set_times`].
+    /// The same as [`File::set_times`].
     pub fn set_modified(&self, time: SystemTime) -> Result<()> {
         self.set_times(FileTimes::new().set_modified(time))
     }
 }
 
-/// What `permissions` mean to change.
+/// Converts permissions into a change of attributes.
 pub(crate) fn mode(permissions: &Permissions) -> SetAttr {
     SetAttr {
         mode: Some(permissions.mode() & 0o7777),
@@ -237,7 +240,7 @@ impl Handle {
             .run(operation, &self.path, |mounted| work(mounted, self.ino))
     }
 
-    /// [`Self::run`] for what a file must have been opened for.
+    /// Does the same as [`Self::run`] if the access is allowed, and fails otherwise.
     fn run_if<T>(
         &self,
         allowed: bool,
@@ -279,13 +282,13 @@ impl std::fmt::Debug for File {
     }
 }
 
-/// True for two files of one volume that are one.
+/// Returns true if two files of one volume have the same inode.
 pub(crate) fn same(one: &File, other: &File) -> bool {
     one.handle.ino == other.handle.ino
 }
 
-/// Copies all of a file to another of the same volume, `step` bytes at a time;
-/// they pass through no buffer of ours. Answers how many they were.
+/// Copies the whole content to another file of the same volume, `step` bytes at a time,
+/// without a buffer in the library. Returns the number of bytes.
 pub(crate) fn copy_content(source: &File, target: &File, step: u64) -> Result<u64> {
     let (from, to) = (source.handle.ino, target.handle.ino);
     let mut at = 0;

@@ -1,10 +1,10 @@
-//! Opening a file by the rules of `std::fs`.
+//! Opens a file by the rules of `std::fs`.
 
 use super::Access;
 use crate::mounted::{Found, Hold, Last, Mounted, ends_in_slash};
 use varve_fs::{Attr, Error as FsError, FileKind};
 
-/// How a file is opened: [`std::fs::OpenOptions`], for a volume.
+/// Options for opening a file, like [`std::fs::OpenOptions`].
 ///
 /// ```
 /// use std::io::Write;
@@ -28,8 +28,8 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet; a file that is made gets mode 0666 without the
-    /// bits of the volume's umask.
+    /// Returns options that allow nothing. A file that is created gets mode 0666 without
+    /// the bits of the volume's umask.
     pub fn new() -> Self {
         OpenOptions {
             read: false,
@@ -42,55 +42,55 @@ impl OpenOptions {
         }
     }
 
-    /// Reads are allowed.
+    /// Allows reads.
     pub fn read(&mut self, read: bool) -> &mut Self {
         self.read = read;
         self
     }
 
-    /// Writes are allowed.
+    /// Allows writes.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
         self
     }
 
-    /// Writes are allowed and go to the end of the file, each whole and at
-    /// once, whoever else writes there. In a locking transaction that is the end which
-    /// the file has at the commit, unless the transaction asks where it is.
+    /// Allows writes, each of which is appended atomically at the end of the file, also
+    /// with several writers. In a locking transaction that is the end at the commit,
+    /// unless the transaction asks for the position earlier.
     pub fn append(&mut self, append: bool) -> &mut Self {
         self.append = append;
         self
     }
 
-    /// The file is cut to no bytes; needs `write`.
+    /// Truncates the file to zero bytes; requires `write`.
     pub fn truncate(&mut self, truncate: bool) -> &mut Self {
         self.truncate = truncate;
         self
     }
 
-    /// The file is made if it is missing; needs `write` or `append`.
+    /// Creates the file if it is missing; requires `write` or `append`.
     pub fn create(&mut self, create: bool) -> &mut Self {
         self.create = create;
         self
     }
 
-    /// The file is made, and it is an error if the name exists. Then `create`
-    /// and `truncate` mean nothing.
+    /// Creates the file and fails if the name exists. `create` and `truncate` are then
+    /// ignored.
     pub fn create_new(&mut self, create_new: bool) -> &mut Self {
         self.create_new = create_new;
         self
     }
 
-    /// Permission bits of a file that is made, before the umask.
+    /// Sets the permission bits of a created file, before the umask.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
     }
 
-    /// What the options amount to.
+    /// Returns the access that the options request.
     ///
     /// # Errors
-    /// Says what contradicts what, by the rules of std.
+    /// The contradiction between options, by the rules of std.
     pub(crate) fn access(&self) -> std::result::Result<Access, &'static str> {
         let makes = self.create || self.create_new;
         if !self.read && !self.write && !self.append {
@@ -117,7 +117,7 @@ impl Default for OpenOptions {
 }
 
 impl Mounted {
-    /// Finds or makes the inode and retains it.
+    /// Finds or creates the inode and pins it.
     pub(crate) fn open_inode(
         &self,
         path: &[u8],
@@ -134,7 +134,7 @@ impl Mounted {
         let truncate = options.truncate && !made;
         let asked = varve_fs::Access {
             write: access.write,
-            append: true, // each write is looked at
+            append: true, // each write is checked
             truncate,
         };
         self.may_open(found.ino, asked)?;
@@ -144,7 +144,7 @@ impl Mounted {
         found.keep()
     }
 
-    /// Answers whether it was made, too.
+    /// Finds or creates the inode. The second value is true if it was created.
     fn find_or_make(
         &self,
         path: &[u8],
@@ -162,7 +162,7 @@ impl Mounted {
                 return Ok((found, false));
             }
             match self.make(&parent, &name, options.mode) {
-                Err(FsError::Exists) => {} // somebody was faster
+                Err(FsError::Exists) => {} // another thread created it first
                 made => return Ok((made?, true)),
             }
         }

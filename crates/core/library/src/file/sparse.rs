@@ -1,4 +1,4 @@
-//! Room that is reserved and given back, and where there is data.
+//! Reserves and frees space, and finds data and holes.
 
 use super::File;
 use crate::error::Result;
@@ -8,8 +8,8 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 
 impl File {
-    /// Reserves space for `length` bytes from `offset`, which read as zeros
-    /// until they are written. The size grows if `grow`.
+    /// Reserves space for `length` bytes from `offset`, which read as zeros until they
+    /// are written. If `grow` is set, the size grows to the end of the range.
     ///
     /// # Errors
     /// `StorageFull`, or if the file was not opened for writing.
@@ -18,8 +18,7 @@ impl File {
         self.fallocate("allocate", mode, offset, length)
     }
 
-    /// Gives back the space of `length` bytes from `offset`, which read as
-    /// zeros afterwards.
+    /// Frees the space of `length` bytes from `offset`, which read as zeros afterwards.
     ///
     /// # Errors
     /// If the file was not opened for writing.
@@ -34,17 +33,17 @@ impl File {
         })
     }
 
-    /// The first stored byte at or after `offset`; `None` if there is none.
-    /// What is reserved only does not count.
+    /// Returns the offset of the first stored byte at or after `offset`, or `None`.
+    /// Reserved space without data is not counted.
     ///
     /// # Errors
-    /// Device errors, damage.
+    /// Device errors and damage.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         self.next(offset, Whence::Data)
     }
 
-    /// The first byte at or after `offset` that is not stored, which may be
-    /// the end of the file; `None` from there on.
+    /// Returns the offset of the first byte at or after `offset` that is not stored,
+    /// which may be the end of the file; `None` if `offset` is at the end or later.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -57,7 +56,7 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// As [`File::next_data`].
+    /// The same as [`File::next_data`].
     pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
         self.next(offset, Whence::Hole)
     }

@@ -1,7 +1,7 @@
-//! Reading and writing, from where a file stands or at an offset.
+//! Reads and writes, at the file's position or at an offset.
 //!
-//! Whoever moves the position holds it, as the kernel does: two threads that
-//! read one file never get the same bytes.
+//! The position is locked while it moves, as in Linux: two threads that read one file
+//! never get the same bytes.
 
 use super::{File, Handle, Position};
 use crate::error::{Cause, Result};
@@ -10,14 +10,15 @@ use std::os::unix::fs::FileExt;
 use varve_fs::Appended;
 
 impl Handle {
-    /// Fills `buffer` from byte `offset`; answers how many bytes there were.
+    /// Fills `buffer` from byte `offset`. Returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         self.run_if(self.access.read, "read", |mounted, ino| {
             mounted.read(ino, offset, buffer)
         })
     }
 
-    /// Writes at `offset`, or at the end; answers how much.
+    /// Writes at `offset`, or at the end in append mode. Returns the number of bytes
+    /// written.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         match self.access.append {
             true => self.append(data).map(|_| data.len()),
@@ -28,7 +29,8 @@ impl Handle {
         }
     }
 
-    /// Writes at the end; answers where that is then, if anything was written.
+    /// Appends at the end. Returns the position behind the data, or `None` if `data` is
+    /// empty.
     fn append(&self, data: &[u8]) -> Result<Option<Position>> {
         self.run_if(self.access.write, "write", |mounted, ino| {
             if data.is_empty() {
@@ -41,7 +43,7 @@ impl Handle {
         })
     }
 
-    /// The offset at which it stands.
+    /// Returns the offset of a position.
     fn offset(&self, position: &mut Position) -> Result<u64> {
         let offset = match *position {
             Position::At(offset) => offset,
@@ -77,13 +79,13 @@ impl Handle {
 }
 
 impl File {
-    /// Reads at `offset`, as [`FileExt::read_at`] does, what the transaction that this
-    /// file is of will write: fewer bytes than asked for only at the end.
+    /// Reads at `offset` like [`FileExt::read_at`], in order to write there later in the
+    /// same transaction. Fewer bytes than requested are read only at the end of the file.
     ///
-    /// A locking transaction ([`crate::Isolation::Locking`]) keeps off others who read
-    /// for an update or write, and lets those who only read go on. *Without it* two of
-    /// them read the same record, both want to write it, and one has to give up. In
-    /// other transactions, and outside, it is a read.
+    /// A locking transaction ([`crate::Isolation::Locking`]) excludes other readers for
+    /// update and writers, and admits plain readers. If plain reads are used instead, two
+    /// transactions may both read a record that both want to write, and one is aborted.
+    /// In other transactions, and outside of transactions, this is a plain read.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -105,7 +107,7 @@ impl File {
     ///
     /// # Errors
     /// If the file was not opened for reading; a conflict ([`crate::Error::is_conflict`])
-    /// where the lock was not to be had.
+    /// if the lock was not granted.
     pub fn read_at_for_update(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let handle = &self.handle;
         handle.run_if(handle.access.read, "read", |mounted, ino| {
@@ -113,12 +115,12 @@ impl File {
         })
     }
 
-    /// All bytes from `offset` on, read into `content`.
+    /// Reads all bytes behind those in `content` and appends them to it.
     pub(crate) fn read_rest(&self, content: &mut Vec<u8>) -> Result<()> {
         loop {
             let have = content.len();
             let size = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
-            // One byte more shows that the end was reached.
+            // One byte more than the size shows that the end was reached.
             content.resize(size.max(have).saturating_add(1), 0);
             let read = self.handle.read_at(&mut content[have..], have as u64)?;
             content.truncate(have + read);
@@ -128,7 +130,7 @@ impl File {
         }
     }
 
-    /// All of `data`, from the first byte on.
+    /// Writes all of `data` from offset 0.
     pub(crate) fn write_whole(&self, mut data: &[u8]) -> Result<()> {
         let mut offset = 0;
         while !data.is_empty() {
@@ -165,8 +167,8 @@ impl Write for &File {
         Ok(written)
     }
 
-    /// Does nothing: no byte waits here. [`File::sync_data`] makes them
-    /// durable.
+    /// Does nothing, because no byte is buffered in the handle. [`File::sync_data`] makes
+    /// written data durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -200,13 +202,13 @@ impl Seek for File {
     }
 }
 
-/// At an offset; the file's own position stays.
+/// Reads and writes at an offset; the position of the file does not move.
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         Ok(self.handle.read_at(buffer, offset)?)
     }
 
-    /// In append mode it goes to the end all the same, as on Linux.
+    /// In append mode the data is appended whatever the offset is, as on Linux.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize> {
         Ok(self.handle.write_at(data, offset)?)
     }

@@ -1,4 +1,4 @@
-//! Open files: what they were opened for, positions, holes.
+//! Open files: access, positions, holes.
 
 use super::*;
 use crate::volume::Volume;
@@ -17,7 +17,7 @@ fn both() -> OpenOptions {
         .clone()
 }
 
-/// All combinations are tried on both, and answered alike.
+/// All combinations of options give the same result in std and here.
 #[test]
 fn options_are_allowed_and_refused_as_std_does() {
     let host = tempfile::tempdir().unwrap();
@@ -106,7 +106,8 @@ fn a_file_stands_where_it_was_left() {
     assert_eq!(&volume.read("/f").unwrap()[..12], b"abc3456789\0\0");
 }
 
-/// A locking transaction knows at its commit where that is, or when somebody asks.
+/// The position after an append is known at the commit of a locking transaction, or when
+/// the transaction asks for it.
 #[test]
 fn what_a_transaction_appends_is_read_by_it_from_where_it_stands() {
     use crate::{Isolation, TransactionOptions};

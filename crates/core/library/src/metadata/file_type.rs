@@ -1,10 +1,9 @@
-//! What a file is.
+//! The type of a file.
 
 use std::os::unix::fs::FileTypeExt;
 use varve_fs::FileKind;
 
-/// What a file is. [`std::os::unix::fs::FileTypeExt`] tells special files
-/// apart.
+/// The type of a file. [`std::os::unix::fs::FileTypeExt`] distinguishes special files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileType(FileKind);
 
@@ -13,17 +12,17 @@ impl FileType {
         FileType(kind)
     }
 
-    /// True for a directory.
+    /// Returns true for a directory.
     pub fn is_dir(&self) -> bool {
         self.0 == FileKind::Directory
     }
 
-    /// True for a regular file.
+    /// Returns true for a regular file.
     pub fn is_file(&self) -> bool {
         self.0 == FileKind::Regular
     }
 
-    /// True for a symbolic link.
+    /// Returns true for a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.0 == FileKind::Symlink
     }

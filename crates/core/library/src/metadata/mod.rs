@@ -15,7 +15,7 @@ use varve_fs::Attr;
 
 /// Attributes of a file at one moment.
 ///
-/// [`std::os::unix::fs::MetadataExt`] works, too.
+/// [`std::os::unix::fs::MetadataExt`] is implemented as well.
 ///
 /// ```
 /// let volume = varve::Volume::in_memory(16 << 20)?;
@@ -41,101 +41,102 @@ impl Metadata {
         Metadata { attr, device }
     }
 
-    /// What it is.
+    /// Returns the type of the file.
     pub fn file_type(&self) -> FileType {
         FileType::new(self.attr.kind)
     }
 
-    /// True for a directory.
+    /// Returns true for a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
     }
 
-    /// True for a regular file.
+    /// Returns true for a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
     }
 
-    /// True for a symbolic link.
+    /// Returns true for a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.attr.size
     }
 
-    /// Permission, set-id and sticky bits.
+    /// Returns permission, set-id and sticky bits.
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(self.attr.mode)
     }
 
-    /// When its content last changed.
+    /// Returns the time of the last change of the content.
     ///
     /// # Errors
-    /// `InvalidInput` if the host cannot express the instant.
+    /// `InvalidInput` if the host cannot express the time.
     pub fn modified(&self) -> Result<SystemTime> {
         system_time(self.attr.mtime)
     }
 
-    /// When it was last read, to relatime's precision.
+    /// Returns the time of the last read, with the precision of relatime.
     ///
     /// # Errors
-    /// As [`Metadata::modified`].
+    /// The same as [`Metadata::modified`].
     pub fn accessed(&self) -> Result<SystemTime> {
         system_time(self.attr.atime)
     }
 
-    /// When it was made.
+    /// Returns the time at which the file was created.
     ///
     /// # Errors
-    /// As [`Metadata::modified`].
+    /// The same as [`Metadata::modified`].
     pub fn created(&self) -> Result<SystemTime> {
         system_time(self.attr.btime)
     }
 
-    /// Its volume: the same number for all files of one.
+    /// Returns the number of the volume, which is the same for all of its files.
     pub fn dev(&self) -> u64 {
         self.device
     }
 
-    /// Its number; no other file of the volume has it meanwhile.
+    /// Returns the inode number, which no other file of the volume has while this one
+    /// exists.
     pub fn ino(&self) -> u64 {
         self.attr.ino.0
     }
 
-    /// Type, permission, set-id and sticky bits.
+    /// Returns type, permission, set-id and sticky bits.
     pub fn mode(&self) -> u32 {
         self.attr.mode
     }
 
-    /// Names that lead to it; for a directory 2 plus its subdirectories.
+    /// Returns the number of names; for a directory 2 plus the number of subdirectories.
     pub fn nlink(&self) -> u64 {
         self.attr.nlink.into()
     }
 
-    /// Owner.
+    /// Returns the user that owns the file.
     pub fn uid(&self) -> u32 {
         self.attr.uid
     }
 
-    /// Group.
+    /// Returns the group of the file.
     pub fn gid(&self) -> u32 {
         self.attr.gid
     }
 
-    /// Device number of a special file.
+    /// Returns the device number of a special file.
     pub fn rdev(&self) -> u64 {
         self.attr.rdev
     }
 
-    /// Room that it takes, in units of 512 bytes.
+    /// Returns the space that the file uses, in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.attr.sectors
     }
 
-    /// Bytes that are best read or written at once.
+    /// Returns the preferred size of a read or write, in bytes.
     pub fn blksize(&self) -> u64 {
         self.attr.block_bytes.into()
     }

@@ -1,10 +1,10 @@
-//! Times of files: the host's, and those that a volume keeps.
+//! Converts times between the host and a volume.
 
 use crate::error::{Cause, Error, Result};
 use std::time::{Duration, SystemTime};
 use varve_fs::{SetAttr, SetTime, Timestamp};
 
-/// Times to set, as [`std::fs::FileTimes`], which cannot be read.
+/// Times to set, like [`std::fs::FileTimes`].
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -22,18 +22,18 @@ pub struct FileTimes {
 }
 
 impl FileTimes {
-    /// None to set.
+    /// Returns a value that sets no time.
     pub fn new() -> Self {
         FileTimes::default()
     }
 
-    /// When it is to have been read last.
+    /// Sets the time of the last access.
     pub fn set_accessed(mut self, time: SystemTime) -> Self {
         self.accessed = Some(time);
         self
     }
 
-    /// When it is to have changed last.
+    /// Sets the time of the last modification.
     pub fn set_modified(mut self, time: SystemTime) -> Self {
         self.modified = Some(time);
         self
@@ -49,7 +49,7 @@ impl FileTimes {
     }
 }
 
-/// The host counts seconds in 64 bits, as a volume does.
+/// Converts a time of the host; both sides count seconds in 64 bits.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => Timestamp {
@@ -73,8 +73,10 @@ fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
+/// Converts a time of a volume.
+///
 /// # Errors
-/// `InvalidInput` if the host cannot express the instant.
+/// `InvalidInput` if the host cannot express the time.
 pub(super) fn system_time(time: Timestamp) -> Result<SystemTime> {
     let whole = Duration::from_secs(time.seconds.unsigned_abs());
     let base = match time.seconds < 0 {

@@ -1,23 +1,22 @@
-//! What the handles of one open volume share.
+//! State shared by the handles of one open volume.
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
-//! | `running.rs` | the tree and the threads behind it, closed once |
-//! | `paths.rs` | by which paths a transaction found files |
-//! | `operations.rs` | the vnode operations, on whichever layout |
+//! | `running.rs` | the tree and its threads, closed once |
+//! | `paths.rs` | paths by which a transaction found files |
+//! | `operations.rs` | the vnode operations, on any layout |
 //! | `resolve.rs` | from a path to an inode |
 //!
 //! Invariants:
-//! - A volume is closed when the last [`Mounted`] is dropped, or by
-//!   [`crate::Volume::close`]. Before its last checkpoint, each is shut:
-//!   operations under way have ended then, and others are refused. So nothing
-//!   is acknowledged that the checkpoint does not hold.
-//! - Every operation of the facade goes through [`Mounted::admit`]; those on
-//!   paths and files through [`Mounted::run`], which gives an error the
-//!   operation and the path it belongs to.
+//! - A volume is closed by [`crate::Volume::close`] or when the last [`Mounted`] is
+//!   dropped. Before its last checkpoint each [`Mounted`] is shut: running operations
+//!   have ended and new ones are refused. So the checkpoint includes every acknowledged
+//!   change.
+//! - Every operation of the facade passes [`Mounted::admit`]; those on paths and files
+//!   pass [`Mounted::run`], which adds operation and path to an error.
 //!
-//! There is a [`Mounted`] for every few threads ([`varve_device::Lanes`]), as
-//! all of them write to its reference count and its lock.
+//! There is one [`Mounted`] for every few threads ([`varve_device::Lanes`]), because all
+//! of them write to its reference count and its lock.
 
 mod operations;
 mod paths;
@@ -36,15 +35,15 @@ use std::path::Path;
 use std::sync::Arc;
 use varve_fs::Caller;
 
-/// What a handle keeps of its volume.
+/// The part of an open volume that its handles share.
 pub(crate) struct Mounted {
     tree: Tree,
     caller: Caller,
-    /// Tells the volume from others, as `st_dev` does.
+    /// Number that identifies the volume, like `st_dev`.
     pub device: u64,
-    /// False once the volume was closed; operations hold it shared.
+    /// False after the volume was closed; operations lock it shared.
     open: RwLock<bool>,
-    /// The tree is a transaction's, and these led to its files.
+    /// For the tree of a transaction: paths by which files were found.
     paths: Option<Arc<Paths>>,
     running: Arc<Running>,
 }
@@ -63,7 +62,7 @@ impl Mounted {
         }
     }
 
-    /// The same volume, as a transaction has it.
+    /// Returns the same volume with the tree of a transaction.
     pub fn within(&self, tree: Tree) -> Self {
         Mounted {
             tree,
@@ -75,12 +74,12 @@ impl Mounted {
         }
     }
 
-    /// True if the tree is a transaction's.
+    /// Returns true if the tree is a transaction's.
     pub fn is_private(&self) -> bool {
         self.paths.is_some()
     }
 
-    /// The tree that its operations are on.
+    /// Returns the tree on which operations run.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -89,12 +88,12 @@ impl Mounted {
         &self.running
     }
 
-    /// Waits for operations under way; from then on none is admitted.
+    /// Waits for running operations; new ones are refused from then on.
     pub fn shut(&self) {
         *self.open.write() = false;
     }
 
-    /// Lets an operation begin; it ends when what is answered is dropped.
+    /// Admits an operation, which ends when the guard is dropped.
     ///
     /// # Errors
     /// If the volume was closed.
@@ -106,8 +105,7 @@ impl Mounted {
         }
     }
 
-    /// Runs an operation, unless the volume was closed. It must not run
-    /// another.
+    /// Runs an operation unless the volume was closed. `work` must not call this again.
     pub fn run<'a, T>(
         &'a self,
         operation: &'static str,
@@ -119,8 +117,8 @@ impl Mounted {
             .map_err(|cause| Error::at(operation, path, cause))
     }
 
-    /// [`Self::run`] for a path that a user gave: its bytes are handed on if
-    /// they can be a path at all.
+    /// Does the same as [`Self::run`] for a path from the user, after checking that it
+    /// can be a path.
     pub fn by_path<'a, T>(
         &'a self,
         operation: &'static str,

@@ -1,5 +1,5 @@
-//! The vnode operations that the facade needs, on the live tree and on behalf
-//! of the volume's caller.
+//! The vnode operations that the facade needs, on the live tree and on behalf of the
+//! volume's caller.
 
 use super::Mounted;
 use crate::tree::on;
@@ -8,7 +8,7 @@ use varve_fs::{
     Access, Appended, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, Whence,
 };
 
-/// Names.
+/// Operations on names.
 impl Mounted {
     pub fn directory_at(&self, path: &[u8]) -> Result<Option<InodeNo>> {
         on!(&self.tree, fs => fs.directory_at(&self.caller, path))
@@ -83,7 +83,7 @@ impl Mounted {
     }
 }
 
-/// Content.
+/// Operations on content.
 impl Mounted {
     pub fn may_open(&self, ino: InodeNo, access: Access) -> Result<()> {
         on!(&self.tree, fs => fs.may_open(ino, access)).map(drop)
@@ -125,14 +125,14 @@ impl Mounted {
         on!(&self.tree, fs => fs.stretches(ino, bytes))
     }
 
-    /// Copies bytes between the same places of two files.
+    /// Copies bytes between the same offsets of two files.
     pub fn copy_range(&self, from: InodeNo, to: InodeNo, at: u64, length: u64) -> Result<u64> {
         let caller = &self.caller;
         on!(&self.tree, fs => fs.copy_range(caller, from, at, to, at, length))
     }
 }
 
-/// Attributes.
+/// Operations on attributes.
 impl Mounted {
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         on!(&self.tree, fs => fs.getattr(ino))
@@ -176,7 +176,7 @@ impl Mounted {
     }
 }
 
-/// The whole.
+/// Operations on the whole volume.
 impl Mounted {
     pub fn sync(&self) -> Result<()> {
         on!(&self.tree, fs => fs.sync())

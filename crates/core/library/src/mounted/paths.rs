@@ -1,4 +1,4 @@
-//! By which paths a transaction found files, so that a conflict can name them.
+//! Paths by which a transaction found files, so that a conflict can name them.
 
 use super::Mounted;
 use parking_lot::Mutex;
@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use varve_fs::InodeNo;
 
-/// So many files at most: who uses more has to do without.
+/// Largest number of files recorded per transaction.
 const FILES: usize = 1024;
 
-/// Those of a transaction, and of all within it.
+/// Paths of a transaction and of all savepoints in it.
 #[derive(Default)]
 pub(crate) struct Paths(Mutex<HashMap<InodeNo, Box<Path>>>);
 
 impl Mounted {
-    /// `path` led to this file.
+    /// Records that `path` led to this file.
     pub fn note(&self, ino: InodeNo, path: &[u8]) {
         let Some(Paths(paths)) = self.paths.as_deref() else {
             return;
@@ -34,7 +34,7 @@ impl Mounted {
         }
     }
 
-    /// The path that led to a file last, where it is known.
+    /// Returns the path that last led to a file, if it is recorded.
     pub fn path_of(&self, ino: InodeNo) -> Option<PathBuf> {
         let paths = self.paths.as_deref()?.0.lock();
         paths.get(&ino).map(|path| path.to_path_buf())

@@ -1,32 +1,30 @@
-//! From a path to an inode.
+//! Resolves a path to an inode.
 //!
-//! The file system remembers ways of plain names to directories; what is left
-//! of a path is walked in place: no component is copied. A symbolic link's
-//! target is walked by recursion from where the link stands, at most 40 links in
-//! all, as Linux does.
+//! The file system caches walks of plain names to directories; the rest of a path is
+//! walked in place, without copying a component. The target of a symbolic link is walked
+//! by recursion from the link's directory, with at most 40 links in all, as in Linux.
 //!
-//! What a walk has reached is *held* until the operation is over, from the
-//! moment its name was found: otherwise another thread could remove it, its
-//! number be given to another file, and the operation meet that one.
+//! Each inode that a walk reaches is pinned from the moment its name was found until the
+//! operation ends. If this is omitted, another thread can remove the file, its number can
+//! be reused, and the operation would reach the wrong file.
 
 use super::Mounted;
 use std::ops::Deref;
 use varve_fs::{Attr, Error, FileKind, InodeNo, Result};
 
-/// Links followed in one walk.
+/// Largest number of links followed in one walk.
 const LINKS_MAX: u32 = 40;
 
-/// What to do with a symbolic link at the end of a path.
+/// Treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// Go where it leads.
+    /// The link is followed.
     Follow,
-    /// Take the link itself, unless a slash follows.
+    /// The link itself is the result, unless a slash follows.
     Keep,
 }
 
-/// Keeps an inode's number its own for as long as it lives. The root needs no
-/// holding.
+/// A pin on an inode: its number is not reused while this exists. The root needs no pin.
 pub(crate) struct Hold<'m> {
     mounted: &'m Mounted,
     pub ino: InodeNo,
@@ -40,14 +38,14 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// What a path led to, held.
+/// The inode at the end of a path, pinned.
 pub(crate) struct Found<'m> {
     attr: Attr,
     hold: Hold<'m>,
 }
 
 impl Found<'_> {
-    /// Leaves it held, for the caller to release.
+    /// Leaves the pin to the caller, who must release it.
     pub fn keep(self) -> Result<Attr> {
         if self.hold.ino == InodeNo::ROOT {
             self.hold.mounted.retain(InodeNo::ROOT)?;
@@ -58,7 +56,7 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// The attributes, the size among them, as a transaction may rely on them.
+    /// Returns the attributes, including the size, as a transaction may rely on them.
     ///
     /// # Errors
     /// A conflict with another transaction.
@@ -69,8 +67,10 @@ impl Found<'_> {
         }
     }
 
+    /// Checks that the inode is a directory.
+    ///
     /// # Errors
-    /// `NotDirectory` for anything else.
+    /// `NotDirectory` if it is not.
     pub fn directory(&self) -> Result<()> {
         directory(&self.attr)
     }
@@ -84,7 +84,7 @@ impl Deref for Found<'_> {
     }
 }
 
-/// True for a path that asks for a directory: slashes follow its last name.
+/// Returns true if slashes follow the last name, which then must be a directory.
 pub(crate) fn ends_in_slash(path: &[u8]) -> bool {
     path.last() == Some(&b'/')
 }
@@ -97,8 +97,8 @@ fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
     path.split_at(end)
 }
 
-/// Splits off the last component and the slashes behind it. `None` for a path
-/// without components, and for one that ends in `.` or `..`.
+/// Splits off the last component and the slashes behind it. `None` if the path has no
+/// components or ends in `.` or `..`.
 fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = path.iter().rposition(|&b| b != b'/')? + 1;
     let start = path[..end].iter().rposition(|&b| b == b'/');
@@ -110,7 +110,7 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Mounted {
-    /// What `path` leads to.
+    /// Returns the inode to which `path` leads.
     pub fn resolve(&self, path: &[u8], last: Last) -> Result<Found<'_>> {
         let mut links = 0;
         let found = if let Some((parent, _)) = split_last(path)
@@ -124,11 +124,10 @@ impl Mounted {
         Ok(found)
     }
 
-    /// The directory that holds the last name of `path`, and that name.
+    /// Returns the directory that contains the last name of `path`, and that name.
     ///
     /// # Errors
-    /// `nameless` for a path that leads somewhere, but has no last name: the
-    /// root, `.`, `..`.
+    /// `nameless` if the path exists but has no last name: the root, `.`, `..`.
     pub fn resolve_parent<'p>(
         &self,
         path: &'p [u8],
@@ -143,16 +142,16 @@ impl Mounted {
         Ok((directory, name))
     }
 
-    /// The directory that `path` leads to from the root, if that is a way of
+    /// Returns the directory at `path` from the root if the file system can walk it by
     /// plain names.
     fn enter(&self, path: &[u8]) -> Result<Option<Hold<'_>>> {
         let entered = self.directory_at(path)?;
         Ok(entered.map(|ino| Hold { mounted: self, ino }))
     }
 
-    /// Like [`Self::resolve_parent`], but where the name is a symbolic link,
-    /// goes on to the name it leads to, which need not exist. Answers the
-    /// directory, the name, and what is there.
+    /// Does the same as [`Self::resolve_parent`], but follows a symbolic link at the end
+    /// to the name that it contains, which need not exist. Returns the directory, the
+    /// name, and the existing inode.
     pub fn resolve_for_create(
         &self,
         path: &[u8],
@@ -186,7 +185,7 @@ impl Mounted {
         }
     }
 
-    /// Takes over what the file system holds for the caller.
+    /// Takes over a pin that the file system has set for the caller.
     pub fn held(&self, attr: Attr) -> Found<'_> {
         if attr.ino == InodeNo::ROOT {
             self.release(InodeNo::ROOT);
@@ -205,7 +204,7 @@ impl Mounted {
         }
     }
 
-    /// Holds a directory that somebody else holds.
+    /// Adds a pin to a directory that is already pinned.
     fn hold_again(&self, ino: InodeNo) -> Result<Hold<'_>> {
         if ino != InodeNo::ROOT {
             self.retain(ino)?;
@@ -213,7 +212,7 @@ impl Mounted {
         Ok(Hold { mounted: self, ino })
     }
 
-    /// What `name` leads to in a directory that is held.
+    /// Looks up `name` in a pinned directory.
     pub fn find(&self, directory: InodeNo, name: &[u8]) -> Result<Found<'_>> {
         Ok(self.held(self.lookup_held(directory, name)?))
     }
@@ -232,12 +231,12 @@ impl Mounted {
         Ok(found.hold)
     }
 
-    /// `start` is held.
+    /// Walks `path` from `start`, which must be pinned.
     fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Found<'_>> {
         self.walk_from(self.hold_again(start_of(path, start))?, path, last, links)
     }
 
-    /// Slashes at the beginning of `path` mean nothing here.
+    /// Walks `path` from a pinned inode. Leading slashes are ignored.
     fn walk_from<'m>(
         &'m self,
         mut at: Hold<'m>,
@@ -254,7 +253,7 @@ impl Mounted {
                     Some(attr) => attr,
                     None => self.getattr(at.ino)?,
                 };
-                // A slash at the end asks for a directory.
+                // A slash at the end requires a directory.
                 if !rest.is_empty() {
                     directory(&attr)?;
                 }

@@ -1,4 +1,4 @@
-//! An open volume's file system and the threads behind it, closed once.
+//! The file system of an open volume and its threads, closed once.
 
 use crate::background::Threads;
 use crate::error::{Cause, Error, Result};
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire};
 
-/// Dropping it closes the volume, if that was not done, but can only log
-/// errors.
+/// The file system of an open volume and its threads. Dropping it closes the volume if it
+/// is still open; errors are then only logged.
 pub(crate) struct Running {
     tree: Tree,
     threads: Mutex<Option<Threads>>,
     verifier: Arc<Verifier>,
-    /// The image or device, for people.
+    /// Name of the image or device, for messages.
     name: String,
     closed: AtomicBool,
 }
@@ -47,11 +47,11 @@ impl Running {
         &self.name
     }
 
-    /// Closes the volume, once `shut` has seen to it that no operation is under
-    /// way or begins.
+    /// Closes the volume after `shut`, which waits for running operations and refuses new
+    /// ones.
     ///
     /// # Errors
-    /// If another handle closed it before, or what made a write fail.
+    /// If the volume was closed before, or the write that failed.
     pub fn close(&self, shut: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, AcqRel) {
             return Err(Error::of_volume("close", Cause::Closed));
@@ -65,7 +65,7 @@ impl Running {
         })
     }
 
-    /// Leaves the volume as a crash would, unless it is closed; `shut` as for
+    /// Leaves the volume as after a crash, unless it is closed; `shut` as for
     /// [`Self::close`].
     pub fn abandon(&self, shut: impl FnOnce()) {
         if self.closed.swap(true, AcqRel) {

@@ -1,4 +1,4 @@
-//! Choices made when a volume is created or opened.
+//! Options for creating and opening a volume.
 
 mod tuning;
 
@@ -10,38 +10,37 @@ use varve_ffs::allocate::Policy as Allocation;
 use varve_ffs::format::Metadata as MetadataUpdates;
 use varve_fs::{Atime, Caller, Detection};
 
-/// How a volume places what is written.
+/// How a volume places its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {
-    /// A log of segments, with a cleaner. The default.
+    /// A log of segments with a cleaner. The default.
     #[default]
     Log,
-    /// The virtual log: each write goes where it is near, nothing is cleaned.
-    /// For small synchronous writes.
+    /// The virtual log: each block is written at a free place near the head, and nothing
+    /// is cleaned. For small synchronous writes.
     VirtualLog,
-    /// In place, in cylinder groups, as FFS does, with a journal of metadata or without
-    /// ([`VolumeOptions::metadata`]). For
-    /// what is read often, written once, and overwritten seldom; without
-    /// transactions and without checksums of file content.
+    /// In place, in cylinder groups, as in FFS, with or without a journal of metadata
+    /// ([`VolumeOptions::metadata`]). For files that are read often and seldom
+    /// overwritten; it has no transactions and no checksums of file content.
     InPlace,
 }
 
-/// How the host's space for a new image is obtained.
+/// Allocation of the host's space for a new image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preallocation {
-    /// Not at all: the image takes space as it fills, and writes to the volume
-    /// fail should the host run out. The default.
+    /// None: the image takes space as it fills, and writes to the volume fail if the host
+    /// has no space left. The default.
     #[default]
     Sparse,
-    /// Reserved but not written: quick, and the host cannot run out.
+    /// Reserved but not written: fast, and the host cannot run out of space.
     Reserve,
-    /// Written with zeros: slow to create, but later writes change no metadata
-    /// of the host's file system, which makes each flush cheaper.
+    /// Written with zeros: slow to create, but later writes change no metadata of the
+    /// host's file system, which makes each flush cheaper.
     Written,
 }
 
-/// How a volume is created and opened.
+/// Options for creating and opening a volume.
 ///
 /// ```
 /// # let host = tempfile::tempdir()?;
@@ -84,7 +83,7 @@ pub struct VolumeOptions {
 }
 
 impl VolumeOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         VolumeOptions {
             size: None,
@@ -114,170 +113,168 @@ impl VolumeOptions {
     }
 }
 
-/// What a new volume is to be like.
+/// Options of a new volume.
 impl VolumeOptions {
-    /// Bytes of a new image, a multiple of 512. Default: the size of what
-    /// exists, a block device or an image file.
+    /// Sets the size of a new image in bytes, a multiple of 512. Default: the size of the
+    /// existing block device or image file.
     pub fn size(&mut self, bytes: u64) -> &mut Self {
         self.size = Some(bytes);
         self
     }
 
-    /// How it places what is written. Default: in a segmented log.
+    /// Sets the layout. Default: [`Layout::Log`].
     pub fn layout(&mut self, layout: Layout) -> &mut Self {
         self.layout = layout;
         self
     }
 
-    /// How the space of a new image is obtained. Default: sparse.
+    /// Sets the allocation of space for a new image. Default: sparse.
     pub fn preallocate(&mut self, how: Preallocation) -> &mut Self {
         self.preallocate = how;
         self
     }
 
-    /// Name for people, at most 64 bytes. Default: none.
+    /// Sets the label, at most 64 bytes. Default: none.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.label = label.into();
         self
     }
 
-    /// Bytes in a logical block: a power of two, 4096 to 65536. Default: 4096, or the
-    /// map's ([`VolumeOptions::aged`]).
+    /// Sets the size of a block in bytes, a power of two from 4096 to 65536. Default:
+    /// 4096, or that of the map ([`VolumeOptions::aged`]).
     pub fn block_bytes(&mut self, bytes: u32) -> &mut Self {
         self.block_bytes = Some(bytes);
         self
     }
 
-    /// Those that were given, or by default.
+    /// Returns the size of a block that was set, or its default.
     pub(crate) fn bytes_of_block(&self) -> u32 {
         let map = self.aged.as_ref().map(|map| map.block_bytes());
         self.block_bytes.or(map).unwrap_or(4096)
     }
 
-    /// Bytes in a segment: a power of two; of the segmented log only. Default:
-    /// 0, which chooses by the size of the volume, 128 KiB to 4 MiB.
+    /// Sets the size of a segment in bytes, a power of two; for the segmented log only.
+    /// Default: 0, which chooses 128 KiB to 4 MiB by the size of the volume.
     pub fn segment_bytes(&mut self, bytes: u32) -> &mut Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// How a volume that is updated in place finds room. By default as FFS does, in
-    /// clusters of 256 blocks.
+    /// Sets the allocation policy of a volume that is updated in place. Default: that of
+    /// FFS, in clusters of 256 blocks.
     pub fn allocation(&mut self, policy: Allocation) -> &mut Self {
         self.allocation = policy;
         self
     }
 
-    /// A volume that is updated in place is made as if years had passed: a file
-    /// `aged` has all room but what is free on the map. Of FFS's own policy only. By
-    /// default all is free.
+    /// Ages a new volume that is updated in place: a file `aged` occupies all space
+    /// except for the blocks that are free on the map. Only with FFS's own policy.
+    /// Default: all blocks are free.
     pub fn aged(&mut self, map: FreeMap) -> &mut Self {
         self.aged = Some(Box::new(map));
         self
     }
 
-    /// How a volume that is updated in place changes its metadata. Default: through a
-    /// journal.
+    /// Sets the method by which a volume that is updated in place changes its metadata.
+    /// Default: a journal.
     pub fn metadata(&mut self, metadata: MetadataUpdates) -> &mut Self {
         self.metadata = metadata;
         self
     }
 
-    /// Hundredths of the room that a volume that is updated in place keeps back from its
-    /// users, 50 at most. Default: 5.
+    /// Sets the percentage of space that a volume updated in place reserves, at most 50.
+    /// Default: 5.
     pub fn minfree_percent(&mut self, percent: u32) -> &mut Self {
         self.minfree_percent = percent;
         self
     }
 
-    /// Bytes in an inode: a power of two, 256 to 4096; of the segmented log
-    /// only. What is left of it holds small files whole. Default: 256.
+    /// Sets the size of an inode in bytes, a power of two from 256 to 4096; for the
+    /// segmented log only. Small files are stored in the unused part. Default: 256.
     pub fn inode_bytes(&mut self, bytes: u32) -> &mut Self {
         self.inode_bytes = bytes;
         self
     }
 
-    /// Directory names compare without regard to case. Default: off.
+    /// Compares directory names without regard to case. Default: off.
     pub fn case_fold(&mut self, on: bool) -> &mut Self {
         self.case_fold = on;
         self
     }
 
-    /// Overwrite whatever is there, but for what is in use. Default: off.
+    /// Overwrites existing data, but never a device in use. Default: off.
     pub fn overwrite(&mut self, on: bool) -> &mut Self {
         self.overwrite = on;
         self
     }
 }
 
-/// How it is opened.
+/// Options for opening a volume.
 impl VolumeOptions {
-    /// Change nothing, not even to recover: what a crash left is replayed in
-    /// memory. Other readers may have the volume open, too. Default: off.
+    /// Changes nothing on the device: after a crash the log is replayed in memory only.
+    /// Other readers may open the volume at the same time. Default: off.
     pub fn read_only(&mut self, on: bool) -> &mut Self {
         self.read_only = on;
         self
     }
 
-    /// Bytes of memory for file data and metadata, at least 2 MiB. Default:
-    /// 128 MiB.
+    /// Sets the memory for file data and metadata in bytes, at least 2 MiB. Default: 128
+    /// MiB.
     pub fn cache(&mut self, bytes: u64) -> &mut Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// How bytes travel between the process and the host. Default: direct,
-    /// past the host's page cache; buffered where the host refuses that.
+    /// Sets the I/O mode. Default: direct, which bypasses the host's page cache; buffered
+    /// if the host refuses direct I/O.
     pub fn io(&mut self, mode: IoMode) -> &mut Self {
         self.io = mode;
         self
     }
 
-    /// Start threads that write back, checkpoint and clean. Without them
-    /// writers do that work when thresholds are passed. Default: on.
+    /// Starts threads that write back, checkpoint and clean. If they are off, writers do
+    /// that work when thresholds are passed. Default: on.
     pub fn background(&mut self, on: bool) -> &mut Self {
         self.background = on;
         self
     }
 
-    /// After a crash data, too, survives as a prefix of its order. Default:
-    /// off: directory operations and what was synced do.
+    /// Makes data survive a crash as a prefix of its order. Default: off; then this is
+    /// true of directory operations and synced data only.
     pub fn strict_order(&mut self, on: bool) -> &mut Self {
         self.strict_order = on;
         self
     }
 
-    /// When deadlocks of locking transactions are looked for. Default: at each wait, so
-    /// that there is none for longer than a moment. With [`Detection::OnCall`] whoever
-    /// is in one waits for [`Volume::detect_deadlocks`](crate::Volume::detect_deadlocks),
-    /// or for the end of his time.
+    /// Sets the moment at which deadlocks of locking transactions are detected. Default:
+    /// at each wait, so that a deadlock is resolved at once. With [`Detection::OnCall`] a
+    /// transaction in a deadlock waits for
+    /// [`Volume::detect_deadlocks`](crate::Volume::detect_deadlocks) or for its timeout.
     pub fn deadlocks(&mut self, when: Detection) -> &mut Self {
         self.deadlocks = when;
         self
     }
 
-    /// How access times are kept. Default: relatime.
+    /// Sets the treatment of access times. Default: relatime.
     pub fn atime(&mut self, how: Atime) -> &mut Self {
         self.atime = how;
         self
     }
 
-    /// User and group that new files belong to, and the root directory of a
-    /// new volume. Permission bits refuse nothing, whoever it is. Default:
-    /// those of this process.
+    /// Sets the owner of new files, and of the root directory of a new volume. Permission
+    /// bits are not enforced. Default: user and group of this process.
     pub fn owner(&mut self, uid: u32, gid: u32) -> &mut Self {
         self.owner = Some((uid, gid));
         self
     }
 
-    /// Bits that new files and directories do not get. Default: 022.
+    /// Sets the permission bits that new files and directories do not get. Default: 022.
     pub fn umask(&mut self, mask: u32) -> &mut Self {
         self.umask = mask & 0o777;
         self
     }
 
-    /// What programs that run volumes may choose. Default: what
-    /// [`Tuning`] says.
+    /// Sets options for servers and measurements. Default: that of [`Tuning`].
     pub fn tune(&mut self, tuning: Tuning) -> &mut Self {
         self.tuning = tuning;
         self
@@ -291,15 +288,15 @@ impl Default for VolumeOptions {
 }
 
 impl VolumeOptions {
-    /// How the cache is divided: blocks and inodes for the file system, decoded
-    /// metadata for the layout. An eighth is what allocating it wastes.
+    /// Returns the shares of the cache in bytes: blocks and inodes of the file system,
+    /// decoded metadata of the layout. An eighth of the cache is lost to the allocator.
     pub(crate) fn cache_shares(&self) -> (u64, u64) {
         let total = self.cache_bytes.max(2 << 20) / 8 * 7;
         let metadata = total / 4;
         (total - metadata, metadata)
     }
 
-    /// How the file system over the layout is mounted.
+    /// Returns the mount options of the file system above the layout.
     pub(crate) fn tree(&self) -> varve_fs::Options {
         varve_fs::Options {
             cache_bytes: self.cache_shares().0,
@@ -313,7 +310,8 @@ impl VolumeOptions {
         }
     }
 
-    /// On whose behalf operations run, and whose the root directory is.
+    /// Returns the identity on whose behalf operations run and who owns the root
+    /// directory.
     pub(crate) fn caller(&self) -> Caller {
         let (uid, gid) = self.owner.unwrap_or_else(crate::host::user_and_group);
         Caller {

@@ -1,9 +1,9 @@
-//! Choices about cleaners, threads and caches.
+//! Options of cleaners, threads and caches.
 
 use varve_lfs::cleaner::Pace;
 use varve_lfs::policy::PolicyKind;
 
-/// How the inside of an open volume works: for servers and measurements.
+/// Internal options of an open volume, for servers and measurements.
 ///
 /// ```
 /// use varve::{VolumeOptions, admin::Tuning};
@@ -12,26 +12,27 @@ use varve_lfs::policy::PolicyKind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Which segments the cleaner takes first. Default: greedy.
+    /// Policy by which the cleaner chooses segments. Default: greedy.
     pub cleaner_policy: PolicyKind,
-    /// Blocks may be written into holes of segments when clean ones are short.
-    /// Default: on.
+    /// True if blocks may be written into holes of segments when clean segments are
+    /// short. Default: true.
     pub holes: bool,
-    /// When the volume's own cleaner works; its `threaded` follows whether the
-    /// volume has threads. Default: whenever clean segments run low.
+    /// Schedule of the volume's own cleaner; its `threaded` is set from whether the
+    /// volume has threads. Default: it runs whenever clean segments run low.
     pub cleaner: Pace,
-    /// Threads that fetch ahead of sequential readers; 0 fetches within the
-    /// read that missed. Default: 4.
+    /// Number of threads that prefetch for sequential readers; with 0 the read that
+    /// misses fetches ahead itself. Default: 4.
     pub read_ahead_threads: usize,
-    /// Files' blocks stay in the cache once they have been written back. Off
-    /// under a mount, whose kernel keeps them. Default: on.
+    /// True if file blocks remain in the cache after write-back. A mount sets it to false
+    /// because the kernel caches them. Default: true.
     pub keep_written: bool,
-    /// Tell the device about segments that became clean. Default: off.
+    /// True if segments that became clean are discarded on the device. Default: false.
     pub discard: bool,
-    /// Verify the tree in the background after a roll-forward. Default: on.
+    /// True if the tree is verified in the background after a roll-forward. Default:
+    /// true.
     pub verify: bool,
-    /// On the virtual log: make empty regions of scattered free room while
-    /// nobody uses the volume. Default: off.
+    /// On the virtual log: true if scattered free space is compacted into empty regions
+    /// while the volume is idle. Default: false.
     pub compact: bool,
 }
 

@@ -1,11 +1,12 @@
-//! A follower of a volume at work: transactions arrive whole, whenever it is looked at.
+//! A copy that follows a volume in use: transactions arrive whole, whenever the copy is
+//! examined.
 
 use super::*;
 use crate::{VolumeOptions, admin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_device::MemoryDevice;
 
-/// A volume, and a copy from before.
+/// Returns a volume's device, and a copy from before any change.
 fn pair() -> (Arc<MemoryDevice>, Arc<MemoryDevice>) {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     admin::format_on(device.clone(), &VolumeOptions::new()).unwrap();
@@ -18,7 +19,8 @@ fn sum(read: impl Fn(&str) -> Result<Vec<u8>>) -> Option<u64> {
     Some(number("/a")? + number("/b")?)
 }
 
-/// What the copy would be if its replay were cut off now.
+/// Returns the sum of the copy as it is after an interruption of its replay at this
+/// moment.
 fn sum_of(copy: &MemoryDevice) -> Option<u64> {
     let now = Arc::new(MemoryDevice::from_image(&copy.snapshot()));
     let mut options = VolumeOptions::new();

@@ -1,4 +1,4 @@
-//! Reading and changing attributes by path.
+//! Reads and changes attributes by path.
 
 use super::Volume;
 use crate::error::Result;
@@ -11,18 +11,18 @@ use std::path::Path;
 use varve_fs::{Error as FsError, FileFlags, InodeNo, SetAttr};
 
 impl Volume {
-    /// The attributes of what a path leads to.
+    /// Returns the attributes of a file. Symbolic links are followed.
     ///
     /// # Errors
-    /// If it leads nowhere.
+    /// If the path leads to no file.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.examine(path.as_ref(), Last::Follow)
     }
 
-    /// The attributes of what a path names: of a symbolic link, its own.
+    /// Returns the attributes of a file. A symbolic link at the end is not followed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the path does not exist.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.examine(path.as_ref(), Last::Keep)
     }
@@ -34,7 +34,7 @@ impl Volume {
         Ok(Metadata::new(attr, self.mounted().device))
     }
 
-    /// Runs an operation on what a path leads to.
+    /// Runs an operation on the inode to which a path leads.
     fn on<T>(
         &self,
         operation: &'static str,
@@ -60,16 +60,16 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// If the path leads nowhere.
+    /// If the path leads to no file.
     pub fn set_permissions(&self, path: impl AsRef<Path>, permissions: Permissions) -> Result<()> {
         let set = crate::file::mode(&permissions);
         self.set("change permissions of", path, &set)
     }
 
-    /// Sets owner and group, where given, as [`std::os::unix::fs::chown`].
+    /// Sets the owner and group that are given, like [`std::os::unix::fs::chown`].
     ///
     /// # Errors
-    /// If the path leads nowhere, or the volume's user may not give files away.
+    /// If the path leads to no file, or the volume's user may not change the owner.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let set = SetAttr {
             uid,
@@ -79,10 +79,10 @@ impl Volume {
         self.set("change owner of", path, &set)
     }
 
-    /// Sets the times of access and modification, where given.
+    /// Sets the times of access and modification that are given.
     ///
     /// # Errors
-    /// If the path leads nowhere.
+    /// If the path leads to no file.
     pub fn set_times(&self, path: impl AsRef<Path>, times: FileTimes) -> Result<()> {
         self.set("change times of", path, &times.attributes())
     }
@@ -91,7 +91,7 @@ impl Volume {
         self.on(operation, path, |mounted, ino| mounted.setattr(ino, set))
     }
 
-    /// The flags of a file or directory, as `lsattr` shows them.
+    /// Returns the flags of a file or directory, which `lsattr` shows.
     ///
     /// ```
     /// use varve::FileFlags;
@@ -105,25 +105,25 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// If the path leads nowhere.
+    /// If the path leads to no file.
     pub fn file_flags(&self, path: impl AsRef<Path>) -> Result<FileFlags> {
         self.on("read flags of", path, Mounted::file_flags)
     }
 
-    /// Sets all flags of a file or directory, as `chattr` does. They bind
-    /// everybody, root as well, and are durable after a sync.
+    /// Replaces all flags of a file or directory, like `chattr`. Flags are enforced for
+    /// every user including root, and are durable after a sync.
     ///
     /// # Errors
-    /// If the path leads nowhere, if the volume's user is not the owner, or not
-    /// root where `immutable` or `append_only` change, and for flags that only
-    /// directories have.
+    /// If the path leads to no file, if the volume's user is not the owner, if
+    /// `immutable` or `append_only` change and the user is not root, and if a flag is for
+    /// directories only.
     pub fn set_file_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
         self.on("change flags of", path, |mounted, ino| {
             mounted.set_file_flags(ino, flags)
         })
     }
 
-    /// The value of an extended attribute; `None` if the file has none of that
+    /// Returns the value of an extended attribute, or `None` if the file has none of that
     /// name. Names begin with `user.`, `trusted.` or `security.`.
     ///
     /// ```
@@ -136,7 +136,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// If the path leads nowhere.
+    /// If the path leads to no file.
     pub fn xattr(
         &self,
         path: impl AsRef<Path>,
@@ -152,20 +152,20 @@ impl Volume {
         })
     }
 
-    /// The names of all extended attributes.
+    /// Returns the names of all extended attributes.
     ///
     /// # Errors
-    /// If the path leads nowhere.
+    /// If the path leads to no file.
     pub fn xattr_names(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let names = self.on("list attributes of", path, Mounted::listxattr)?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
-    /// Sets an extended attribute, replacing one of that name.
+    /// Sets an extended attribute and replaces one of that name.
     ///
     /// # Errors
-    /// If the path leads nowhere, or all attributes together take more than the
-    /// layout stores: 130,560 bytes on the segmented log.
+    /// If the path leads to no file, or all attributes together exceed the limit of the
+    /// layout: 130,560 bytes on the segmented log.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -181,7 +181,7 @@ impl Volume {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// If the path leads nowhere, or the file has no such attribute.
+    /// If the path leads to no file, or the file has no such attribute.
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         let name = name.as_ref().as_bytes();
         self.on("remove attribute of", path, |mounted, ino| {

@@ -1,25 +1,25 @@
-//! Whole files, and opening them.
+//! Reads, writes and copies whole files, and opens them.
 
 use super::Volume;
 use crate::error::{Cause, Error, Result};
 use crate::file::{File, OpenOptions, copy_content, same};
 use std::path::Path;
 
-/// Bytes copied at once; between two steps others get their turn.
+/// Bytes copied in one step; other operations may run between two steps.
 const COPY_STEP: u64 = 8 << 20;
 
 impl Volume {
-    /// Opens a file to be read, as [`std::fs::File::open`]. [`OpenOptions`]
-    /// open it otherwise.
+    /// Opens a file for reading, like [`std::fs::File::open`]. [`OpenOptions`] has other
+    /// modes.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The same as [`OpenOptions::open`].
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
         OpenOptions::new().read(true).open(self, path)
     }
 
-    /// Opens a file to be written, as [`std::fs::File::create`]: it is made if
-    /// it is missing, and cut to no bytes if not.
+    /// Opens a file for writing, like [`std::fs::File::create`]: it is created if it is
+    /// missing and truncated otherwise.
     ///
     /// ```
     /// use std::io::Write;
@@ -31,7 +31,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The same as [`OpenOptions::open`].
     pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
         OpenOptions::new()
             .write(true)
@@ -40,29 +40,29 @@ impl Volume {
             .open(self, path)
     }
 
-    /// All bytes of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// If it is missing or cannot be read.
+    /// If the file is missing or cannot be read.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let mut content = Vec::new();
         self.open_file(path)?.read_rest(&mut content)?;
         Ok(content)
     }
 
-    /// All of a file that holds text.
+    /// Reads a whole file as text.
     ///
     /// # Errors
-    /// As [`Volume::read`], and `InvalidData` if it is not UTF-8.
+    /// The same as [`Volume::read`], and `InvalidData` if the file is not UTF-8.
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = String::from_utf8(self.read(path)?);
         text.map_err(|_| Error::at("read", path, Cause::NotText))
     }
 
-    /// Makes `data` the content of a file, which is made if it is missing. To
-    /// replace a file so that a crash leaves the old or the new, write another
-    /// and [`Volume::rename`] it.
+    /// Replaces the content of a file, which is created if it is missing. For a
+    /// replacement that a crash leaves either old or new, write another file and
+    /// [`Volume::rename`] it.
     ///
     /// # Errors
     /// If the parent is missing, or `StorageFull`.
@@ -70,12 +70,12 @@ impl Volume {
         self.create_file(path)?.write_whole(data.as_ref())
     }
 
-    /// Copies content and permission bits to a file, which is made if it is
-    /// missing; holes stay holes. Answers the bytes copied. A file that is
-    /// copied to itself stays as it is.
+    /// Copies content and permission bits to a file, which is created if it is missing;
+    /// holes remain holes. Returns the number of bytes. Copying a file to itself does
+    /// nothing.
     ///
     /// # Errors
-    /// If the source is missing or no regular file, or `StorageFull`.
+    /// If the source is missing or not a regular file, or `StorageFull`.
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let source = self.open_file(from)?;

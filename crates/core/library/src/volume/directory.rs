@@ -1,4 +1,4 @@
-//! Listing a directory.
+//! Lists a directory.
 
 use super::Volume;
 use crate::error::Result;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use varve_fs::{Attr, Error as FsError, FileKind, InodeNo};
 
-/// Entries fetched at once.
+/// Number of entries fetched at once.
 const BATCH: usize = 256;
 
-/// A directory that is being listed, held.
+/// A directory that is being listed, pinned.
 struct Directory {
     mounted: Arc<Mounted>,
     path: PathBuf,
     ino: InodeNo,
-    /// Somebody has asked for the attributes of an entry.
+    /// True after the attributes of an entry were requested.
     is_examined: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ impl Drop for Directory {
     }
 }
 
-/// One name in a directory, as [`std::fs::DirEntry`].
+/// One name in a directory, like [`std::fs::DirEntry`].
 #[derive(Clone)]
 pub struct DirEntry {
     directory: Arc<Directory>,
@@ -39,28 +39,28 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The directory's path, as it was given, and the name.
+    /// Returns the path of the directory as it was given, joined with the name.
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(&self.name)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn file_name(&self) -> OsString {
         self.name.clone()
     }
 
-    /// What it leads to; a symbolic link counts as itself.
+    /// Returns the type of the file; a symbolic link is not followed.
     ///
     /// # Errors
-    /// None: the directory says it.
+    /// None; the directory stores the type.
     pub fn file_type(&self) -> Result<FileType> {
         Ok(FileType::new(self.kind))
     }
 
-    /// The attributes of what it leads to; of a symbolic link, its own.
+    /// Returns the attributes of the file; a symbolic link is not followed.
     ///
     /// # Errors
-    /// If the name has gone meanwhile.
+    /// If the name was removed meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
         let Directory { mounted, ino, .. } = &*self.directory;
         self.directory.is_examined.store(true, Relaxed);
@@ -70,13 +70,12 @@ impl DirEntry {
         Ok(Metadata::new(attr, mounted.device))
     }
 
-    /// The number of the file that it leads to.
+    /// Returns the inode number of the file.
     pub fn ino(&self) -> u64 {
         self.ino.0
     }
 
-    /// What is in the directory it leads to; `None` if there is no such
-    /// directory any more.
+    /// Lists the directory with this name; `None` if it no longer exists.
     pub(super) fn read_dir(&self) -> Result<Option<ReadDir>> {
         let Directory { mounted, ino, .. } = &*self.directory;
         let path = self.path();
@@ -101,8 +100,8 @@ impl std::fmt::Debug for DirEntry {
     }
 }
 
-/// The names in a directory but for `.` and `..`, in no particular order. A
-/// name that exists throughout is seen exactly once.
+/// An iterator over the names in a directory except for `.` and `..`, in no particular
+/// order. A name that exists throughout is returned exactly once.
 pub struct ReadDir {
     directory: Arc<Directory>,
     after: u64,
@@ -114,9 +113,9 @@ pub struct ReadDir {
 #[derive(Default)]
 struct Batch {
     names: Vec<u8>,
-    /// Where the name ends.
+    /// Inode, type, and end of each name in `names`.
     entries: Vec<(InodeNo, FileKind, usize)>,
-    /// How many have been handed out, and where the next one's name begins.
+    /// Number of entries already returned, and offset of the next name.
     gone: usize,
     start: usize,
 }
@@ -167,7 +166,7 @@ impl Volume {
 }
 
 impl ReadDir {
-    /// Takes over what holds the inode.
+    /// Takes over the caller's pin on the inode.
     fn new(mounted: &Arc<Mounted>, attr: &Attr, path: PathBuf) -> Self {
         ReadDir {
             directory: Arc::new(Directory {

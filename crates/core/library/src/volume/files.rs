@@ -1,4 +1,4 @@
-//! Opening the files of a volume.
+//! Opens the files of a volume.
 
 use super::Volume;
 use crate::error::{Cause, Error, Result};
@@ -7,14 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl OpenOptions {
-    /// Opens a regular file, or a directory to be read, which can be synced
-    /// and examined.
+    /// Opens a regular file, or a directory for reading, which can be synced and
+    /// examined.
     ///
     /// # Errors
-    /// `InvalidInput` for options that contradict each other, `NotFound` if
-    /// the file is missing and may not be made, `AlreadyExists` with
-    /// `create_new`, `IsADirectory`, `Unsupported` for special files, and
-    /// `PermissionDenied` if file flags forbid it.
+    /// `InvalidInput` if options contradict each other, `NotFound` if the file is missing
+    /// and is not created, `AlreadyExists` with `create_new`, `IsADirectory`,
+    /// `Unsupported` for special files, and `PermissionDenied` if file flags forbid it.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let access = self

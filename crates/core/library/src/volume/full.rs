@@ -1,5 +1,5 @@
-//! A full volume, of each layout: what is refused and how often that is asked, and
-//! what is answered as it is everywhere else.
+//! A full volume of each layout: the requests that it refuses, the device operations of a
+//! refusal, and the errors that do not depend on space.
 
 use super::*;
 use crate::file::OpenOptions;
@@ -15,7 +15,7 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOSPC: i32 = 28;
 
-/// A volume in memory, and its device.
+/// Makes a volume in memory. Returns it with its device.
 fn volume(layout: Layout) -> (Volume, Arc<MemoryDevice>) {
     let device = Arc::new(MemoryDevice::new(16 << 20));
     let mut options = VolumeOptions::new();
@@ -29,7 +29,7 @@ fn errno<T: std::fmt::Debug>(result: crate::Result<T>) -> i32 {
     result.map_or_else(|error| error.errno(), |_| 0)
 }
 
-/// Makes files of `bytes` bytes until one is refused, and says how many there are.
+/// Creates files of `bytes` bytes until one is refused, and returns their number.
 fn fill_with_files(v: &Volume, directory: &str, bytes: usize) -> usize {
     let content = vec![7; bytes];
     let made = |n: usize| v.write(format!("{directory}/{n}"), &content);
@@ -42,7 +42,7 @@ fn fill_with_files(v: &Volume, directory: &str, bytes: usize) -> usize {
     last
 }
 
-/// Fills a volume with files of all sizes, until not even a name has space.
+/// Fills a volume with files of all sizes, until there is no space for a name.
 fn fill(v: &Volume) {
     let sizes = [1 << 20, 64 << 10, 4096, 100, 0];
     for bytes in sizes {
@@ -56,7 +56,8 @@ fn fill(v: &Volume) {
     assert_eq!(refused, Some(ENOSPC), "{:?}", v.layout());
 }
 
-/// As ext4 has it: what is there, or is not, is looked for before there is space.
+/// As in ext4, errors about existing and missing names have priority over a lack of
+/// space.
 #[test]
 fn what_exists_is_found_before_space_is_missed() {
     for layout in LAYOUTS {
@@ -127,7 +128,8 @@ fn what_exists_is_found_before_space_is_missed() {
     }
 }
 
-/// The numbers of removed files, which layouts learn of with a group.
+/// Numbers of removed files are reused, although a layout learns of them only with a
+/// group.
 #[test]
 fn as_many_files_are_made_as_were_removed() {
     for layout in LAYOUTS {
@@ -141,7 +143,8 @@ fn as_many_files_are_made_as_were_removed() {
         }
         let again = |n: &usize| errno(v.write(format!("/d/{n}"), b"")) == 0;
         let again = (0..removed).take_while(again).count();
-        // The log counts what waits in memory at its largest: a few files fewer may fit.
+        // The log reserves the largest size that dirty data can need, so a few files
+        // fewer may fit.
         let least = match layout {
             Layout::Log => removed - removed / 100,
             _ => removed,
@@ -153,7 +156,7 @@ fn as_many_files_are_made_as_were_removed() {
     }
 }
 
-/// Asking the layout again costs a checkpoint and flushes.
+/// Each new question to the layout costs a checkpoint and flushes.
 #[test]
 fn a_refusal_is_known_until_something_is_freed() {
     for layout in LAYOUTS {

@@ -1,4 +1,4 @@
-//! When a volume is closed, and what is left of it then.
+//! The moment at which a volume is closed, and the use of its handles afterwards.
 
 use super::*;
 use crate::file::{File, OpenOptions};
@@ -79,7 +79,7 @@ fn what_is_left_of_a_closed_volume_says_so() {
     let mut walk = volume.walk("/").unwrap();
     let entry = volume.read_dir("/").unwrap().next().unwrap().unwrap();
     let clone = volume.clone();
-    // A clone, a file, a listing, a walk, and an entry.
+    // The handles are a clone, a file, a listing, a walk and an entry.
     assert_eq!(volume.close().unwrap(), 5);
     is_told(clone.sync().unwrap_err());
     is_told(clone.read("/f").unwrap_err());
@@ -143,7 +143,7 @@ fn clones_of_a_file_share_its_position_and_other_files_do_not() {
     drop(clone);
 }
 
-/// Whatever many threads append, each piece is whole.
+/// Each piece that one of several threads appends is whole.
 #[test]
 fn appended_pieces_are_whole() {
     const PIECE: usize = 5000;
@@ -168,8 +168,8 @@ fn appended_pieces_are_whole() {
     }
 }
 
-/// Whatever was answered while another thread closed the volume is there
-/// afterwards, synced or not.
+/// Each change that was acknowledged while another thread closed the volume is kept,
+/// synced or not.
 #[test]
 fn what_was_answered_beside_a_close_is_kept() {
     for round in 0..8 {

@@ -1,14 +1,14 @@
-//! One open volume, and everything that can be done by path.
+//! One open volume and all operations by path.
 //!
-//! | file | |
+//! | file | content |
 //! |---|---|
 //! | `open.rs` | creating, opening, closing |
 //! | `names.rs`, `directory.rs`, `walk.rs` | names made, changed and listed |
 //! | `content.rs` | whole files, and opening them |
 //! | `attributes.rs` | attributes |
 //!
-//! Nothing here decides what a file system does: paths are resolved, arguments
-//! handed on, and errors given the path and the operation they belong to.
+//! This layer only resolves paths, forwards arguments, and adds the path and the
+//! operation to errors. The file system below decides everything else.
 
 mod attributes;
 mod content;
@@ -38,17 +38,18 @@ use std::sync::Arc;
 use varve_device::Lanes;
 use varve_fs::StatFs;
 
-/// An open volume: a handle, as `std::fs` is for the host. Every method may be
-/// called from any thread, and clones are handles of the same volume.
+/// A handle of an open volume, with the functions of `std::fs` as methods.
 ///
-/// It is closed by [`Volume::close`], or when its last clone, file and listing
-/// is dropped.
+/// Every method may be called from any thread, and clones are handles of the same volume.
+/// It is closed by [`Volume::close`], or when its last clone, file and listing is
+/// dropped.
 ///
-/// Paths are those of the volume's own tree: `/` is its root, and a path
-/// without a leading `/` means the same.
+/// Paths are those of the volume's own tree: `/` is its root, and a path without a
+/// leading `/` means the same.
 #[derive(Clone)]
 pub struct Volume {
-    /// Open files keep a reference to that of the thread that opened them.
+    /// One [`Mounted`] per few threads. An open file refers to that of the thread that
+    /// opened it.
     lanes: Arc<Lanes<Arc<Mounted>>>,
 }
 
@@ -56,16 +57,17 @@ impl Volume {
     /// Makes everything durable with one flush.
     ///
     /// # Errors
-    /// What made a write fail, now or before. After a failed flush the volume
-    /// takes no more changes until it is opened again.
+    /// If a write has failed now or before. After a failed flush the volume takes no
+    /// changes until it is opened again.
     pub fn sync(&self) -> Result<()> {
         self.whole("sync", Mounted::sync)
     }
 
-    /// [`Volume::sync`] and a checkpoint: opening need not replay anything.
+    /// Does the same as [`Volume::sync`] and takes a checkpoint, so that the next opening
+    /// replays nothing.
     ///
     /// # Errors
-    /// As [`Volume::sync`].
+    /// The same as [`Volume::sync`].
     pub fn checkpoint(&self) -> Result<()> {
         self.whole("checkpoint", Mounted::checkpoint)
     }
@@ -82,23 +84,23 @@ impl Volume {
             .map_err(|cause| Error::of_volume(operation, cause))
     }
 
-    /// Room on the volume, in blocks of [`Volume::block_bytes`]; the reserve
-    /// is left out.
+    /// Returns the space of the volume in blocks of [`Volume::block_bytes`], without the
+    /// reserve.
     pub fn statfs(&self) -> StatFs {
         self.mounted().statfs()
     }
 
-    /// Bytes in a logical block.
+    /// Returns the size of a block in bytes.
     pub fn block_bytes(&self) -> u32 {
         self.tree().block_bytes()
     }
 
-    /// The volume's name for people; empty if it has none.
+    /// Returns the label of the volume; empty if it has none.
     pub fn label(&self) -> String {
         self.tree().label()
     }
 
-    /// How it places what is written.
+    /// Returns the layout of the volume.
     pub fn layout(&self) -> Layout {
         match self.tree() {
             Tree::Log(_) => Layout::Log,
@@ -107,15 +109,15 @@ impl Volume {
         }
     }
 
-    /// Why the volume takes no changes, if it does not.
+    /// Returns the reason why the volume takes no changes, if there is one.
     pub fn read_only_reason(&self) -> Option<String> {
         self.tree().stopped()
     }
 
-    /// The same volume, as a transaction has it.
-    /// Looks at every transaction that waits for a lock, and aborts the cheapest of each
-    /// deadlock, which gets `EDEADLK`. Answers how many. There is none to be found unless
-    /// the volume was opened with [`Detection::OnCall`](crate::Detection::OnCall).
+    /// Examines all transactions that wait for a lock and aborts the one with the least
+    /// work in each deadlock, which fails with `EDEADLK`. Returns the number of aborted
+    /// transactions. Unless the volume was opened with
+    /// [`Detection::OnCall`](crate::Detection::OnCall), no deadlock is left to be found.
     ///
     /// # Errors
     /// If the volume was closed.

@@ -1,4 +1,4 @@
-//! Making, removing and changing names.
+//! Creates, removes and changes names.
 
 use super::Volume;
 use crate::error::Result;
@@ -9,13 +9,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use varve_fs::{Error as FsError, FileKind, InodeNo, Rename};
 
-/// Names removed from a directory before it is listed again.
+/// Number of names removed from a directory before it is listed again.
 const REMOVE_BATCH: usize = 256;
-/// What is refused for a path like `/` or `a/..`, which has no name to change.
+/// Error for a path like `/` or `a/..`, which has no name that could change.
 const NO_NAME: FsError = FsError::Busy;
 
 impl Volume {
-    /// Makes a directory with mode 0777 without the bits of the volume's umask.
+    /// Creates a directory with mode 0777 without the bits of the volume's umask.
     ///
     /// # Errors
     /// If the parent is missing or the name exists.
@@ -24,15 +24,15 @@ impl Volume {
             .by_path("make directory", path.as_ref(), Mounted::make_dir)
     }
 
-    /// Makes a directory and whatever is missing above it. One that exists is
-    /// no error.
+    /// Creates a directory and its missing parents. An existing directory is not an
+    /// error.
     ///
     /// # Errors
-    /// If something on the way is not a directory, or cannot be made.
+    /// If a component is not a directory, or cannot be created.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
-            return Ok(()); // as std has it
+            return Ok(()); // like std
         }
         self.mounted()
             .by_path("make directory", path, Mounted::make_dir_all)
@@ -41,7 +41,7 @@ impl Volume {
     /// Removes a file's name, or a symbolic link.
     ///
     /// # Errors
-    /// If there is none, or it is a directory.
+    /// If the name is missing or is a directory.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.mounted().by_path("remove", path, |mounted, bytes| {
@@ -57,7 +57,7 @@ impl Volume {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// If there is none, or it holds names.
+    /// If the directory is missing or contains names.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.mounted()
@@ -75,32 +75,30 @@ impl Volume {
             })
     }
 
-    /// Removes a directory and everything in it, without following symbolic
-    /// links; one in the place of the directory is removed itself. The root
-    /// stays.
+    /// Removes a directory and its content without following symbolic links; if the path
+    /// is a symbolic link, the link is removed. The root itself remains.
     ///
     /// # Errors
-    /// If it is no directory, or something in it cannot be removed; what was
-    /// removed before stays so.
+    /// If the path is not a directory, or an entry cannot be removed. Entries that were
+    /// already removed stay removed.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         self.mounted()
             .by_path("remove directory", path.as_ref(), Mounted::remove_tree)
     }
 
-    /// Gives a file another name, in one step: a crash leaves the one or the
-    /// other. What had the new name is replaced.
+    /// Renames a file atomically: after a crash it has the old or the new name. A file
+    /// that has the new name is replaced.
     ///
     /// # Errors
-    /// If the source is missing, or the target is a directory that holds
-    /// names.
+    /// If the source is missing, or the target is a directory that contains names.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_as(from.as_ref(), to.as_ref(), Rename::default())
     }
 
-    /// [`Volume::rename`], but never replaces anything.
+    /// Does the same as [`Volume::rename`], but never replaces a file.
     ///
     /// # Errors
-    /// As [`Volume::rename`], and if the target exists.
+    /// The same as [`Volume::rename`], and if the target exists.
     pub fn rename_no_replace(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let flags = Rename {
             no_replace: true,
@@ -109,7 +107,7 @@ impl Volume {
         self.rename_as(from.as_ref(), to.as_ref(), flags)
     }
 
-    /// Swaps two names in one step.
+    /// Swaps two names atomically.
     ///
     /// # Errors
     /// If one of them is missing.
@@ -127,7 +125,8 @@ impl Volume {
         let source = mounted.by_path("rename", from, last);
         let target = mounted.by_path("rename to", to, last);
         let ((parent, name), (new_parent, new_name)) = match (source, target) {
-            // Both ways are gone before either end is looked at.
+            // Both paths are resolved before the error for a missing last name is
+            // reported.
             (Err(no_name), Err(error)) if no_name.kind() == ErrorKind::ResourceBusy => {
                 return Err(error);
             }
@@ -142,8 +141,7 @@ impl Volume {
         })
     }
 
-    /// Gives a file a further name. A symbolic link at the end of `original`
-    /// is linked itself.
+    /// Adds a name to a file. A symbolic link at the end of `original` is not followed.
     ///
     /// # Errors
     /// If the file is missing or a directory, or the new name exists.
@@ -159,10 +157,10 @@ impl Volume {
         })
     }
 
-    /// Makes a symbolic link that says `original`, which need not exist.
+    /// Creates a symbolic link with the target `original`, which need not exist.
     ///
     /// # Errors
-    /// If the name exists or the target is empty or too long.
+    /// If the name exists, or the target is empty or too long.
     pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (original, link) = (bytes(original.as_ref()), link.as_ref());
         self.mounted()
@@ -172,10 +170,10 @@ impl Volume {
             })
     }
 
-    /// What a symbolic link says.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the path is missing or not a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let target = self
             .mounted()
@@ -185,12 +183,10 @@ impl Volume {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Whether the path leads to something. A symbolic link that leads nowhere
-    /// does not.
+    /// Returns true if the path leads to a file. A symbolic link is followed.
     ///
     /// # Errors
-    /// If that cannot be told: something on the way is not a directory, or
-    /// damaged.
+    /// If a component is not a directory, or is damaged.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
         self.mounted().by_path("look for", path, |mounted, path| {
@@ -208,7 +204,7 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 impl Mounted {
-    /// Where a name is to be made that is not a directory's.
+    /// Returns the directory and the name for a new file that is not a directory.
     fn resolve_new<'m, 'p>(&'m self, path: &'p [u8]) -> varve_fs::Result<(Hold<'m>, &'p [u8])> {
         let (parent, name) = self.resolve_parent(path, FsError::Exists)?;
         if ends_in_slash(path) {
@@ -224,7 +220,8 @@ impl Mounted {
         self.mkdir(parent.ino, name, 0o777)
     }
 
-    /// What is above is found as std does, by names: `a/.` lies in `a`'s parent.
+    /// Creates missing parents, which are derived from the text of the path as in std:
+    /// the parent of `a/.` is that of `a`.
     fn make_dir_all(&self, path: &[u8]) -> varve_fs::Result<()> {
         match self.make_dir_unless_there(path) {
             Err(FsError::NotFound) => {}
@@ -247,7 +244,7 @@ impl Mounted {
 
     fn remove_tree(&self, path: &[u8]) -> varve_fs::Result<()> {
         let (parent, name) = match self.resolve_parent(path, NO_NAME) {
-            // The root stays, however it is spelled.
+            // The root remains, however the path spells it.
             Err(FsError::Busy) if self.resolve(path, Last::Keep)?.ino == InodeNo::ROOT => {
                 return self.empty(InodeNo::ROOT);
             }
@@ -262,8 +259,8 @@ impl Mounted {
         self.rmdir(parent.ino, name)
     }
 
-    /// Removes everything in a directory, depth first, with a stack of its
-    /// own: trees may be deeper than ours.
+    /// Removes everything in a directory, depth first. It keeps an explicit stack,
+    /// because trees may be deeper than the thread's stack.
     fn empty(&self, top: InodeNo) -> varve_fs::Result<()> {
         let mut stack: Vec<(Found<'_>, Vec<u8>)> = Vec::new();
         loop {

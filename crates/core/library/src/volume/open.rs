@@ -1,4 +1,4 @@
-//! Creating, opening and closing a volume.
+//! Creates, opens and closes a volume.
 
 use super::Volume;
 use crate::background::{Threads, start_in_place, start_log, start_virtual_log};
@@ -21,44 +21,43 @@ use varve_vlfs::{Vlfs, VlfsMountOptions};
 use varve_vlog::{InOrder, Medium};
 
 impl VolumeOptions {
-    /// Makes a volume in `path` and opens it. An image file is created; a block
-    /// device or blank image file is taken as it is.
+    /// Creates a volume in `path` and opens it. An image file is created; an existing
+    /// block device or blank image file is used with its size.
     ///
     /// # Errors
-    /// `AlreadyExists` if something is there, `ResourceBusy` if it is in use,
-    /// `InvalidInput` if the options give no volume, or what the host answers.
-    /// No new file is left behind.
+    /// `AlreadyExists` if the target contains data, `ResourceBusy` if it is in use,
+    /// `InvalidInput` if the options give no volume, and errors of the host. No new file
+    /// is left behind.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
         crate::format::format(path, self, &mut |_, _| {})?;
         self.open(path)
     }
 
-    /// Opens the volume in an image file or block device, whichever its
-    /// layout. If it was not closed, what was synced is recovered first. What
-    /// is chosen for the creation of volumes means nothing here.
+    /// Opens the volume in an image file or block device, of any layout. If it was not
+    /// closed, synced changes are recovered first. Options for creation are ignored.
     ///
     /// # Errors
-    /// `ResourceBusy` names the holder, `InvalidData` says why it is no usable
-    /// volume. A damaged log is no error: the volume is then read-only, and
-    /// [`Volume::read_only_reason`] says why.
+    /// `ResourceBusy` with the holder, `InvalidData` if there is no usable volume. A
+    /// damaged log is not an error: the volume is then read-only, and
+    /// [`Volume::read_only_reason`] returns the cause.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         Volume::open_with(path.as_ref(), self)
     }
 }
 
 impl Volume {
-    /// Opens the volume in an image file or block device with the defaults, as
-    /// [`VolumeOptions::open`] does with others.
+    /// Opens the volume in an image file or block device with the defaults.
+    /// [`VolumeOptions::open`] takes options.
     ///
     /// # Errors
-    /// As [`VolumeOptions::open`].
+    /// The same as [`VolumeOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         VolumeOptions::new().open(path)
     }
 
-    /// Makes a volume in a new image file of `bytes`, and opens it with the
-    /// defaults, as [`VolumeOptions::create`] does with others.
+    /// Creates a volume in a new image file of `bytes` bytes and opens it with the
+    /// defaults. [`VolumeOptions::create`] takes options.
     ///
     /// ```
     /// # let host = tempfile::tempdir()?;
@@ -69,13 +68,13 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As [`VolumeOptions::create`].
+    /// The same as [`VolumeOptions::create`].
     pub fn create(path: impl AsRef<Path>, bytes: u64) -> Result<Self> {
         VolumeOptions::new().size(bytes).create(path)
     }
 
-    /// A new volume of so many bytes in memory, for tests. It has no threads of
-    /// its own and is gone when it is closed.
+    /// Creates a volume of `bytes` bytes in memory, for tests. It has no threads and is
+    /// discarded when it is closed.
     ///
     /// ```
     /// let volume = varve::Volume::in_memory(16 << 20)?;
@@ -85,7 +84,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` if that is too small.
+    /// `InvalidInput` if the size is too small.
     pub fn in_memory(bytes: u64) -> Result<Self> {
         let mut options = VolumeOptions::new();
         options.background(false);
@@ -105,7 +104,7 @@ impl Volume {
         if let Some(note) = device.note() {
             tracing::info!(volume = %path.display(), "{note}");
         }
-        // Whether it is told of what became free is the layout's affair.
+        // The layout decides whether freed space is discarded.
         device.set_discard(true);
         Self::open_on(Arc::new(device), options)
     }
@@ -113,7 +112,7 @@ impl Volume {
     /// Opens the volume on any device.
     pub(crate) fn open_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Self> {
         let name = device.name();
-        // Not before the lock is ours: the last holder may be about to let go.
+        // This must follow the lock, because the previous holder may just be unmounting.
         let superblock = find_superblock(&*device)?;
         let owner = match &superblock {
             Superblock::Log(superblock) => Lfs::read_owner(&*device, superblock)?,
@@ -135,13 +134,13 @@ impl Volume {
         })
     }
 
-    /// Waits for what other threads are doing with the volume, makes everything
-    /// durable, takes a checkpoint and marks the volume as closed. Answers how
-    /// many clones, files and listings of it there still are: all of them get
-    /// errors from now on, and the image stays locked until they are dropped.
+    /// Waits for running operations, makes everything durable, takes a checkpoint and
+    /// marks the volume as closed. Returns the number of clones, files and listings that
+    /// still exist: they fail from now on, and the image stays locked until they are
+    /// dropped.
     ///
-    /// Without it the volume is closed in the same way when the last of them
-    /// goes, but then errors are only logged.
+    /// If this is omitted, the volume is closed in the same manner when the last handle
+    /// is dropped, but errors are only logged.
     ///
     /// ```
     /// use std::io::{ErrorKind::NotConnected, Write};
@@ -154,9 +153,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// What made a write fail, now or before: the volume is closed anyway and
-    /// will be recovered when it is opened again. `NotConnected` if it was
-    /// closed before, `InvalidInput` for a transaction's.
+    /// If a write has failed now or before: the volume is closed anyway and is recovered
+    /// when it is opened again. `NotConnected` if it was closed before, `InvalidInput`
+    /// for the volume of a transaction.
     pub fn close(self) -> Result<usize> {
         if self.mounted().is_private() {
             let problem = "it is a transaction's: commit or abort that";
@@ -167,9 +166,9 @@ impl Volume {
         Ok(open.sum::<usize>() + Arc::strong_count(&self.lanes) - 1)
     }
 
-    /// Leaves the volume as a crash would: nothing more is written, and the
-    /// next to open it recovers. For front ends that no longer trust what they
-    /// hold in memory, and for tests. Other handles get errors from now on.
+    /// Leaves the volume as after a crash: nothing more is written, and the next opening
+    /// recovers. For front ends that no longer trust their memory, and for tests. Other
+    /// handles fail from now on.
     pub fn abandon(self) {
         if self.mounted().is_private() {
             return;

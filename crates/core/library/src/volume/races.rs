@@ -1,5 +1,5 @@
-//! Threads that make and remove the same names: no operation meets a file other
-//! than the one its path leads to.
+//! Threads that create and remove the same names: no operation reaches another file than
+//! the one at its path.
 
 use super::*;
 use crate::file::OpenOptions;
@@ -14,7 +14,7 @@ use varve_prove::random::Random;
 
 const THREADS: u64 = 6;
 
-/// Time for each test: `VARVE_STRESS_SECONDS`, or little.
+/// Duration of each test: `VARVE_STRESS_SECONDS`, or 1.5 seconds.
 fn duration() -> Duration {
     let seconds = std::env::var("VARVE_STRESS_SECONDS").ok();
     seconds.map_or(Duration::from_millis(1500), |seconds| {
@@ -22,7 +22,7 @@ fn duration() -> Duration {
     })
 }
 
-/// A file to be read and written, made if it is missing.
+/// Options for a file that is read and written, and created if it is missing.
 fn made() -> OpenOptions {
     OpenOptions::new()
         .read(true)
@@ -31,9 +31,8 @@ fn made() -> OpenOptions {
         .clone()
 }
 
-/// While some threads make and remove a file and write to it by name, another
-/// has files of its own. A number that came back for one of these must never be
-/// met by the others.
+/// Some threads create, write and remove a file by name while another thread has files of
+/// its own. If a number is reused for one of these, no other thread may write to it.
 #[test]
 fn who_opens_a_file_that_is_being_removed_meets_no_other() {
     let volume = Volume::in_memory(32 << 20).unwrap();
@@ -53,7 +52,7 @@ fn who_opens_a_file_that_is_being_removed_meets_no_other() {
         let deadline = Instant::now() + duration();
         let met_another = (0..).take_while(|_| Instant::now() < deadline).find(|n| {
             let name = format!("/own{}", n % 3);
-            // A hole where the others write.
+            // The other threads write to the hole.
             let file = made().open(volume, &name).unwrap();
             file.write_all_at(b"own", 0).unwrap();
             file.write_all_at(b"own", 20_000).unwrap();
@@ -70,16 +69,15 @@ fn who_opens_a_file_that_is_being_removed_meets_no_other() {
     });
 }
 
-/// The bits a class's files and directories carry once they were set, beside
-/// those they were made with.
+/// The mode bits of a class's files and directories, in addition to those with which they
+/// were created.
 fn bits(class: u8) -> u32 {
     0o700 | u32::from(class - b'a' + 1) << 3
 }
 
 /// Works on names of two letters. The first is a name's *class*: content, mode,
-/// attributes, targets and what is in a directory all tell it, and whatever
-/// moves a name or adds one stays within it. So whoever finds another class
-/// has met another file.
+/// attributes, targets and directory content show it, and every rename or link stays
+/// within it. A thread that finds another class has reached the wrong file.
 fn work(volume: &Volume, random: &mut Random) -> Result<()> {
     let class = b'a' + random.below(2) as u8;
     let mut name = || {
@@ -165,7 +163,7 @@ fn no_path_leads_to_another_file() {
     eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve no_path_leads");
     let volume = Volume::in_memory(64 << 20).unwrap();
     let deadline = Instant::now() + duration();
-    // Removed meanwhile, made meanwhile, or something else than it was.
+    // The file was removed, created or replaced meanwhile.
     let expected = [
         rustix::io::Errno::NOENT,
         rustix::io::Errno::EXIST,
@@ -190,7 +188,8 @@ fn no_path_leads_to_another_file() {
                     if let Err(error) = work(volume, &mut random) {
                         assert!(expected.contains(&error.errno()), "{error}");
                     }
-                    // What was logged takes other ways than what was not.
+                    // Logged files take other code paths than files that are only in
+                    // memory.
                     match (thread, step % 1000) {
                         (0, 0) => volume.sync().unwrap(),
                         (1, 0) => volume.tree().drop_caches(),

@@ -1,4 +1,4 @@
-//! What is done by path, over volumes in memory of either layout.
+//! Operations by path, on volumes in memory of each layout.
 
 use super::*;
 use crate::TransactionOptions;
@@ -346,7 +346,7 @@ fn a_volume_that_was_opened_so_has_its_deadlocks_ended_on_call() {
     let outcomes = std::thread::scope(|scope| {
         let one = scope.spawn(move || one.write("/b", b"one").and_then(|()| one.commit()));
         let two = scope.spawn(move || two.write("/a", b"two").and_then(|()| two.commit()));
-        // Neither ends by itself.
+        // Neither transaction ends by itself.
         while v.detect_deadlocks().unwrap() == 0 {
             std::thread::yield_now();
         }

@@ -1,25 +1,24 @@
-//! Everything below a directory.
+//! Lists everything below a directory.
 
 use super::{DirEntry, ReadDir, Volume};
 use crate::error::Result;
 use std::path::Path;
 
-/// All entries below a directory, depth first: a directory comes before what is
-/// in it. Symbolic links are entries like others, and never followed.
+/// An iterator over all entries below a directory, depth first: a directory precedes its
+/// content. Symbolic links are returned and never followed.
 ///
-/// What cannot be listed is an item that is an error; the walk goes on beside
-/// it. What is removed meanwhile may be missing.
+/// A directory that cannot be listed is returned as an error, and the walk continues with
+/// the next entry. Entries that are removed meanwhile may be missing.
 #[derive(Debug)]
 pub struct Walk {
-    /// Listings of the directories on the way to where the walk stands.
+    /// Listings of the directories from the start to the current entry.
     stack: Vec<ReadDir>,
-    /// The last entry, if what is in it comes next.
+    /// The last entry, if its content is listed next.
     below: Option<DirEntry>,
 }
 
 impl Volume {
-    /// Every entry below a directory, at any depth; the directory itself is
-    /// none.
+    /// Walks every entry below a directory, at any depth, without the directory itself.
     ///
     /// ```
     /// let volume = varve::Volume::in_memory(16 << 20)?;

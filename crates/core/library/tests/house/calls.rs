@@ -1,15 +1,16 @@
-//! Calls between rooms that need no name: of methods that several rooms add to one type.
+//! Calls between modules that name no module, because several modules add methods to one
+//! type.
 
 use crate::words::{bare, defined, is_part, places, word};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From where, to where, and the method.
+/// Calling module, called module, and method.
 pub type Call = (String, String, String);
 
-/// The rooms that each method of a type is in, by type and name.
+/// Modules that define each method of a type, by type and name.
 type Methods = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// The blocks of methods in some code: of which type, and what is in it.
+/// Returns the `impl` blocks of some code: the type, and the text of the block.
 fn blocks(code: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut lines = code.lines();
@@ -31,7 +32,7 @@ fn blocks(code: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The type of a block that begins so.
+/// Returns the type of an `impl` block from its first line.
 fn owner(head: &str) -> String {
     let mut rest = head.strip_prefix("impl").expect("a block");
     if rest.starts_with('<') {
@@ -53,8 +54,8 @@ fn owner(head: &str) -> String {
     path.rsplit("::").next().unwrap().to_owned()
 }
 
-/// Each type to which several rooms add methods: its methods, and the rooms of each.
-/// Types of the same name are not told from each other, and left out.
+/// Returns each type to which several modules add methods, with its methods and their
+/// modules. Types that share a name cannot be distinguished and are left out.
 fn shared(sources: &[(String, String)]) -> Methods {
     let mut declared: BTreeMap<String, u32> = BTreeMap::new();
     let mut methods: Methods = BTreeMap::new();
@@ -79,7 +80,7 @@ fn shared(sources: &[(String, String)]) -> Methods {
     methods
 }
 
-/// The variables and fields that some code declares to be of a type: `name: &Type`,
+/// Returns the variables and fields that some code declares with a type: `name: &Type`,
 /// `name: Arc<Type>`, `let name = Type::..`.
 fn holders(code: &str, of: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -111,7 +112,7 @@ fn holders(code: &str, of: &str) -> BTreeSet<String> {
     found
 }
 
-/// The methods that some code calls of a variable or field.
+/// Returns the methods that some code calls on a variable or field.
 fn calls(code: &str, of: &str) -> BTreeSet<String> {
     let called = |at: usize| {
         let rest = code[at + of.len()..].trim_start().strip_prefix('.')?;
@@ -123,13 +124,13 @@ fn calls(code: &str, of: &str) -> BTreeSet<String> {
     places(code, of).filter_map(called).collect()
 }
 
-/// What some code names of a type: `Type::name`.
+/// Returns the names that some code uses as `Type::name`.
 fn parts(code: &str, of: &str) -> BTreeSet<String> {
     let part = |at: usize| code[at + of.len()..].strip_prefix("::").map(word);
     places(code, of).filter_map(part).collect()
 }
 
-/// Calls that lead from one room to another.
+/// Returns the calls from one module to another.
 pub fn called(sources: &[(String, String)]) -> BTreeSet<Call> {
     let shared = shared(sources);
     let mut held: BTreeMap<(&String, &String), BTreeSet<String>> = BTreeMap::new();

@@ -1,16 +1,14 @@
-//! The house keeps its order: within a crate, rooms know each other in one
-//! direction. A room is a module right below `src`, with all that lies in it. An arrow
-//! leads from one room to another
+//! Tests that the modules of a crate use each other in one direction only. A module is a
+//! file or folder directly below `src` with its content. Module A uses module B
 //!
-//! - that it names: it writes `crate::other`, or as many `super::` as lead to the root;
-//!   a name that the root only passes on leads to the room that it is from;
-//! - that it calls without a name: rooms add methods to one type, and it calls one that
-//!   only the other room has, of `self`, of the type, or of what it declares to be of
-//!   that type.
+//! - if A names B: `crate::b`, or `super::` repeated up to the root. A name that the root
+//!   re-exports counts as a use of its original module.
+//! - if A calls a method that only B adds to a type, on `self`, on the type, or on a
+//!   variable that is declared with that type.
 //!
-//! What the root defines itself belongs to no room, so nobody uses it. No arrows go in
-//! a circle, but for the calls in [`STILL_UP`]; and those of the log lead up the table
-//! in `DESIGN.md`.
+//! Items that the root itself defines belong to no module, so no module may use them.
+//! Uses must form no cycle, except for the calls in [`STILL_UP`], and those of the log
+//! must follow the table in `DESIGN.md` upwards.
 
 mod calls;
 mod words;
@@ -23,8 +21,8 @@ use words::{defined, is_part, word};
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Calls that lead back: crate, room, the one it calls, the method, and why it stays.
-/// The list only gets shorter.
+/// Calls against the direction: crate, module, called module, method, and the reason.
+/// Entries are only ever removed.
 const STILL_UP: &[(&str, &str, &str, &str, &str)] = &[
     (
         "varve-fs",
@@ -42,7 +40,8 @@ const STILL_UP: &[(&str, &str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The root of the workspace: the nearest directory above this crate that has a lock file.
+/// Returns the root of the workspace: the nearest directory above this crate that has a
+/// lock file.
 fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut above = own.ancestors();
@@ -50,7 +49,8 @@ fn root() -> PathBuf {
     root.expect("the workspace has a lock file").to_owned()
 }
 
-/// The folder of every crate that has a library or a program, by the crate's name.
+/// Returns the folder of every crate that has a library or a program, by the crate's
+/// name.
 fn crates() -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for group in ["crates", "study", "proof"] {
@@ -78,7 +78,7 @@ fn crates_below(folder: &Path, into: &mut BTreeMap<String, PathBuf>) {
     }
 }
 
-/// The sources below a folder that are no tests.
+/// Collects the sources below a folder, without tests.
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -94,7 +94,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code of a file, without comments and unit tests.
+/// Returns the code of a file, without comments and unit tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -102,7 +102,8 @@ fn code(path: &Path) -> String {
     lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The rooms that some code names: `crate::room` and `crate::{room, other::{..}}`.
+/// Returns the modules that some code names: `crate::module` and `crate::{module,
+/// other::{..}}`.
 fn named(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
@@ -129,14 +130,14 @@ fn named(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// How many modules a file lies below the crate's root.
+/// Returns the depth of a file's module below the crate's root.
 fn depth(within: &Path) -> usize {
     let own = usize::from(within.file_stem().unwrap() != "mod");
     within.components().count() - 1 + own
 }
 
-/// What the root passes on, and the rooms it is from: `use room::Name` and
-/// `use room::{Name, other::{..}}`.
+/// Returns the names that the root re-exports, with their modules: `use module::Name` and
+/// `use module::{Name, other::{..}}`.
 fn passed_on(root: &str, rooms: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (at, _) in root.match_indices("use ") {
@@ -150,18 +151,18 @@ fn passed_on(root: &str, rooms: &BTreeSet<String>) -> BTreeMap<String, String> {
             found.extend(names.map(|name| (name.to_owned(), room.to_owned())));
         }
     }
-    // A name can be that of a room and that of a function; and `super::*` is none.
+    // A function may have the name of a module, and `super::*` names no module.
     found.retain(|name, _| !rooms.contains(name) && !name.is_empty());
     found
 }
 
-/// The rooms of a crate, and what leads from one to another.
+/// The modules of a crate and their uses of each other.
 struct House {
-    /// By names.
+    /// Uses by name.
     named: Arrows,
-    /// By calls.
+    /// Uses by method calls.
     called: BTreeSet<Call>,
-    /// What rooms use of the root's own.
+    /// Items of the root that modules use.
     used: BTreeSet<String>,
 }
 
@@ -177,7 +178,8 @@ impl House {
             let room = Path::new(&first).file_stem().unwrap().to_str().unwrap();
             let to_root = "super::".repeat(depth(within));
             let code = code(&file).replace(&to_root, "crate::");
-            // A program's root puts the rooms together, and nobody knows it.
+            // The root of a library or program combines the modules; no module may use
+            // it.
             if room != "lib" && room != "main" {
                 sources.push((room.to_owned(), code));
             }
@@ -209,7 +211,7 @@ impl House {
         }
     }
 
-    /// All arrows but those of calls that `without` says.
+    /// Returns all uses except for the calls selected by `without`.
     fn arrows(&self, without: impl Fn(&Call) -> bool) -> Arrows {
         let mut arrows = self.named.clone();
         for call in self.called.iter().filter(|call| !without(call)) {
@@ -220,13 +222,13 @@ impl House {
     }
 }
 
-/// What a root may define that rooms could use.
+/// Kinds of items that a root may define and modules could use.
 const ROOT_KINDS: &[&str] = &[
     "struct ", "enum ", "trait ", "fn ", "type ", "const ", "static ",
 ];
 
-/// Takes away the rooms that know no other, again and again: what is left goes in a
-/// circle, or leads to one.
+/// Repeatedly removes the modules that use no other. The rest is part of a cycle or leads
+/// to one.
 fn circles(mut arrows: Arrows) -> Arrows {
     loop {
         let ends: Vec<String> = arrows
@@ -270,8 +272,8 @@ fn arrows_between_rooms_lead_one_way() {
     assert!(looked > 10, "{looked} crates");
 }
 
-/// Modules of the log in the order of the table in `DESIGN.md`, row by row and from left
-/// to right.
+/// Returns the modules of the log in the order of the table in `DESIGN.md`, row by row
+/// and from left to right.
 fn order() -> Vec<String> {
     let text = fs::read_to_string(root().join("DESIGN.md")).unwrap();
     let (_, behind) = text.split_once("**Modules of the log**").unwrap();

@@ -1,15 +1,15 @@
-//! Words of code.
+//! Helpers that find words in code.
 
 pub fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The word with which a text begins.
+/// Returns the word at the beginning of a text.
 pub fn word(text: &str) -> String {
     text.chars().take_while(|c| is_part(*c)).collect()
 }
 
-/// Where a word stands.
+/// Returns the positions at which a whole word occurs.
 pub fn places<'c>(code: &'c str, word: &'c str) -> impl Iterator<Item = usize> + 'c {
     let all = code.match_indices(word).map(|(at, _)| at);
     all.filter(|&at| {
@@ -17,7 +17,7 @@ pub fn places<'c>(code: &'c str, word: &'c str) -> impl Iterator<Item = usize> +
     })
 }
 
-/// A line without `pub` and `pub(..)`.
+/// Returns a line without a leading `pub` or `pub(..)`.
 pub fn bare(line: &str) -> &str {
     let Some(rest) = line.strip_prefix("pub") else {
         return line;
@@ -29,7 +29,7 @@ pub fn bare(line: &str) -> &str {
     rest.strip_prefix(' ').unwrap_or(line)
 }
 
-/// What some code defines of these kinds, macros left out.
+/// Returns the names of the items of these kinds that some code defines, without macros.
 pub fn defined(code: &str, kinds: &[&str]) -> Vec<String> {
     let name = |line: &str| {
         let line = bare(line);

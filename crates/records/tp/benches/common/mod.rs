@@ -1,4 +1,4 @@
-//! What a bench is told on its command line.
+//! Command-line arguments of a benchmark.
 
 pub struct Arguments(Vec<String>);
 
@@ -8,7 +8,7 @@ impl Arguments {
         Arguments(all.filter(|argument| argument != "--bench").collect())
     }
 
-    /// The first one.
+    /// Returns the first argument.
     pub fn directory(&self) -> &str {
         self.0.first().expect("a directory")
     }
@@ -17,7 +17,7 @@ impl Arguments {
         self.0.iter().any(|argument| argument == name)
     }
 
-    /// The number behind a name.
+    /// Returns the number behind a name.
     pub fn value(&self, name: &str, default: u64) -> u64 {
         let at = self.0.iter().position(|argument| argument == name);
         let value = at.and_then(|at| self.0.get(at + 1));

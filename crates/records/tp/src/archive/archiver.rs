@@ -1,9 +1,9 @@
-//! Keeping finished segments of the log.
+//! Archives finished segments of the log.
 //!
 //! A segment is finished when the log is durable beyond it. It is copied to a file of its
-//! own in the archive, whole under its name or not there; until then it is not recycled.
-//! An archive that cannot be written to lets the log grow up to its limit, and then
-//! stops those who write.
+//! own in the archive, which exists under its name only when it is complete; until then
+//! the segment is not recycled. If the archive cannot be written, the log grows up to its
+//! limit, and then writers fail.
 
 use super::identity::Id;
 use super::piece::Piece;
@@ -15,15 +15,15 @@ use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Of a file in an archive.
+/// Prefix of the file names in an archive.
 const PREFIX: &str = "log-";
 
-/// The file of a segment.
+/// Returns the name of a segment's file.
 pub(crate) fn name(segment: u64) -> String {
     format!("{PREFIX}{segment:020}")
 }
 
-/// The segments that an archive has, in order.
+/// Returns the segments in an archive, in ascending order.
 pub(crate) fn segments(archive: &dyn Storage) -> Result<Vec<u64>> {
     let names = archive.list();
     let names = names.map_err(|source| failed("archive", "list", 0, source))?;
@@ -39,7 +39,7 @@ pub(crate) fn segments(archive: &dyn Storage) -> Result<Vec<u64>> {
     Ok(found)
 }
 
-/// All of a piece's file.
+/// Reads the whole file of a piece.
 pub(crate) fn read(archive: &dyn Storage, name: &str) -> Result<Vec<u8>> {
     Named::open(archive, name, false)?.read_all(u64::from(u32::MAX))
 }
@@ -49,18 +49,19 @@ pub(crate) fn read(archive: &dyn Storage, name: &str) -> Result<Vec<u8>> {
 pub(crate) struct Archiver {
     archive: Arc<dyn Storage>,
     id: Id,
-    /// The next segment to be copied; one copies at a time.
+    /// The next segment to be copied; locked by the thread that copies.
     next: Mutex<u64>,
-    /// The last attempt failed, and was told of.
+    /// True if the last attempt failed and was logged.
     failing: AtomicBool,
-    /// What is not yet copied is not recycled.
+    /// Pin on the log that is not yet copied.
     hold: LogHold,
 }
 
 impl Archiver {
-    /// Goes on behind what the archive has. What the log no longer has is missing there,
-    /// and a restore that needs it says so. An archive that goes on where the log ends is
-    /// of a later state, and would have another history in its middle.
+    /// Continues behind the last segment in the archive. Segments that the log no longer
+    /// has remain missing, and a restore that needs one reports it. An archive that
+    /// continues beyond the end of the log belongs to a later state, and is refused
+    /// because it would mix two histories.
     pub(crate) fn open(archive: Arc<dyn Storage>, id: Id, log: &Log) -> Result<Self> {
         let (oldest, segment) = (log.oldest_segment(), log.shape.segment);
         let mut next = oldest;
@@ -93,7 +94,8 @@ impl Archiver {
         })
     }
 
-    /// The same for those who have other things to do: the log waits until it succeeds.
+    /// Does the same as [`run`](Self::run) for callers with other tasks: an error is
+    /// logged, and the log keeps its segments until an attempt succeeds.
     pub(crate) fn try_run(&self, log: &Log) {
         let failed = self.run(log).err();
         let before = self.failing.swap(failed.is_some(), Relaxed);
@@ -104,7 +106,7 @@ impl Archiver {
         }
     }
 
-    /// Copies what is finished. Answers how many segments that were.
+    /// Copies finished segments. Returns their number.
     pub(crate) fn run(&self, log: &Log) -> Result<u64> {
         let mut next = self.next.lock();
         let mut copied = 0;
@@ -116,7 +118,7 @@ impl Archiver {
             let from = *next * log.shape.segment;
             let mut bytes = vec![0; log.shape.segment as usize];
             if !log.read_bytes(from, &mut bytes)? {
-                // It was passed over: a restart began behind it.
+                // The segment was skipped because a restart began behind it.
                 let oldest = log.oldest_segment();
                 tracing::warn!(
                     "segment {} of the log is gone before it was archived",
@@ -141,7 +143,7 @@ impl Archiver {
     }
 }
 
-/// An error if a file of an archive does not hold the segment of its name.
+/// Fails if a file of an archive does not contain the segment of its name.
 pub(crate) fn is_segment(name: &str, piece: &Piece<'_>, segment: u64, bytes: u64) -> Result<()> {
     if u64::from(piece.segment_bytes) != bytes {
         return Err(Error::damaged(name, 0, "its segments are of another size"));
@@ -156,7 +158,7 @@ pub(crate) fn is_segment(name: &str, piece: &Piece<'_>, segment: u64, bytes: u64
     }
 }
 
-/// An error if a piece is of another environment.
+/// Fails if a piece belongs to another environment.
 pub(crate) fn is_of(name: &str, piece: &Piece<'_>, id: Id) -> Result<()> {
     match piece.id == id {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Which environment this is, and whether it is a copy.
+//! Identity of an environment, and whether it is a copy.
 
 use crate::error::{Error, Result};
 use crate::storage::{Named, Storage, failed, place};
@@ -11,7 +11,7 @@ const FILE: &str = "identity";
 const MAGIC: U64 = U64::from_bytes(*b"VARVEID1");
 const COPY: u32 = 1;
 
-/// The file `identity`.
+/// Content of the file `identity`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Stored {
@@ -21,32 +21,33 @@ struct Stored {
     /// [`COPY`] or 0.
     flags: U32,
     id: [u8; 16],
-    /// Of a copy: its log reaches at least to here.
+    /// For a copy: its log reaches at least to this LSN.
     whole: U64,
-    /// Of a copy: when it was made, in seconds since 1970; 0: not known.
+    /// For a copy: the time at which it was made, in seconds since 1970; 0 if unknown.
     time_s: U64,
 }
 
 const _: () = assert!(size_of::<Stored>() == 48);
 
-/// Who an environment is.
+/// The identity of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub id: Id,
-    /// Of a copy.
+    /// Set for a copy.
     pub copy: Option<Made>,
 }
 
-/// How a copy was made.
+/// Properties of a copy when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// Its log reached to here.
+    /// LSN of the end of its log.
     pub whole: u64,
-    /// In seconds since 1970; 0: not known.
+    /// Time in seconds since 1970; 0 if unknown.
     pub time_s: u64,
 }
 
-/// Drawn when it is first asked for, and again when a copy becomes an original.
+/// A random identifier, drawn when it is first needed, and again when a copy becomes an
+/// original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Id(pub [u8; 16]);
 
@@ -70,7 +71,8 @@ impl Id {
     }
 }
 
-/// What is written down. `None` where nobody has asked yet: then it is no copy.
+/// Reads the stored identity. `None` if it was never needed; then the environment is not
+/// a copy.
 pub(crate) fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
     let Some(file) = Named::find(storage, FILE)? else {
         return Ok(None);
@@ -92,7 +94,7 @@ pub(crate) fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
     }))
 }
 
-/// Writes it down: there is the old one or the new one whatever happens.
+/// Stores an identity. After a crash either the old or the new one is stored.
 pub(crate) fn write(storage: &dyn Storage, identity: Identity) -> Result<()> {
     let mut stored = Stored {
         magic: MAGIC,
@@ -106,7 +108,7 @@ pub(crate) fn write(storage: &dyn Storage, identity: Identity) -> Result<()> {
     place(storage, FILE, &[stored.as_bytes()])
 }
 
-/// The identity of an original, drawn if it has none.
+/// Returns the identity of an original, and draws one if it has none.
 pub(crate) fn of_original(storage: &dyn Storage) -> Result<Id> {
     if let Some(found) = read(storage)? {
         return Ok(found.id);

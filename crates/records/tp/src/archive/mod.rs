@@ -1,5 +1,5 @@
-//! Segments of the log outside of it: how they are kept, how they travel, and of which
-//! environment they are.
+//! Segments outside of the log: their archive, their form in transit, and the environment
+//! to which they belong.
 
 mod archiver;
 pub(crate) mod identity;

@@ -1,4 +1,4 @@
-//! A piece of the log on its way: a header, and bytes of one segment.
+//! A piece of the log in transit: a header, and bytes of one segment.
 
 use super::identity::Id;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const MAGIC: U64 = U64::from_bytes(*b"VTPLOG01");
 pub(crate) const HEADER: usize = 64;
 
-/// The first bytes of a piece.
+/// Header of a piece.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Stored {
@@ -21,7 +21,7 @@ struct Stored {
     /// CRC-32C of the bytes behind it.
     bytes_crc: U32,
     id: [u8; 16],
-    /// The LSN of its first byte.
+    /// LSN of its first byte.
     from: U64,
     length: U32,
     segment_bytes: U32,
@@ -58,7 +58,7 @@ impl<'a> Piece<'a> {
         stored.as_bytes().try_into().expect("its size")
     }
 
-    /// Out of bytes; `name` is what an error calls them.
+    /// Parses a piece; `name` identifies it in errors.
     pub(crate) fn parse(name: &str, all: &'a [u8]) -> Result<Self> {
         let wrong = |what: &str| Err(Error::damaged(name, 0, what));
         let Ok((stored, rest)) = Stored::read_from_prefix(all) else {
@@ -91,21 +91,21 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// How far a log has been followed.
+/// A position up to which a log was followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Where the last batch ended.
+    /// End of the last batch.
     pub at: u64,
-    /// Its life.
+    /// Life of the last batch.
     pub life: u32,
-    /// Where that life began, as far as batches tell.
+    /// Beginning of that life, as far as batches show it.
     pub life_begins: u64,
-    /// When the last batch was closed; 0: not known.
+    /// Time at which the last batch was closed; 0 if unknown.
     pub time_s: u32,
 }
 
 impl Position {
-    /// Behind this batch.
+    /// Advances behind this batch.
     pub(crate) fn pass(&mut self, shape: LogShape, at: u64, header: &BatchHeader) {
         if header.life.get() > self.life {
             self.life = header.life.get();
@@ -120,14 +120,15 @@ impl Position {
 pub(crate) struct Found<'a> {
     pub at: u64,
     pub header: BatchHeader,
-    /// Header included, without padding.
+    /// Bytes including the header, without padding.
     pub bytes: &'a [u8],
 }
 
-/// The batch that follows a position, if it lies in these bytes, which begin at `from`.
+/// Returns the batch that follows a position, if it is in these bytes, which begin at
+/// `from`.
 ///
-/// Lives never go back: what a life has left behind its end is not taken for what follows
-/// in a later one.
+/// Lives never decrease: a batch that an earlier life left behind its end is not taken
+/// for the successor of a batch of a later life.
 pub(crate) fn walk<'a>(
     shape: LogShape,
     position: &Position,
@@ -145,7 +146,7 @@ pub(crate) fn walk<'a>(
             if !follows || header.life.get() < position.life || !shape.batch_fits(at, length) {
                 return None;
             }
-            // The padding is a part of it.
+            // The padding is a part of the batch.
             let batch = rest.get(..shape.padded(length) as usize)?;
             let batch = &batch[..length as usize];
             let crc = crate::checksum(0, &batch[BATCH_HEADER as usize..]);
@@ -157,7 +158,7 @@ pub(crate) fn walk<'a>(
         })
 }
 
-/// For the fuzzer: bytes as a piece, with right checksums, too.
+/// Entry point of the fuzzer: parses bytes as a piece, also with right checksums.
 pub fn look(data: &[u8]) {
     let _ = Piece::parse("data", data);
     let mut sealed = data.to_vec();
@@ -169,7 +170,7 @@ pub fn look(data: &[u8]) {
     sealed[40..44].copy_from_slice(&length);
     let crc = crate::checksum(0, &sealed[HEADER..]);
     sealed[12..16].copy_from_slice(&crc.to_le_bytes());
-    // The checksum of the bytes is covered by the header's.
+    // The header's checksum covers that of the bytes.
     let crc = crate::checksum(0, &sealed[12..HEADER]);
     sealed[8..12].copy_from_slice(&crc.to_le_bytes());
     let Ok(piece) = Piece::parse("data", &sealed) else {

@@ -1,4 +1,4 @@
-//! A frame, and pages held for reading and writing.
+//! A frame, and pages latched for reading and writing.
 
 use super::{CLEAN, Pool};
 use crate::log::Lsn;
@@ -8,40 +8,41 @@ use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use varve_device::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Uses are counted up to this.
+/// Largest count of uses.
 const MOST_USES: u8 = 3;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// Tables of pages that are near (`near.rs`) may refer to them, too: they are changed
-    /// only if none does, or in a copy.
+    /// Bytes of the page. Tables of near pages (`near.rs`) may share them; they are
+    /// changed in place only if no table does, and in a copy otherwise.
     pub bytes: Arc<[u8]>,
-    /// False while it is read, and if that failed.
+    /// False while the page is being read, and after that failed.
     pub loaded: bool,
 }
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The alignment is 128 because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Frame {
-    /// Which of the pool's frames this is.
+    /// Number of the frame in the pool.
     pub number: u32,
     pub pins: AtomicU32,
     pub page: AtomicU32,
-    /// LSN of the first change since it was clean; [`CLEAN`].
+    /// LSN of the first change since the page was clean, or [`CLEAN`].
     pub first: AtomicU64,
-    /// The same of what is being written.
+    /// The same LSN for the version that is being written.
     pub writing: AtomicU64,
     pub uses: AtomicU8,
-    /// Changes whenever the write latch is taken, and when the page leaves (`near.rs`).
+    /// Changes whenever the write latch is taken, and when the page leaves the frame
+    /// (`near.rs`).
     pub edition: AtomicU64,
     pub latch: RwLock<Content>,
-    /// Who writes it out.
+    /// Locked by the thread that writes the page out.
     pub writer: Mutex<()>,
 }
 
-/// In no page's frame.
+/// Page number of a frame without a page.
 pub(super) const NO_PAGE: u32 = u32::MAX;
 
 impl Frame {
@@ -74,12 +75,12 @@ impl Frame {
         }
     }
 
-    /// True if its page has been used again and again lately.
+    /// Returns true if its page has been used several times recently.
     pub(super) fn is_hot(&self) -> bool {
         self.uses.load(Relaxed) == MOST_USES
     }
 
-    /// Its content, to be changed.
+    /// Latches the content for writing.
     #[inline]
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         let content = self.latch.write();
@@ -87,14 +88,15 @@ impl Frame {
         content
     }
 
-    /// It has no page any more. No one has it pinned, and its shard of the table is locked.
+    /// Removes the page from the frame. It must not be pinned, and its shard of the table
+    /// must be locked.
     pub(super) fn vacate(&self) {
         self.edition.fetch_add(1, SeqCst);
         self.page.store(NO_PAGE, SeqCst);
     }
 }
 
-/// Keeps a page in its frame.
+/// A pin: the frame keeps its page while this exists.
 #[derive(Debug)]
 pub(super) struct Pin<'a>(pub &'a Frame);
 
@@ -138,7 +140,7 @@ impl WritePage<'_> {
         self.page().header().number.get()
     }
 
-    /// For changes that are logged.
+    /// Returns the page for a change that is logged.
     #[inline]
     pub(crate) fn edit(&mut self) -> PageMut<'_> {
         if Arc::get_mut(&mut self.content.bytes).is_none() {
@@ -147,19 +149,19 @@ impl WritePage<'_> {
         PageMut(Arc::make_mut(&mut self.content.bytes))
     }
 
-    /// The change that has been made, or is made under this same latch, is in the log.
+    /// Sets the page's LSN to that of a change in the log, made under this latch.
     #[inline]
     pub(crate) fn mark(&mut self, lsn: Lsn) {
         self.edit().header().lsn = lsn.0.into();
         self.dirty_since(lsn);
     }
 
-    /// Its slot lacks what the log has from `lsn` on.
+    /// Records that the slot lacks changes from `lsn` on.
     #[inline]
     pub(crate) fn dirty_since(&mut self, lsn: Lsn) {
         let first = &self.pin.0.first;
         if first.load(Relaxed) == CLEAN {
-            // A write that fails meanwhile puts its own back.
+            // A concurrent write that fails restores its own value.
             first.fetch_min(lsn.0, Relaxed);
         }
     }

@@ -1,9 +1,9 @@
-//! Pages in place: which of them have an image in the log.
+//! Pages in place, and the images of them in the log.
 //!
 //! Rules of `docs/spec/records.md`:
 //! - I1: a page is written only when the log is durable up to its LSN and its image.
 //! - I3: a page is written only if the log has an image of it at or behind `from`.
-//! - I4: `from` is the beginning of a checkpoint before that reads its `redo`.
+//! - I4: `from` is set to the beginning of a checkpoint before that reads its `redo`.
 //!
 //! Source: PostgreSQL's `full_page_writes`; InnoDB's double write.
 
@@ -13,16 +13,17 @@ use foldhash::HashMap;
 
 #[derive(Debug)]
 pub(super) struct InPlace {
-    /// Writes may be torn.
+    /// True if writes may be torn, so that images are needed.
     images: bool,
-    /// Images before this do not count; 0: nothing has to have one.
+    /// Least LSN of a valid image; 0 if no page needs one.
     from: u64,
     /// The last image of each page, from `from` on.
     imaged: HashMap<u32, u64>,
 }
 
 impl InPlace {
-    /// Behind a checkpoint whose `redo` is `from`, and with what the log has behind that.
+    /// Returns the state after a checkpoint whose `redo` is `from`; later images are
+    /// added from the log.
     pub(super) fn new(images: bool, from: u64) -> Self {
         InPlace {
             images,
@@ -31,8 +32,9 @@ impl InPlace {
         }
     }
 
-    /// Up to where the log has to be durable before this page is written, for its image:
-    /// nowhere, if it needs none. `None` if one has to be appended first.
+    /// Returns the LSN up to which the log must be durable before this page is written,
+    /// because of its image; zero if the page needs none. `None` if an image must be
+    /// appended first.
     pub(super) fn image(&self, page: u32) -> Option<Lsn> {
         let last = self.imaged.get(&page).copied().unwrap_or(0);
         let wanting = self.images && last < self.from && !planted::is(Planted::ImageLeftOut);
@@ -43,8 +45,8 @@ impl InPlace {
         self.imaged.insert(page, lsn.0);
     }
 
-    /// A checkpoint begins here. Its `redo` is read when no write is under way that has
-    /// asked before.
+    /// Begins a checkpoint. Its `redo` must be read after all writes that called
+    /// [`image`](Self::image) earlier.
     pub(super) fn begin_checkpoint(&mut self, begin: Lsn) {
         if !planted::is(Planted::ImageTooOld) {
             self.from = begin.0;

@@ -1,4 +1,4 @@
-//! Where pages lie: in shadow slots or in place. All else is the same for both.
+//! Placement of pages: in shadow slots or in place. Everything else is common to both.
 
 use super::in_place::InPlace;
 use super::slots::{Captured, SlotHold, Slots};
@@ -11,8 +11,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// The slot that holds a page, if it was ever written. In place only the file knows
-    /// whether it was.
+    /// Returns the slot of a page if it was ever written. In place only the file shows
+    /// that.
     pub(super) fn slot(&self, page: u32) -> Option<u32> {
         match self {
             Layout::Shadow(slots) => Some(slots.slot(page)).filter(|slot| *slot != 0),
@@ -20,7 +20,8 @@ impl Layout {
         }
     }
 
-    /// The slot that a page is to be written to. Ends with [`written`](Self::written).
+    /// Returns the slot to which a page is written. The caller must then call
+    /// [`written`](Self::written).
     pub(super) fn slot_to_write(&mut self, page: u32) -> u32 {
         match self {
             Layout::Shadow(slots) => match slots.slot(page) {
@@ -40,7 +41,7 @@ impl Layout {
         }
     }
 
-    /// The map now, for a checkpoint; in place there is none.
+    /// Returns the present map for a checkpoint; in place it is empty.
     pub(super) fn capture(&mut self) -> Captured {
         match self {
             Layout::Shadow(slots) => slots.capture(),
@@ -52,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// The shadow slots, if pages lie in them.
+    /// Returns the shadow slots, if pages are stored in them.
     pub(super) fn shadow(&mut self) -> Option<&mut Slots> {
         match self {
             Layout::Shadow(slots) => Some(slots),
@@ -67,8 +68,8 @@ impl Layout {
         }
     }
 
-    /// Keeps the slots of the durable checkpoint as they are. Pages in place are not kept:
-    /// nobody holds a checkpoint of theirs but for its log.
+    /// Pins the slots of the durable checkpoint. Pages in place are not pinned, because
+    /// their checkpoint is preserved by its log.
     pub(super) fn hold(&mut self) -> Option<SlotHold> {
         self.shadow().map(Slots::hold)
     }

@@ -1,4 +1,4 @@
-//! Finding a page's frame, or one for it.
+//! Finds a page's frame, or a frame for it.
 
 use super::Pool;
 use super::frame::{NO_PAGE, Pin, ReadPage, WritePage};
@@ -12,49 +12,51 @@ use std::time::Duration;
 use varve_device::sync::atomic::Ordering::*;
 use varve_device::sync::thread;
 
-/// Looks for a frame before it says that all are pinned: those who have them may wait for
-/// a sync of the log. With the naps about a second.
+/// Number of attempts to find a frame before the error that all are pinned, because the
+/// threads that pin frames may wait for a sync of the log. They take about
+/// a second, sleeps included.
 const PATIENCE: usize = YIELDS + 1000;
-/// Looks before it begins to sleep in between.
+/// Number of attempts before the thread sleeps between them.
 const YIELDS: usize = 64;
 const NAP: Duration = Duration::from_millis(1);
 
-/// Whether a page that is not in memory is read.
+/// Treatment of a page that is not in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fetch {
-    /// It has to be there.
+    /// The page must exist and is read.
     Must,
-    /// If it was never written, it is of zeros.
+    /// A page that was never written consists of zeros.
     IfWritten,
-    /// It will be made anew.
+    /// The page is not read because it will be overwritten.
     No,
 }
 
 impl Pool {
-    /// A page for reading.
+    /// Latches a page for reading.
     pub(crate) fn read(&self, page: u32) -> Result<ReadPage<'_>> {
         loop {
             let pin = self.pin(page, Fetch::Must)?;
             let content = pin.0.latch.read();
-            // False: the one who read it failed, and reports it.
+            // The thread that failed to read the page reports the error.
             if content.loaded {
                 return Ok(ReadPage { content, pin });
             }
         }
     }
 
-    /// A page for writing.
+    /// Latches a page for writing.
     pub(crate) fn write(&self, page: u32) -> Result<WritePage<'_>> {
         self.to_change(page, Fetch::Must)
     }
 
-    /// A page that will be made anew: what it held before does not matter. One that is not
-    /// in memory is of zeros.
+    /// Latches a page that will be overwritten. If it is not in memory, it consists of
+    /// zeros.
     pub(crate) fn make(&self, page: u32) -> Result<WritePage<'_>> {
         self.to_change(page, Fetch::No)
     }
 
-    /// The page that redo makes, as it finds it: in memory, in its slot, or not made yet.
+    /// Latches the page that redo creates, in its present state: in memory, in its slot,
+    /// or not created yet.
     pub(crate) fn redo(&self, page: u32) -> Result<WritePage<'_>> {
         self.to_change(page, Fetch::IfWritten)
     }
@@ -100,7 +102,7 @@ impl Pool {
         frame.page.store(page, SeqCst);
         frame.uses.store(0, Relaxed);
         shard.insert(page, number);
-        // Nobody has it: it was in no page's use.
+        // The frame had no page, so no other thread uses it.
         let mut content = frame.write();
         drop(shard);
         let pin = Pin(frame);
@@ -141,7 +143,8 @@ impl Pool {
         }
     }
 
-    /// A frame's bytes, to be overwritten: others, if what they were is still read.
+    /// Returns a frame's bytes to be overwritten. If a table of near pages shares them,
+    /// they are replaced.
     fn own<'b>(&self, bytes: &'b mut Arc<[u8]>) -> &'b mut [u8] {
         if bytes.is_empty() {
             *bytes = vec![0; self.page_bytes].into();
@@ -152,7 +155,7 @@ impl Pool {
         Arc::make_mut(bytes)
     }
 
-    /// Reads a page from its slot. False if it was never written.
+    /// Reads a page from its slot. Returns false if it was never written.
     pub(crate) fn fetch(&self, page: u32, bytes: &mut [u8]) -> Result<bool> {
         let (slot, in_place) = {
             let mut layout = self.layout.lock();
@@ -174,7 +177,7 @@ impl Pool {
         let header = Page(bytes).header();
         let right = if header.crc.get() != page::sum(page, bytes) {
             if in_place && bytes.iter().all(|byte| *byte == 0) {
-                // The file has grown behind it.
+                // The file has grown beyond the page.
                 return Ok(false);
             }
             Err("has a wrong checksum".to_owned())
@@ -189,11 +192,12 @@ impl Pool {
         Ok(true)
     }
 
-    /// Reads a page in place, as of now or somewhat earlier. False if it was never written.
+    /// Reads a page in place, in its present or a slightly earlier state. Returns false
+    /// if it was never written.
     pub(crate) fn read_whole(&self, page: u32, bytes: &mut [u8]) -> Result<bool> {
         match self.fetch(page, bytes) {
             Err(Error::Damaged { .. }) if planted::is(Planted::PageCopiedTorn) => return Ok(true),
-            // It is being written.
+            // The page is being written.
             Err(Error::Damaged { .. }) => {}
             read => return read,
         }
@@ -203,7 +207,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// A frame that nobody has, out of the table.
+    /// Returns an unused frame, removed from the table.
     fn take_frame(&self) -> Result<u32> {
         for look in 0..PATIENCE {
             if look > 0 {
@@ -228,7 +232,8 @@ impl Pool {
             };
             let written = self.write_victim(leaving, &pin);
             let mut queues = self.queues.lock();
-            // Who was written leaves: where all are dirty, the next is so, too.
+            // The written page is evicted at once, because if all frames are dirty, the
+            // next candidate is dirty as well.
             if let Some(page) = self.let_go(&pin) {
                 queues.left(leaving, page);
                 return Ok(leaving.frame);
@@ -241,8 +246,8 @@ impl Pool {
         Err(Error::BufferFull { frames })
     }
 
-    /// Writes a dirty page that is to leave, and in place those that will leave next: they
-    /// share the flush of the log.
+    /// Writes a dirty page that is to be evicted. In place, the next candidates are
+    /// written with it, because they share the flush of the log.
     fn write_victim(&self, leaving: Leaving, pin: &Pin<'_>) -> Result<()> {
         let in_place = self.layout.lock().in_place().is_some();
         let several = match in_place {
@@ -262,7 +267,7 @@ impl Pool {
         self.try_write_out(std::iter::once(pin).chain(&next))
     }
 
-    /// Takes a clean frame out of the table that nobody else has. Answers its page.
+    /// Removes a clean frame without other pins from the table. Returns its page.
     fn let_go(&self, pin: &Pin<'_>) -> Option<u32> {
         let page = pin.0.page.load(SeqCst);
         let mut shard = self.shard(page).lock();
@@ -275,7 +280,7 @@ impl Pool {
     }
 
     fn evict(&self, queues: &mut Queues) -> Evicted<'_> {
-        // Every frame may have to be passed a few times until its uses are counted down.
+        // A frame may have to be passed several times until its uses are counted down.
         let rounds = self.frames.len() * 8 + 8;
         for round in 0..rounds {
             let uses = |frame: u32| &self.frames[frame as usize].uses;

@@ -7,15 +7,15 @@ use crate::page::{self, PAGE_HEADER, Page, PageMut, kind};
 use varve_device::sync::atomic::Ordering::Relaxed;
 
 impl Pool {
-    /// The map now; in place there is none. Ends with
+    /// Returns the present map; in place it is empty. The caller must then call
     /// [`checkpoint_completed`](Self::checkpoint_completed) or
     /// [`checkpoint_failed`](Self::checkpoint_failed).
     pub(crate) fn capture(&self) -> Captured {
         self.layout.lock().capture()
     }
 
-    /// Writes the changed blocks of a captured map. Not durable. Answers which slots
-    /// they took, also if it fails.
+    /// Writes the changed blocks of a captured map, not durably. Adds the slots that they
+    /// use to `taken`, also on failure.
     pub(crate) fn write_map(&self, captured: &mut Captured, taken: &mut Vec<u32>) -> Result<()> {
         for (block, slots) in &captured.changed {
             let bytes = map_block(*block, slots, self.page_bytes);
@@ -45,7 +45,7 @@ impl Pool {
         }
     }
 
-    /// The slots of `pages` pages, from the blocks of a checkpoint's map.
+    /// Returns the slots of `pages` pages from the blocks of a checkpoint's map.
     pub(crate) fn read_map(&self, blocks: &[MapBlock], pages: usize) -> Result<Vec<u32>> {
         let mut map = Vec::new();
         let mut bytes = vec![0; self.page_bytes];
@@ -70,7 +70,7 @@ impl Pool {
     }
 }
 
-/// The bytes of a block of a map.
+/// Returns the bytes of a block of a map.
 pub(crate) fn map_block(number: usize, slots: &[u32], page_bytes: usize) -> Vec<u8> {
     assert!(slots.len() <= entries(page_bytes));
     let mut bytes = vec![0; page_bytes];

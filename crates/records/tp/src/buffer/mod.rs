@@ -1,17 +1,19 @@
 //! The buffer manager: pages in a fixed number of frames.
 //!
 //! Invariants:
-//! - A page is in one frame at most. A frame with pins keeps its page.
+//! - A page is in at most one frame. A pinned frame keeps its page.
 //! - `first` of a dirty frame is at most the LSN of the first change that its slot lacks;
 //!   it is set under the write latch under which the change was logged.
 //! - A page is written from a copy made under its latch.
-//! - In shadow slots that goes to a free slot, and the map is changed when the write has
-//!   returned. So it does not wait for the log: only a checkpoint makes the map count, and
-//!   it flushes the log first. In place it waits for the log (`docs/spec/records.md`).
+//! - With shadow slots the copy is written to a free slot, and the map is changed when
+//!   the write has returned. The write does not wait for the log, because only a
+//!   checkpoint makes the map valid, and it flushes the log first. In place the write
+//!   waits for the log (`docs/spec/records.md`).
 //!
-//! Order: a shard of the table before a latch that nobody else can want; no shard while
-//! waiting for a latch; the queues before a shard; `batching` before a frame's writer, and
-//! that before its latch; the layout's mutex last but for those of `near.rs`.
+//! Lock order: a shard of the table before a latch for which no other thread can wait; no
+//! shard while waiting for a latch; the queues before a shard; `batching` before a
+//! frame's writer, and that before its latch; the layout's mutex last, except for those
+//! of `near.rs`.
 //!
 //! Source: Seltzer 1992, §5.1.4.2 (pins); Yang and others 2023 (S3-FIFO).
 
@@ -45,11 +47,11 @@ use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicU64, Ordering::*};
 
-/// A clean frame's `first`.
+/// Value of `first` in a clean frame.
 const CLEAN: u64 = u64::MAX;
 const SHARDS: usize = 64;
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The alignment is 128 because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(Mutex<HashMap<u32, u32>>);
@@ -63,12 +65,13 @@ pub(crate) struct Pool {
     layout: Mutex<Layout>,
     file: Named,
     log: Arc<Log>,
-    /// Pages that are written together at most.
+    /// Largest number of pages written together.
     batch: usize,
-    /// Held by the one who writes several: they are pinned meanwhile, and others need
-    /// frames, too.
+    /// Locked by the thread that writes several pages, because these are pinned
+    /// meanwhile, and other threads need frames as well.
     batching: Mutex<()>,
-    /// The log's end when few frames were dirty: none has become so unless it has grown.
+    /// End of the log when few frames were dirty. While the log does not grow, no frame
+    /// becomes dirty.
     few_dirty_at: AtomicU64,
     pub page_bytes: usize,
     pub reads: AtomicU64,
@@ -78,7 +81,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many frames, empty, over no pages, that writes `together` at most.
+    /// Returns an empty pool of `frames` frames that writes at most `together` pages at a
+    /// time.
     pub(crate) fn new(
         file: Named,
         log: Arc<Log>,
@@ -105,8 +109,8 @@ impl Pool {
         }
     }
 
-    /// Pages are as a durable checkpoint says, which has this `redo` and the blocks of
-    /// the map of so many pages.
+    /// Adopts the pages of a durable checkpoint with this `redo`, whose map of `pages`
+    /// pages has these blocks.
     pub(crate) fn adopt(
         &self,
         placement: Placement,
@@ -131,7 +135,7 @@ impl Pool {
         Ok(Layout::Shadow(slots))
     }
 
-    /// The log has these images behind the checkpoint's `redo`.
+    /// Records images that the log has behind the checkpoint's `redo`.
     pub(crate) fn have_images(&self, images: &BTreeMap<u32, Lsn>) {
         if let Some(in_place) = self.layout.lock().in_place() {
             for (page, lsn) in images {
@@ -140,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Nothing is durable yet: the environment is being made.
+    /// Starts without durable pages, for a new environment.
     pub(crate) fn adopt_nothing(&self, placement: Placement) {
         *self.layout.lock() = match placement {
             Placement::Shadow => Layout::Shadow(Slots::new(self.page_bytes)),
@@ -152,7 +156,7 @@ impl Pool {
         &self.table[page as usize % SHARDS].0
     }
 
-    /// Frames that hold changes.
+    /// Returns the number of dirty frames.
     pub(crate) fn dirty(&self) -> usize {
         let dirty = self.frames.iter().filter(|frame| frame.is_dirty());
         dirty.count()
@@ -162,7 +166,8 @@ impl Pool {
         self.frames.len()
     }
 
-    /// Pages that have a slot, and slots in use. In place the file is as long as both.
+    /// Returns the number of pages with a slot, and of slots in use. In place both follow
+    /// from the length of the file.
     pub(crate) fn slots_used(&self) -> (usize, usize) {
         if let Some(slots) = self.layout.lock().shadow() {
             return slots.counts();
@@ -171,18 +176,18 @@ impl Pool {
         (pages, pages)
     }
 
-    /// Pages that the file has room for, in place.
+    /// Returns the number of pages in the file, in place.
     pub(crate) fn pages_in_file(&self) -> Result<u32> {
         let pages = self.file.size()? / self.page_bytes as u64;
         u32::try_from(pages).map_err(|_| Error::damaged("pages", 0, "the file is too long"))
     }
 
-    /// Keeps the slots of the durable checkpoint as they are, if they are shadow slots.
+    /// Pins the slots of the durable checkpoint, if they are shadow slots.
     pub(crate) fn hold(&self) -> Option<SlotHold> {
         self.layout.lock().hold()
     }
 
-    /// What a slot holds.
+    /// Reads the content of a slot.
     pub(crate) fn read_slot(&self, slot: u32, bytes: &mut [u8]) -> Result<()> {
         self.file.read_at(self.offset(slot), bytes)
     }
@@ -191,7 +196,7 @@ impl Pool {
         u64::from(slot) * self.page_bytes as u64
     }
 
-    /// The pages whose frames are so, `most` of them, in order.
+    /// Returns at most `most` pages whose frames match, in ascending order.
     fn pages_of(&self, most: usize, wanted: impl Fn(&Frame) -> bool) -> Vec<u32> {
         let frames = self.frames.iter().filter(|frame| wanted(frame));
         let pages = frames.map(|frame| frame.page.load(SeqCst));
@@ -201,7 +206,7 @@ impl Pool {
         pages
     }
 
-    /// A page's frame, if it is in memory.
+    /// Pins a page's frame if it is in memory.
     fn held(&self, page: u32) -> Option<Pin<'_>> {
         let shard = self.shard(page).lock();
         let frame = &self.frames[*shard.get(&page)? as usize];
@@ -209,7 +214,7 @@ impl Pool {
         Some(Pin(frame))
     }
 
-    /// Whatever the file held is gone: pages of an environment that once was.
+    /// Removes the pages of an earlier environment from the file.
     pub(crate) fn clear(&self) -> Result<()> {
         self.file.truncate(0)
     }

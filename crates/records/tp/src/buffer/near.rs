@@ -1,17 +1,17 @@
-//! Pages that a thread has read lately: reading one of them again writes to no memory that
-//! other threads use.
+//! Pages that a thread has read recently: reading one of them again writes to no memory
+//! that threads share.
 //!
-//! Each thread, mostly, has a table of its own. An entry refers to the bytes of a page, and
-//! names the frame and the frame's edition. The edition changes when the frame's write latch
-//! is taken, and when its page leaves. While it is the same, the frame has this page and the
-//! bytes are those that its latch would show.
+//! Most threads have a table of their own. An entry refers to the bytes of a page, and
+//! names the frame and the frame's edition. The edition changes when the frame's write
+//! latch is taken, and when its page leaves. While it is the same, the frame has this
+//! page, and the bytes are those that its latch would show.
 //!
-//! A page that is changed or leaves while tables refer to its bytes gets others, and the old
-//! ones stay for as long as an entry refers to them. They are counted, and all tables are
-//! emptied when they reach a 32nd of the frames, so that is the memory they take at most.
+//! A page that is changed or evicted while tables refer to its bytes gets new ones, and
+//! the old ones live as long as an entry refers to them. They are counted, and all tables
+//! are emptied when they reach a 32nd of the frames, which bounds the memory.
 //!
-//! Order: a table's mutex after every other lock of the pool. A thread that holds one waits for
-//! nothing.
+//! Lock order: a table's mutex after every other lock of the pool. A thread that owns one
+//! waits for nothing.
 
 use super::Pool;
 use super::frame::ReadPage;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Tables; threads beyond these may meet others there.
+/// Number of tables; further threads share them.
 const PLACES: usize = 64;
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ struct Entry {
     bytes: Arc<[u8]>,
 }
 
-/// A table: a page is at its number modulo the length. CPUs fetch lines of 64 bytes in
-/// pairs.
+/// A table: a page's position is its number modulo the length. The alignment is 128
+/// because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place(Mutex<Vec<Option<Entry>>>);
@@ -41,15 +41,16 @@ struct Place(Mutex<Vec<Option<Entry>>>);
 #[derive(Debug)]
 pub(super) struct Near {
     places: Box<[Place]>,
-    /// Entries of a table.
+    /// Entries per table.
     entries: usize,
-    /// Bytes of pages that only tables may refer to, in pages, since they were emptied.
+    /// Number of pages' bytes that only tables may refer to, since the tables were
+    /// emptied.
     strays: AtomicUsize,
     strays_max: usize,
 }
 
 impl Near {
-    /// Tables over so many frames, empty.
+    /// Returns empty tables over `frames` frames.
     pub(super) fn new(frames: usize) -> Self {
         Near {
             places: (0..PLACES).map(|_| Place::default()).collect(),
@@ -59,7 +60,7 @@ impl Near {
         }
     }
 
-    /// A frame gives up bytes to which a table refers.
+    /// Counts bytes that a frame gives up while a table refers to them.
     pub(super) fn strayed(&self) {
         if self.strays.fetch_add(1, Relaxed) + 1 < self.strays_max {
             return;
@@ -76,7 +77,8 @@ impl Near {
 }
 
 impl Pool {
-    /// Looks at a page in this thread's table; `None` if it is not there, or was changed.
+    /// Runs `look` on a page in this thread's table; `None` if the page is not there, or
+    /// was changed.
     pub(crate) fn near<T>(&self, page: u32, look: impl FnOnce(Page<'_>) -> T) -> Option<T> {
         let mut table = self.near.place().try_lock()?;
         let at = page as usize % self.near.entries;
@@ -91,7 +93,7 @@ impl Pool {
         Some(look(Page(&entry.bytes)))
     }
 
-    /// Enters a page that is read again and again into this thread's table.
+    /// Adds a page that is read often to this thread's table.
     pub(crate) fn bring_near(&self, page: &ReadPage<'_>) {
         let frame = page.pin.0;
         if !frame.is_hot() {
@@ -106,7 +108,8 @@ impl Pool {
         let entry = Entry {
             page: frame.page.load(SeqCst),
             frame: frame.number,
-            // It stays as it is: the latch is held for reading, and the page is pinned.
+            // The edition cannot change, because the page is pinned and latched for
+            // reading.
             edition: frame.edition.load(SeqCst),
             bytes: Arc::clone(&page.content.bytes),
         };
@@ -152,7 +155,8 @@ mod tests {
         }
     }
 
-    /// What threads share is locked, and another thread reads what it has read before.
+    /// The shared structures are locked, and another thread reads pages again that it has
+    /// read before.
     #[test]
     fn hot_pages_are_read_without_a_lock_that_threads_share() {
         let environment = filled();
@@ -192,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Bytes that only the tables refer to are bounded, however many threads have read.
+    /// Bytes to which only the tables refer are bounded for any number of threads.
     #[test]
     fn what_the_tables_keep_alive_is_bounded() {
         let environment = filled();
@@ -214,7 +218,7 @@ mod tests {
                 alone += usize::from(!held);
             }
         }
-        // Each of four threads may refer to the same.
+        // Each of four threads may refer to the same pages.
         assert!(alone <= 4 * pool.near.strays_max, "{alone}");
     }
 }

@@ -1,8 +1,8 @@
-//! Replacement: S3-FIFO. New pages enter a small queue; those that are used again move
-//! to the main one, others leave, and are remembered for a while: if they come back
-//! they go to the main queue at once. So a scan passes through the small queue only.
+//! Replacement: S3-FIFO. New pages enter a small queue. Pages that are used again move to
+//! the main queue; the others are evicted and remembered for a while, and enter the main
+//! queue directly if they are read again. So a scan passes through the small queue only.
 //!
-//! A hit counts in the frame and takes nothing here.
+//! A hit is counted in the frame and does not lock the queues.
 
 use foldhash::HashSet;
 use std::collections::VecDeque;
@@ -13,14 +13,14 @@ pub(super) struct Queues {
     pub free: Vec<u32>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,
-    /// Pages that left the small queue lately.
+    /// Pages recently evicted from the small queue.
     ghosts: VecDeque<u32>,
     remembered: HashSet<u32>,
     small_target: usize,
     frames: usize,
 }
 
-/// A frame that is to leave, out of its queue.
+/// A frame chosen for eviction, removed from its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     pub frame: u32,
@@ -40,7 +40,7 @@ impl Queues {
         }
     }
 
-    /// A frame has a page now; or has none, if it could not be read.
+    /// Adds a frame with a page, or without one (`lost`) if the page could not be read.
     pub(super) fn enter(&mut self, page: u32, frame: u32, lost: bool) {
         match !lost && self.remembered.remove(&page) {
             true => self.main.push_back(frame),
@@ -48,8 +48,9 @@ impl Queues {
         }
     }
 
-    /// The next that is to leave. Whoever cannot let it go says so to [`keep`](Self::keep);
-    /// who has been through the main queue in vain drains the small one.
+    /// Returns the next frame to evict. A caller that cannot evict it calls
+    /// [`keep`](Self::keep). With `drains`, used after the main queue was searched in
+    /// vain, the small queue is emptied.
     pub(super) fn next<'a>(
         &mut self,
         uses: impl Fn(u32) -> &'a AtomicU8,
@@ -72,7 +73,7 @@ impl Queues {
                         from_small: small,
                     });
                 }
-                // Used again: it belongs to the main queue.
+                // A page that was used again belongs to the main queue.
                 _ if small => {
                     counted.store(0, Relaxed);
                     self.main.push_back(frame);
@@ -85,7 +86,7 @@ impl Queues {
         }
     }
 
-    /// The frames behind one that is to leave, in its queue.
+    /// Returns the frames behind one that is to be evicted, in its queue.
     pub(super) fn behind(&self, leaving: Leaving, most: usize) -> Vec<u32> {
         let queue = match leaving.from_small {
             true => &self.small,
@@ -94,13 +95,14 @@ impl Queues {
         queue.iter().take(most).copied().collect()
     }
 
-    /// It is pinned, that is, used again. (Were it kept in the small queue, a few that are
-    /// pinned there would be looked at for ever, and what is free in the main one never.)
+    /// Returns a pinned frame to the main queue, because a pin is a use. If it stayed in
+    /// the small queue, a few pinned frames there would be examined forever, and free
+    /// ones in the main queue never.
     pub(super) fn keep(&mut self, leaving: Leaving) {
         self.main.push_back(leaving.frame);
     }
 
-    /// It has left, with this page.
+    /// Records the eviction of a page.
     pub(super) fn left(&mut self, leaving: Leaving, page: u32) {
         if !leaving.from_small || !self.remembered.insert(page) {
             return;
@@ -117,7 +119,7 @@ impl Queues {
 mod tests {
     use super::*;
 
-    /// What a cache of `frames` would hit, of these pages in this order.
+    /// Returns the hits of a cache of `frames` on these pages in this order.
     fn hits(frames: usize, pages: impl Iterator<Item = u32>) -> usize {
         let mut queues = Queues::new(frames);
         let uses: Vec<AtomicU8> = (0..frames).map(|_| AtomicU8::new(0)).collect();
@@ -142,7 +144,7 @@ mod tests {
         hits
     }
 
-    /// Least recently used, as it is defined.
+    /// Returns the hits of an exact least-recently-used cache.
     fn hits_lru(frames: usize, pages: impl Iterator<Item = u32>) -> usize {
         let mut held: Vec<u32> = Vec::new();
         let mut hits = 0;
@@ -162,7 +164,7 @@ mod tests {
         hits
     }
 
-    /// Whichever frame is the only one that is not pinned is found.
+    /// The only frame that is not pinned is found, wherever it is.
     #[test]
     fn what_is_pinned_does_not_hide_what_is_free() {
         for (frames, free) in (0..16).flat_map(|free| [(16, free), (40, free)]) {
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn it_hits_as_often_as_the_least_recently_used() {
-        // Skewed draws, where the recent are the likely.
+        // Skewed draws, in which recent pages are likely.
         let mut state = 1u64;
         let mut draw = || {
             state ^= state >> 12;

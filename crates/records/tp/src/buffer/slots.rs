@@ -1,16 +1,16 @@
-//! Which slot of the file a page lies in, and which slots are free.
+//! Slots of pages in the file, and free slots.
 //!
 //! Rules of `docs/spec/records.md`:
-//! - P1: a slot is free only if no durable checkpoint, none under way, no current map
-//!   and no write in flight has it.
-//! - P4: what only the old checkpoint has is free when the new one is durable.
+//! - P1: a slot is free only if no durable checkpoint, no running one, no current map and
+//!   no write in flight has it.
+//! - P4: a slot that only the old checkpoint has is free when the new one is durable.
 
 use crate::page::PAGE_HEADER;
 use crate::planted::{self, Planted};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-/// Where a block of the map lies, and its checksum.
+/// Slot and checksum of a block of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapBlock {
     pub slot: u32,
@@ -20,7 +20,7 @@ pub(crate) struct MapBlock {
 #[derive(Clone, Debug, Default)]
 struct Bits(Vec<u64>);
 
-/// While it lives, slots of a checkpoint keep what they hold.
+/// A pin on the slots of a checkpoint, which keep their content while it exists.
 #[derive(Debug)]
 pub(crate) struct SlotHold(#[expect(dead_code, reason = "alive or not is what counts")] Arc<Bits>);
 
@@ -51,14 +51,15 @@ impl Bits {
 pub(super) struct Slots {
     map: Vec<u32>,
     blocks: Vec<MapBlock>,
-    /// In the current map, the durable checkpoint, one under way, or being written.
+    /// Slots in the current map, the durable checkpoint, a running one, or a write in
+    /// flight.
     taken: Bits,
     durable: Bits,
-    /// What a checkpoint under way refers to.
+    /// Slots of a running checkpoint.
     next: Option<Bits>,
-    /// What somebody copies.
+    /// Slots that are being copied.
     held: Vec<Weak<Bits>>,
-    /// Taken by a checkpoint, or held, only.
+    /// Slots in use only because of a checkpoint or a pin.
     pending: Vec<u32>,
     /// Blocks of the map that differ from those of the durable checkpoint.
     changed: BTreeSet<usize>,
@@ -66,17 +67,17 @@ pub(super) struct Slots {
     hint: usize,
 }
 
-/// A map, as of the moment of a checkpoint.
+/// A map at the moment of a checkpoint.
 #[derive(Debug)]
 pub(crate) struct Captured {
     pub pages: usize,
-    /// Blocks to be written: which, and the slots of their pages.
+    /// Blocks to be written, with the slots of their pages.
     pub changed: Vec<(usize, Vec<u32>)>,
     pub blocks: Vec<MapBlock>,
 }
 
 impl Slots {
-    /// No pages.
+    /// Returns the state without pages.
     pub(super) fn new(page_bytes: usize) -> Self {
         let mut slots = Slots {
             per_block: entries(page_bytes),
@@ -86,7 +87,8 @@ impl Slots {
         slots
     }
 
-    /// Slots as of a durable checkpoint. An error names a slot that two have.
+    /// Returns the slots of a durable checkpoint. The error is a slot that two pages
+    /// have.
     pub(super) fn adopt(
         map: Vec<u32>,
         blocks: Vec<MapBlock>,
@@ -117,7 +119,7 @@ impl Slots {
         (pages, self.taken.count())
     }
 
-    /// A slot that nobody has, for a write.
+    /// Returns a free slot for a write.
     pub(super) fn allocate(&mut self) -> u32 {
         let words = self.taken.0.len();
         for step in 0..words {
@@ -135,12 +137,12 @@ impl Slots {
         slot
     }
 
-    /// A write to a slot has failed.
+    /// Frees a slot after a failed write.
     pub(super) fn give_back(&mut self, slot: u32) {
         self.taken.clear(slot);
     }
 
-    /// A page has been written to a slot.
+    /// Records that a page was written to a slot.
     pub(super) fn moved(&mut self, page: u32, slot: u32) {
         let at = page as usize;
         if self.map.len() <= at {
@@ -167,7 +169,7 @@ impl Slots {
         held.any(|held| held.has(slot))
     }
 
-    /// Keeps the slots of the durable checkpoint as they are.
+    /// Pins the slots of the durable checkpoint.
     pub(super) fn hold(&mut self) -> SlotHold {
         let hold = Arc::new(self.durable.clone());
         if !planted::is(Planted::SlotsNotHeld) {
@@ -176,7 +178,7 @@ impl Slots {
         SlotHold(hold)
     }
 
-    /// Slots of which only a checkpoint knew are free, where it is another now.
+    /// Frees the slots that were in use only because of a former checkpoint.
     fn give_back_pending(&mut self) {
         self.held.retain(|held| held.strong_count() > 0);
         for slot in std::mem::take(&mut self.pending) {
@@ -187,7 +189,7 @@ impl Slots {
         }
     }
 
-    /// The map now, for a checkpoint. One at a time.
+    /// Returns the present map for a checkpoint. Only one may run at a time.
     pub(super) fn capture(&mut self) -> Captured {
         assert!(self.next.is_none(), "one checkpoint at a time");
         let changed = std::mem::take(&mut self.changed);
@@ -215,12 +217,12 @@ impl Slots {
         }
     }
 
-    /// A block of the captured map lies in a slot that was allocated.
+    /// Records the slot that was allocated for a block of the captured map.
     pub(super) fn block_written(&mut self, slot: u32) {
         self.next.as_mut().expect("captured").set(slot);
     }
 
-    /// The checkpoint is durable.
+    /// Records that the checkpoint is durable.
     pub(super) fn completed(&mut self, captured: Captured) {
         self.durable = self.next.take().expect("captured");
         for (at, _) in &captured.changed {
@@ -233,7 +235,8 @@ impl Slots {
         self.give_back_pending();
     }
 
-    /// The checkpoint has failed; these slots were allocated for its blocks.
+    /// Records that the checkpoint has failed; `written` are the slots allocated for its
+    /// blocks.
     pub(super) fn failed(&mut self, captured: &Captured, written: &[u32]) {
         self.next = None;
         self.changed
@@ -243,7 +246,7 @@ impl Slots {
     }
 }
 
-/// Slots that a block of the map holds.
+/// Returns the number of slots in a block of the map.
 pub(crate) fn entries(page_bytes: usize) -> usize {
     (page_bytes - PAGE_HEADER) / 4
 }

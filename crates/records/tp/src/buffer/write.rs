@@ -1,4 +1,4 @@
-//! Writing pages out, in batches, and the map for a checkpoint.
+//! Writes pages out, in batches, and the map for a checkpoint.
 
 use super::frame::{Content, Frame, NO_PAGE, Pin};
 use super::layout::Layout;
@@ -12,17 +12,17 @@ use crate::planted::{self, Planted};
 use varve_device::sync::atomic::Ordering::*;
 use varve_device::sync::{MutexGuard, RwLockReadGuard};
 
-/// Bytes of pages that are synced at once.
+/// Bytes of pages after which they are synced.
 const SYNCED_BYTES: usize = 1 << 20;
 
-/// A page that is being written: as it was under its latch. Unless it is written, its frame
-/// is as dirty afterwards as it was.
+/// A page that is being written, as it was under its latch. If the write fails, its frame
+/// remains as dirty as before.
 struct Writing<'a> {
     frame: &'a Frame,
     _alone: MutexGuard<'a, ()>,
     page: u32,
     bytes: Box<[u8]>,
-    /// The log has to be durable up to here before.
+    /// LSN up to which the log must be durable before the write.
     logged: Lsn,
     written: bool,
 }
@@ -38,16 +38,16 @@ impl Drop for Writing<'_> {
 }
 
 impl Pool {
-    /// Writes a pinned frame out, if it is dirty, waiting for its latch: for those who
-    /// hold none.
+    /// Writes a pinned frame out if it is dirty. It waits for the latch, so the caller
+    /// must not own one.
     fn write_out(&self, frame: &Frame) -> Result<()> {
         let alone = frame.writer.lock();
         let begun = self.begin(frame, alone, frame.latch.read())?;
         self.finish(begun.into_iter().collect())
     }
 
-    /// Writes out those of pinned frames that are dirty, without waiting for their
-    /// latches: whoever needs a frame may hold latches for which their holders wait.
+    /// Writes out the dirty ones of pinned frames without waiting for their latches,
+    /// because a caller that needs a frame may own latches for which other threads wait.
     pub(super) fn try_write_out<'a>(
         &self,
         pins: impl IntoIterator<Item = &'a Pin<'a>>,
@@ -88,16 +88,16 @@ impl Pool {
         }))
     }
 
-    /// Sees to it that the log has what must be there before a latched page is written, and
-    /// answers up to where it has to be durable (rules I1 and I3).
+    /// Appends the image that must be in the log before a latched page is written.
+    /// Returns the LSN up to which the log must be durable (rules I1 and I3).
     fn log_before(&self, page: u32, bytes: &[u8]) -> Result<Lsn> {
         let image = match &*self.layout.lock() {
-            // Only the checkpoint makes slots count, and it flushes the log.
+            // Only the checkpoint makes slots valid, and it flushes the log.
             Layout::Shadow(_) => return Ok(Lsn::NONE),
             Layout::InPlace(in_place) => in_place.image(page),
         };
         if let Some(image) = image {
-            // It may have been appended by one whose flush failed.
+            // The image may have been appended by a thread whose flush failed.
             return Ok(Lsn(Page(bytes).lsn()).max(image));
         }
         let mut draft = Draft::new();
@@ -115,8 +115,8 @@ impl Pool {
         Ok(lsn)
     }
 
-    /// Writes in the order of the pages' numbers. What fails does not keep others from
-    /// being written.
+    /// Writes in the order of the pages' numbers. After a failure the other pages are
+    /// still written.
     fn finish(&self, mut begun: Vec<Writing<'_>>) -> Result<()> {
         let logged = begun.iter().map(|writing| writing.logged).max();
         let logged = logged.unwrap_or(Lsn::NONE);
@@ -144,8 +144,7 @@ impl Pool {
         written
     }
 
-    /// Writes the pages out whose first change lies before `lsn` and before the log's
-    /// present end.
+    /// Writes out the pages whose first change precedes `lsn` and the log's present end.
     pub(crate) fn write_before(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.log.end().0);
         let before = |frame: &Frame| frame.first.load(SeqCst) < lsn;
@@ -155,7 +154,7 @@ impl Pool {
             let _several = self.batching.lock();
             let pins: Vec<Pin<'_>> = pages.iter().filter_map(|page| self.held(*page)).collect();
             self.try_write_out(&pins)?;
-            // Those whose latches others had.
+            // The remaining pages were latched by other threads.
             let rest = pins.iter().filter(|pin| before(pin.0));
             rest.map(|pin| pin.0)
                 .try_for_each(|frame| self.write_out(frame))?;
@@ -163,21 +162,21 @@ impl Pool {
         Ok(())
     }
 
-    /// `pages` more are about to be written: syncs those before, if they are many. Who
-    /// commits meanwhile waits at the disk for these, not for all.
+    /// Syncs earlier pages if they are many, before `pages` more are written. A
+    /// concurrent commit waits at the disk for these only, not for all.
     fn sync_some(&self, unsynced: &mut usize, pages: usize) -> Result<()> {
         *unsynced += pages * self.page_bytes;
         if *unsynced < SYNCED_BYTES {
             return Ok(());
         }
         *unsynced = 0;
-        // What is on the medium is unknown if it fails.
+        // The content of the medium is unknown if the sync fails.
         self.sync().inspect_err(|error| self.log.poison(error))
     }
 
-    /// Writes cold pages out while more than half of the frames are dirty, so that those
-    /// who need frames find clean ones. Where nothing was logged since frames were counted
-    /// they are not counted again: that reads a line of memory for each.
+    /// Writes cold pages out while more than half of the frames are dirty, so that
+    /// threads that need frames find clean ones. Frames are not counted again if nothing
+    /// was logged since, because counting reads a line of memory for each.
     pub(crate) fn write_cold(&self) -> Result<()> {
         let end = self.log.end().0;
         if self.few_dirty_at.load(Relaxed) == end {
@@ -200,8 +199,8 @@ impl Pool {
         Ok(())
     }
 
-    /// A checkpoint begins at `begin`. Answers the least LSN of a change that the slots
-    /// lack, as of this moment or later.
+    /// Begins a checkpoint at `begin`. Returns the least LSN of a change that the slots
+    /// lack at this moment or later.
     pub(crate) fn begin_checkpoint(&self, begin: Lsn) -> Lsn {
         if let Some(in_place) = self.layout.lock().in_place() {
             in_place.begin_checkpoint(begin);
@@ -209,7 +208,8 @@ impl Pool {
         self.oldest_change().min(begin)
     }
 
-    /// Writes that were under way have returned, too.
+    /// Returns the LSN of the oldest change in a dirty frame, after all running writes
+    /// have returned.
     fn oldest_change(&self) -> Lsn {
         let mut oldest = CLEAN;
         for frame in &self.frames {

@@ -1,4 +1,4 @@
-//! Bundles beside a map of whole keys, and bytes that are none.
+//! Bundles are compared with a map of whole keys, and invalid bytes are refused.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn a_bundle_lies_where_its_keys_do() {
     let bundle = tree_key(b"abcde", LIMIT).unwrap();
     assert_eq!(bundle, b"abcd\0");
     assert!(is_bundle(&bundle, LIMIT) && !is_bundle(b"abcd", LIMIT));
-    // Long keys and short ones, in their order: so are those that the tree has.
+    // Long and short keys in ascending order; the tree's keys have the same order.
     let keys: [&[u8]; 9] = [
         b"",
         b"abc",
@@ -35,7 +35,7 @@ fn a_bundle_lies_where_its_keys_do() {
     assert!(keys.is_sorted());
 }
 
-/// Every change of small sets of keys, beside a map.
+/// Every change of small sets of keys is compared with a map.
 #[test]
 fn bundles_beside_a_map() {
     let rests: [&[u8]; 8] = [b"a", b"aa", b"ab", b"aba", b"b", b"ba", b"\0", b"\xff\xff"];
@@ -101,7 +101,7 @@ fn what_is_alike_is_counted_in_blocks_and_behind_them() {
     }
 }
 
-/// Keys that are alike for long cost what is their own.
+/// Keys with a long common beginning cost only the bytes in which they differ.
 #[test]
 fn what_keys_share_is_there_once() {
     let key = |last: u8| [&[7; 1000][..], &[last]].concat();

@@ -1,9 +1,9 @@
-//! What a change does to each of its pages.
+//! Applies a change to each of its pages.
 
 use super::{Allocation, Change};
 use crate::page::{META_PAGE, Page, PageMut};
 
-/// A change does not fit a page: the log or the page is damaged.
+/// A change does not fit a page, so the log or the page is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit;
 
@@ -12,7 +12,7 @@ fn fits(done: bool) -> Result<(), Misfit> {
 }
 
 impl Change<'_> {
-    /// Makes the change on one of its pages.
+    /// Applies the change to one of its pages.
     pub(crate) fn apply(&self, number: u32, page: &mut PageMut<'_>) -> Result<(), Misfit> {
         match *self {
             Change::Insert { at, key, value, .. } => {

@@ -1,11 +1,11 @@
-//! The bytes of changes.
+//! Changes as bytes.
 
 use super::{Allocation, Chain, Change, kinds};
 use crate::page::{Cell, Image};
 
 const OVERFLOW: u32 = 1 << 31;
 
-/// Puts fields behind each other.
+/// Appends fields.
 struct Writer<'a>(&'a mut Vec<u8>);
 
 impl Writer<'_> {
@@ -40,7 +40,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes fields from the beginning; `None` where there are too few bytes.
+/// Parses fields from the beginning; `None` if there are too few bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Appends the body, and answers the kind.
+    /// Appends the body, and returns the kind.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) -> u8 {
         self.write(&mut Writer(to));
         self.kind()
@@ -144,7 +144,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What a change of a record has behind the key; others have nothing there.
+    /// Appends the values of a change of a record; for other changes nothing.
     fn write_values(&self, to: &mut Writer<'_>) {
         match *self {
             Change::Insert { value, .. } => _ = to.cell(value),
@@ -157,7 +157,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// All of a change between pages of a tree; nothing of others.
+    /// Appends the fields of a change of the tree's structure; for other changes nothing.
     fn write_structure(&self, to: &mut Writer<'_>) {
         match *self {
             Change::Split {
@@ -204,7 +204,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Out of a record. `None` if the bytes are none.
+    /// Parses the body of a record. `None` if the bytes are invalid.
     pub(crate) fn parse(kind: u8, body: &'a [u8]) -> Option<Self> {
         let mut from = Reader(body);
         let change = match kind {

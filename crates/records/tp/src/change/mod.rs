@@ -1,9 +1,10 @@
-//! What records of the log say, and what they do to pages.
+//! The meaning of log records, and their effect on pages.
 //!
-//! Whoever changes a page applies the record that he has logged, with the same code as
-//! redo: [`Change::apply`]. So redo cannot do anything else than what was done.
+//! A change is applied to its pages by the code that redo also uses, [`Change::apply`],
+//! so redo cannot differ from the original change.
 //!
-//! Bytes come from the medium: what does not fit the page is refused, never indexed.
+//! The bytes are read from the medium: a change that does not fit the page is refused,
+//! and no index is used unchecked.
 //!
 //! Source: Seltzer 1992, §5.1.4.6 (record types with redo and undo); Mohan and others
 //! 1992 (ARIES: compensation, page LSNs).
@@ -13,22 +14,22 @@ mod body;
 
 use crate::page::{Cell, Image};
 
-/// Pages of a value that lie in a chain, to be freed.
+/// A chain of pages of a value, to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub first: u32,
     pub last: u32,
 }
 
-/// A page taken from the free list, or the next one that never was: what the meta page
-/// says afterwards.
+/// The content of the meta page after a page was allocated from the free list, or behind
+/// the last page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     pub count: u32,
     pub free: u32,
 }
 
-/// A record's meaning.
+/// The meaning of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
     Insert {
@@ -112,25 +113,25 @@ pub(crate) enum Change<'a> {
         chain: Chain,
         free: u32,
     },
-    /// Chains that are to be freed if the transaction commits: more than fit into its
-    /// commit record.
+    /// Chains to be freed if the transaction commits, in addition to those in its commit
+    /// record.
     Chains {
         chains: &'a [u8],
     },
-    /// A page as it was when it was to be written in place. Only a restart of an
-    /// environment in place looks at it, before redo: it changes nothing.
+    /// A page as it was before it was written in place. Only a restart of an environment
+    /// in place uses it, before redo; it changes nothing.
     Image {
         page: u32,
         image: Image<'a>,
     },
-    /// It commits; these chains are to be freed, too.
+    /// The commit of a transaction, with further chains to be freed.
     Commit {
         chains: &'a [u8],
     },
     End,
 }
 
-/// The kinds, as records have them.
+/// The kinds of records.
 pub(crate) mod kinds {
     pub(crate) const INSERT: u8 = 1;
     pub(crate) const DELETE: u8 = 2;
@@ -151,7 +152,7 @@ pub(crate) mod kinds {
 }
 
 impl Change<'_> {
-    /// The pages that it changes, in the order of latches.
+    /// Returns the pages that it changes, in latch order.
     pub(crate) fn pages(&self) -> impl Iterator<Item = u32> {
         use crate::page::META_PAGE;
         let pages: [Option<u32>; 4] = match *self {
@@ -180,8 +181,8 @@ impl Change<'_> {
         pages.into_iter().flatten()
     }
 
-    /// The page that it takes, which need not have been there, and what the meta page says
-    /// then.
+    /// Returns the page that it allocates, which need not exist yet, and the content of
+    /// the meta page afterwards.
     pub(crate) fn made(&self) -> Option<(u32, Allocation)> {
         match *self {
             Change::Split { right, meta, .. } => Some((right, meta)),
@@ -192,14 +193,14 @@ impl Change<'_> {
         }
     }
 
-    /// True if an aborted transaction has to take it back.
+    /// Returns true if an abort must undo a record of this kind.
     pub(crate) fn is_undone(kind: u8) -> bool {
         use kinds::*;
         matches!(kind, INSERT | DELETE | PATCH | REPLACE | OVERFLOW | TREE)
     }
 }
 
-/// The chains of a commit record.
+/// Parses the chains of a commit record.
 pub(crate) fn chains(bytes: &[u8]) -> Vec<Chain> {
     let (pairs, _) = bytes.as_chunks::<8>();
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes"));
@@ -210,7 +211,7 @@ pub(crate) fn chains(bytes: &[u8]) -> Vec<Chain> {
     pairs.iter().map(chain).collect()
 }
 
-/// The bytes of chains.
+/// Returns chains as bytes.
 pub(crate) fn chain_bytes(chains: &[Chain]) -> Vec<u8> {
     let bytes = |chain: &Chain| {
         let (first, last) = (chain.first.to_le_bytes(), chain.last.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A checkpoint's bytes. `docs/spec/records.md` has them as a table.
+//! A checkpoint as bytes. `docs/spec/records.md` has them as a table.
 
 use crate::buffer::MapBlock;
 use crate::change::{chain_bytes, chains};
@@ -8,7 +8,7 @@ use crate::options::{Placement, TornPages};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a checkpoint.
+/// Header of a checkpoint.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CheckpointHeader {
@@ -20,43 +20,43 @@ pub struct CheckpointHeader {
     pub length: U32,
     /// [`VERSION`] or [`FIRST_VERSION`].
     pub version: U32,
-    /// Bytes in a page.
+    /// Bytes per page.
     pub page_bytes: U32,
-    /// Bytes in a segment of the log.
+    /// Bytes per segment of the log.
     pub segment_bytes: U32,
-    /// Bytes of the log that are written whole.
+    /// Bytes of the log that are written atomically.
     pub unit: U32,
-    /// Of two valid ones the higher counts.
+    /// Serial; of two valid checkpoints the one with the higher serial is used.
     pub serial: U64,
-    /// The end of the log when it began.
+    /// End of the log when the checkpoint began.
     pub begin: U64,
-    /// The first record that pages may lack.
+    /// LSN of the first record that pages may lack.
     pub redo: U64,
-    /// The first byte of the log that is needed.
+    /// First byte of the log that is needed.
     pub keep: U64,
-    /// Where this life begins.
+    /// Beginning of this life.
     pub life_begins: U64,
-    /// How often the environment has been opened.
+    /// Number of times that the environment was opened.
     pub life: U32,
     /// Pages in the map.
     pub pages: U32,
     /// Blocks of the map.
     pub blocks: U32,
-    /// Transactions that were active.
+    /// Number of active transactions.
     pub active: U32,
-    /// Transactions from here on are new.
+    /// Number of the next transaction.
     pub next: U64,
 }
 
-/// `VARVETP1`.
+/// The magic `VARVETP1`.
 pub const MAGIC: U64 = U64::from_bytes(*b"VARVETP1");
-/// Of the format, since environments have a placement.
+/// Version of the format since environments have a placement.
 pub const VERSION: u32 = 2;
-/// Of shadow slots, and without images in the log.
+/// Version with shadow slots and without images in the log.
 pub const FIRST_VERSION: u32 = 1;
 const HEADER: usize = 96;
 const _: () = assert!(size_of::<CheckpointHeader>() == HEADER);
-/// Longest checkpoint that is read.
+/// Bytes of the longest checkpoint that is read.
 pub(crate) const LONGEST: u64 = 1 << 30;
 
 /// A checkpoint.
@@ -124,10 +124,10 @@ impl Checkpoint {
         bytes
     }
 
-    /// Out of a file.
+    /// Parses the content of a file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let (header, _) = CheckpointHeader::read_from_prefix(bytes).map_err(|_| "too short")?;
         if header.magic != MAGIC {
@@ -193,7 +193,7 @@ impl Checkpoint {
     }
 }
 
-/// Fewest bytes of a segment, for this size of a page.
+/// Returns the least number of bytes per segment for this page size.
 pub(crate) fn smallest_segment(page_bytes: u64) -> u64 {
     16 * page_bytes
 }

@@ -1,13 +1,13 @@
-//! Checkpoints: what a restart begins with.
+//! Checkpoints, from which a restart begins.
 //!
 //! Invariants (P2 to P5 of `docs/spec/records.md`):
-//! - A checkpoint is written when the log is durable up to its end, and the pages that its
-//!   map names are synced.
-//! - Its sync is the commit point. Only then are slots and segments free that it does
-//!   not need.
-//! - `redo` is at most the first LSN of a change that a page of the map lacks: it is read
-//!   off the frames before the map is captured. In place (I2, I4) it is what the file
-//!   lacks, once that is synced.
+//! - A checkpoint is written when the log is durable up to its end, and the pages in its
+//!   map are synced.
+//! - Its sync is the commit point. Only then are the slots and segments freed that it
+//!   does not need.
+//! - `redo` is at most the first LSN of a change that a page of the map lacks: it is
+//!   computed from the frames before the map is captured. In place (I2, I4) it is the
+//!   first change that the file lacks after it was synced.
 
 pub(crate) mod format;
 
@@ -23,22 +23,22 @@ pub(crate) use format::Checkpoint;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 
-/// Two copies: the second is written when the first is durable. So one is whole at any
-/// time, and damage to one is no loss.
+/// Two copies: the second is written when the first is durable. So one is valid at any
+/// time, and damage to one loses nothing.
 const FILES: [&str; 2] = ["check-0", "check-1"];
 
-/// What the next checkpoint has to know of the last.
+/// Properties of the last checkpoint that the next one needs.
 #[derive(Debug)]
 struct Last {
     version: u32,
     serial: u64,
     life: u32,
     life_begins: Lsn,
-    /// Where the last two began.
+    /// Beginnings of the last two checkpoints.
     begins: [Lsn; 2],
 }
 
-/// While it lives, what a checkpoint refers to stays as it is.
+/// A pin on the slots and the log to which a checkpoint refers.
 #[derive(Debug)]
 pub(crate) struct Held {
     _slots: Option<SlotHold>,
@@ -53,7 +53,7 @@ pub(crate) struct Checkpoints {
     last: Mutex<Last>,
 }
 
-/// True if there is a file of a checkpoint.
+/// Returns true if a checkpoint file exists.
 pub(crate) fn exists(storage: &dyn Storage) -> Result<bool> {
     for name in FILES {
         if Named::find(storage, name)?.is_some() {
@@ -63,7 +63,7 @@ pub(crate) fn exists(storage: &dyn Storage) -> Result<bool> {
     Ok(false)
 }
 
-/// The newest valid checkpoint. `None` if none was ever made.
+/// Returns the newest valid checkpoint; `None` if none was ever made.
 pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
     let mut best: Option<Checkpoint> = None;
     let mut wrong = None;
@@ -76,7 +76,7 @@ pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
                 best = Some(found);
             }
             Ok(_) => {}
-            // The second file is made empty.
+            // An empty second file exists after the creation of an environment.
             Err(what) => wrong = Some((name, what)),
         }
     }
@@ -86,13 +86,14 @@ pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
     }
 }
 
-/// The first checkpoint of an environment: there is one as soon as its name is there.
+/// Writes the first checkpoint of an environment, which exists as soon as the file has
+/// its name.
 pub(crate) fn create(storage: &dyn Storage, checkpoint: &Checkpoint) -> Result<()> {
     place(storage, FILES[0], &[&checkpoint.to_bytes()])
 }
 
 impl Checkpoints {
-    /// Behind the one that an environment was opened with.
+    /// Returns the state after the checkpoint with which an environment was opened.
     pub(crate) fn open(storage: &Arc<dyn Storage>, found: &Checkpoint) -> Result<Self> {
         let file = |name| Named::open(&**storage, name, true);
         Ok(Checkpoints {
@@ -108,7 +109,7 @@ impl Checkpoints {
         })
     }
 
-    /// Where pages lie.
+    /// Returns the placement of pages.
     pub(crate) fn placement(&self) -> Placement {
         self.placement
     }
@@ -125,7 +126,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// A new life begins at the end of the log: nothing is appended before this returns.
+    /// Begins a new life at the end of the log. Nothing is appended before this returns.
     pub(crate) fn renew(&self, mut found: Checkpoint, end: Lsn) -> Result<u32> {
         if planted::is(Planted::LifeNotRenewed) {
             return Ok(found.life);
@@ -138,7 +139,7 @@ impl Checkpoints {
         Ok(life)
     }
 
-    /// The same checkpoint again, of this life.
+    /// Writes the same checkpoint again, with this life.
     pub(crate) fn set_life(&self, found: &mut Checkpoint, life: u32, begins: Lsn) -> Result<()> {
         let mut last = self.last.lock();
         found.serial = last.serial + 1;
@@ -149,22 +150,23 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Takes a checkpoint. Pages that were changed before the one before last are
-    /// written out first; all, if `everything`.
+    /// Takes a checkpoint. Pages that were changed before the checkpoint before the last
+    /// one are written out first; with `everything`, all pages.
     pub(crate) fn take(&self, engine: &Engine, everything: bool) -> Result<()> {
         let active = || (engine.listed(), engine.next_number());
         self.take_of(engine, everything, active, false).map(|_| ())
     }
 
-    /// Takes one of everything, and keeps what it refers to.
+    /// Takes a checkpoint of everything, and pins the log and the slots to which it
+    /// refers.
     pub(crate) fn take_held(&self, engine: &Engine) -> Result<(Checkpoint, Held)> {
         let active = || (engine.listed(), engine.next_number());
         let (checkpoint, held) = self.take_of(engine, true, active, true)?;
         Ok((checkpoint, held.expect("asked for")))
     }
 
-    /// Takes one of a copy: `position` is where it stands, `active` is what its original
-    /// has not ended there.
+    /// Takes a checkpoint of a copy: `position` is the end of its log, `active` are the
+    /// transactions that have not ended there.
     pub(crate) fn take_of_copy(
         &self,
         engine: &Engine,
@@ -202,7 +204,8 @@ impl Checkpoints {
         if planted::is(Planted::ActiveForgotten) {
             active.clear();
         }
-        // Committed ones are not undone: their chains are in the checkpoint.
+        // Committed transactions are not undone, because their chains are in the
+        // checkpoint.
         let running = active.iter().filter(|active| !active.committed);
         let firsts = running.map(|active| active.first);
         let keep = firsts.min().unwrap_or(redo).min(redo);
@@ -231,14 +234,14 @@ impl Checkpoints {
         let checkpoint = match checkpoint {
             Ok(checkpoint) => checkpoint,
             Err(error) => {
-                // Pages can be written elsewhere later.
+                // Pages can be written to other slots later.
                 engine.pool.checkpoint_failed(&captured, &taken);
                 return Err(error);
             }
         };
         let result = self.commit(engine, &checkpoint);
         if let Err(error) = result {
-            // What is on the medium is unknown now.
+            // The content of the medium is unknown now.
             engine.log.poison(&error);
             engine.pool.checkpoint_failed(&captured, &[]);
             return Err(error);

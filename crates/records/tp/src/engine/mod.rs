@@ -1,10 +1,12 @@
-//! Log, buffer, locks and active transactions together: what a change is made with.
+//! The engine: log, buffer, locks and active transactions, which are needed to make a
+//! change.
 //!
 //! Invariants:
-//! - A change is appended to the log under the latches of all its pages, and applied
-//!   and marked under the same.
-//! - What a transaction appends, its state included, is appended under its own mutex:
-//!   a checkpoint that looks at it sees all that lies before the checkpoint's beginning.
+//! - A change is appended to the log, applied and marked under the same latches of all
+//!   its pages.
+//! - The records of a transaction, and the changes of its state, are appended under its
+//!   own mutex, so a checkpoint that looks at it sees everything that precedes the
+//!   checkpoint's beginning.
 
 pub(crate) use crate::active::{Active, Listed, State};
 
@@ -23,16 +25,16 @@ use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::sync::{Mutex, RwLock};
 use varve_locks::LockTable;
 
-/// What a lock is on.
+/// The object of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockKey {
     Database,
     Table(u32),
-    /// A table, and a hash of the key.
+    /// A table number, and a hash of the key.
     Record(u32, u64),
 }
 
-/// Bytes of log that freeing a chain takes, with its place in the commit record.
+/// Bytes of log for freeing a chain, including its entry in the commit record.
 pub(crate) const FREEING: u64 = 128;
 
 #[derive(Debug)]
@@ -40,33 +42,34 @@ pub(crate) struct Engine {
     pub log: Arc<Log>,
     pub pool: Pool,
     pub locks: LockTable<LockKey>,
-    /// Transactions may not write.
+    /// True if transactions may not write.
     pub read_only: bool,
     active: Mutex<Actives>,
     next: AtomicU64,
     pub versions: Versions,
     pub routes: Routes,
-    /// Tables that were dropped since the environment was opened: whoever has found
-    /// one before and gets its lock afterwards finds it here.
+    /// Tables dropped since the environment was opened. A transaction that looked one up
+    /// before, and gets its lock afterwards, finds it here.
     dropped: RwLock<HashSet<u32>>,
 }
 
-/// Those that have not ended, by their numbers.
+/// Transactions that have not ended, by number.
 #[derive(Debug, Default)]
 struct Actives {
     running: HashMap<u64, Arc<Active>>,
-    /// Committed ones, whose pages snapshots may keep from being freed for long, and those
-    /// that a restart ends.
+    /// Committed transactions whose pages may remain for long because of snapshots, and
+    /// transactions that a restart ends.
     finishing: HashMap<u64, Arc<Active>>,
 }
 
-/// Who makes changes: a transaction, forward or undoing; or nobody, for structure.
+/// The author of changes: a transaction, forward or undoing, or none for changes of the
+/// structure.
 #[derive(Debug)]
 pub(crate) struct Author {
     pub active: Option<Arc<Active>>,
-    /// While undoing: what is undone next.
+    /// During an undo: the record that is undone next.
     pub undo_next: Option<Lsn>,
-    /// Where it notes what it changes, for snapshots.
+    /// Collector of old values for snapshots.
     pub writer: Option<Writer>,
     draft: Draft,
 }
@@ -102,13 +105,13 @@ impl Engine {
         }
     }
 
-    /// Whoever has read a page last changed at `lsn` has seen nothing of commits behind
-    /// this: what others have not committed they have locked.
+    /// Returns an upper bound of the commits seen by a reader of a page that was last
+    /// changed at `lsn`. Uncommitted changes of other transactions are locked.
     pub(crate) fn visible(&self, lsn: u64) -> Lsn {
         Lsn(lsn).min(self.versions.clock())
     }
 
-    /// Appends a change of an author's: of the transaction's, to be undone with it.
+    /// Appends a change. If the author is a transaction, the change is undone with it.
     pub(crate) fn log(&self, author: &mut Author, table: u32, change: &Change<'_>) -> Result<Lsn> {
         let Some(active) = author.active.clone() else {
             return self.log_structure(author, table, change);
@@ -157,11 +160,11 @@ impl Engine {
         Ok(lsn)
     }
 
-    /// What undoing it will append at most, in all but rare cases: taking back what made
-    /// a record smaller may have to split a page.
+    /// Returns the largest number of bytes that undoing a change appends, except in rare
+    /// cases: undoing a change that made a record smaller may split a page.
     fn undo_bytes(&self, change: &Change<'_>, bytes: usize) -> u64 {
         let split = match change {
-            // The page is given back, whatever it holds.
+            // The page is freed whatever its content is.
             Change::Overflow { .. } | Change::Tree { .. } => return FREEING,
             Change::Delete { .. } | Change::Replace { .. } => self.pool.page_bytes,
             _ => 0,
@@ -169,7 +172,7 @@ impl Engine {
         (bytes + split + 64) as u64
     }
 
-    /// Appends a change that nobody undoes.
+    /// Appends a change that is never undone.
     pub(crate) fn log_structure(
         &self,
         author: &mut Author,
@@ -181,7 +184,7 @@ impl Engine {
         self.log.append(&author.draft)
     }
 
-    /// Makes a change that has been logged on its pages, whose latches are held.
+    /// Applies a logged change to its pages, which must be latched.
     pub(crate) fn apply(
         &self,
         change: &Change<'_>,
@@ -201,7 +204,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A transaction that is about to write.
+    /// Registers a transaction that is about to write.
     pub(crate) fn enter(&self) -> Arc<Active> {
         let number = self.next.fetch_add(1, Relaxed);
         let mut actives = self.active.lock();
@@ -219,8 +222,9 @@ impl Engine {
         self.versions.set_oldest(began.min().unwrap_or(u64::MAX));
     }
 
-    /// Notes for snapshots what a record is, before an author changes it for the first
-    /// time. The latch of its leaf is held. What is undone was noted before.
+    /// Keeps the old value of a record for snapshots, before an author changes it for the
+    /// first time. Its leaf must be latched. A value that an undo restores was kept
+    /// before.
     pub(crate) fn note(
         &self,
         author: &mut Author,
@@ -237,8 +241,8 @@ impl Engine {
         }
     }
 
-    /// It has committed, but its pages are not freed: what is left of it is neither
-    /// undone nor in a snapshot's way.
+    /// Records that a transaction has committed while its pages are not freed yet. It is
+    /// no longer undone and no longer affects snapshots.
     pub(crate) fn committed(&self, active: &Active) {
         let mut actives = self.active.lock();
         if let Some(active) = actives.running.remove(&active.number) {
@@ -254,7 +258,7 @@ impl Engine {
         self.log.release(undoing);
     }
 
-    /// One that a restart has found.
+    /// Registers a transaction that a restart has found.
     pub(crate) fn resume(&self, listed: &Listed) -> Arc<Active> {
         let active = Arc::new(Active::resumed(listed));
         let mut actives = self.active.lock();
@@ -262,7 +266,7 @@ impl Engine {
         active
     }
 
-    /// It has ended: nothing of it is undone any more.
+    /// Removes a transaction that has ended.
     pub(crate) fn leave(&self, active: &Active) {
         let mut actives = self.active.lock();
         actives.finishing.remove(&active.number);
@@ -275,7 +279,8 @@ impl Engine {
         self.log.release(promised);
     }
 
-    /// A table is dropped by a transaction that commits, and still has its lock.
+    /// Records that a committing transaction, which still owns the table's lock, drops
+    /// the table.
     pub(crate) fn dropped(&self, table: u32) {
         self.dropped.write().insert(table);
     }
@@ -284,7 +289,7 @@ impl Engine {
         self.dropped.read().contains(&table)
     }
 
-    /// Transactions numbered from here on are new.
+    /// Sets the number of the next transaction.
     pub(crate) fn number_from(&self, next: u64) {
         self.next.store(next.max(1), Relaxed);
     }
@@ -293,7 +298,7 @@ impl Engine {
         self.next.load(Relaxed)
     }
 
-    /// All that have not ended, each as it is at one moment.
+    /// Returns all transactions that have not ended, each in its state at one moment.
     pub(crate) fn listed(&self) -> Vec<Listed> {
         let all: Vec<Arc<Active>> = {
             let actives = self.active.lock();
@@ -309,7 +314,7 @@ impl Engine {
         listed
     }
 
-    /// How many have written something and not ended.
+    /// Returns the number of transactions that have written and not ended.
     pub(crate) fn active_count(&self) -> usize {
         self.active.lock().running.len()
     }

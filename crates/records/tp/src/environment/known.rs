@@ -1,6 +1,6 @@
-//! The names of committed tables. Looking at one again writes to no memory that other
-//! threads use: each thread, mostly, has copies of those that it has looked at, of a
-//! generation. A change makes a new generation, and then all copies are made anew.
+//! The names of committed tables. A repeated look-up writes to no memory that threads
+//! share: most threads have their own copies of the entries that they use, which belong
+//! to a generation. A change starts a new generation, and all copies are then renewed.
 
 use crate::catalog::Entry;
 use crate::home::home;
@@ -9,15 +9,15 @@ use foldhash::HashMap;
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Mutex, RwLock, RwLockReadGuard};
 
-/// Places with copies; threads beyond these may meet others there.
+/// Number of sets of copies; further threads share them.
 const PLACES: usize = 64;
-/// Copies in a place, at most.
+/// Largest number of copies in a set.
 const COPIES_MAX: usize = 256;
 
-/// Tables, and since which commit each is there.
+/// Tables, each with the commit since which it exists.
 pub(super) type Tables = HashMap<String, (Entry, Lsn)>;
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The alignment is 128 because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place(Mutex<Copies>);
@@ -28,7 +28,7 @@ struct Copies {
     tables: Tables,
 }
 
-/// The committed tables by name, with copies for each thread.
+/// The committed tables by name, with copies for threads.
 #[derive(Debug)]
 pub(super) struct Known {
     tables: RwLock<Tables>,
@@ -46,7 +46,7 @@ impl Known {
         }
     }
 
-    /// All of them.
+    /// Returns all tables.
     pub(super) fn all(&self) -> RwLockReadGuard<'_, Tables> {
         self.tables.read()
     }
@@ -57,7 +57,7 @@ impl Known {
         self.generation.fetch_add(1, SeqCst);
     }
 
-    /// Looks at a table, if it is there.
+    /// Runs `look` on a table, if it exists.
     pub(super) fn look<T>(&self, name: &str, look: impl FnOnce(&Entry, Lsn) -> T) -> Option<T> {
         let place = &self.places[home(self.places.len())].0;
         let Some(mut copies) = place.try_lock() else {
@@ -72,7 +72,7 @@ impl Known {
         if let Some((entry, since)) = copies.tables.get(name) {
             return Some(look(entry, *since));
         }
-        // The copy may be younger than the generation, and is then made again.
+        // The copy may be newer than the generation, and is then renewed.
         let (entry, since) = self.tables.read().get(name).cloned()?;
         let looked = look(&entry, since);
         copies.tables.insert(name.to_owned(), (entry, since));

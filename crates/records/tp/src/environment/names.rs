@@ -1,10 +1,10 @@
-//! Names: which tables and indices there are, committed or in a transaction.
+//! Names of tables and indices, committed or in a transaction.
 //!
 //! Invariants:
-//! - The map in memory has every committed name; whoever changes one holds its lock in the
-//!   catalog until the map is changed.
-//! - A name is looked for in the map first. What is not there, or younger than the reader,
-//!   the catalog's tree tells.
+//! - The map in memory has every committed name. A transaction that changes a name owns
+//!   its lock in the catalog until the map is changed.
+//! - A name is looked up in the map first. If it is missing, or newer than the reader,
+//!   the catalog's tree decides.
 
 use super::Shared;
 use super::known::Tables;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_locks::Mode;
 
-/// Indices in the catalog of which no function was given, and their tables.
+/// Returns indices in the catalog whose function was not given, with their tables.
 pub(super) fn unknown_indices(options: &Options, tables: &Tables) -> Vec<(String, String)> {
     let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
     let indices = tables.iter().filter_map(|(name, (entry, _))| {
@@ -30,7 +30,7 @@ pub(super) fn unknown_indices(options: &Options, tables: &Tables) -> Vec<(String
 }
 
 impl Shared {
-    /// Looks at a committed table; with `at`, only if it was there at this commit.
+    /// Runs `look` on a committed table; with `at`, only if it existed at this commit.
     pub(crate) fn table<T>(
         &self,
         name: &str,
@@ -42,7 +42,8 @@ impl Shared {
             .look(name, |entry, since| visible(since).then(|| look(entry)))?
     }
 
-    /// A table, out of the catalog, locked by a transaction; made if `types` are given.
+    /// Returns a table from the catalog and locks it for a transaction. If it is missing
+    /// and `types` are given, it is created.
     pub(crate) fn find_table(
         &self,
         transaction: &mut Transaction<'_>,
@@ -69,12 +70,12 @@ impl Shared {
         }
     }
 
-    /// The indices of a table that is going to be written.
+    /// Returns the indices of a table that is going to be written.
     pub(crate) fn indices(&self, table: &str) -> Result<Vec<Arc<Registered>>> {
         let is_index = |entry: &Entry| indexed_table(&entry.types) == Some(table);
         let mut unknown = self.unknown_indices.iter();
         let there = unknown.find(|(of, index)| {
-            // It may have been dropped meanwhile, and its name be another's.
+            // The index may have been dropped meanwhile, and its name reused.
             of == table && self.table(index, None, is_index) == Some(true)
         });
         if let Some((table, index)) = there.cloned() {
@@ -84,7 +85,7 @@ impl Shared {
         Ok(all.filter(|index| index.table == table).cloned().collect())
     }
 
-    /// Names of all indices of a table, known or not.
+    /// Returns the names of all indices of a table, with or without a function.
     pub(crate) fn names_of_indices(&self, table: &str) -> Vec<String> {
         let registered = self.options.indices.iter();
         let mut names: Vec<String> = registered
@@ -99,7 +100,7 @@ impl Shared {
         names
     }
 
-    /// An index, out of the catalog, and whether it had to be made.
+    /// Returns an index from the catalog, and true if it had to be created.
     pub(crate) fn find_index(
         &self,
         transaction: &mut Transaction<'_>,
@@ -111,7 +112,7 @@ impl Shared {
         Ok((entry, found.is_none()))
     }
 
-    /// Takes a table out of the catalog, and answers what it was.
+    /// Removes a table from the catalog and returns its entry.
     pub(crate) fn take_table(
         &self,
         transaction: &mut Transaction<'_>,
@@ -125,7 +126,7 @@ impl Shared {
         Ok(entry)
     }
 
-    /// Gives a table a name that none has.
+    /// Gives a table an unused name.
     pub(crate) fn name_table(
         &self,
         transaction: &mut Transaction<'_>,
@@ -141,8 +142,8 @@ impl Shared {
         Ok(())
     }
 
-    /// What a transaction has made of names holds for all from this commit on. It is not
-    /// visible yet, and its locks are held.
+    /// Publishes a transaction's changes of names from this commit on. The commit is not
+    /// visible yet, and the transaction still owns its locks.
     pub(crate) fn commits(&self, names: &[(String, Option<Entry>)], gone: &[TableId], at: Lsn) {
         for id in gone {
             self.engine.dropped(id.table);
@@ -161,7 +162,7 @@ impl Shared {
         });
     }
 
-    /// Counts the numbers of a table of records; `next` tells where to begin.
+    /// Returns the counter of a table of records; `next` returns its first value.
     pub(crate) fn numbers(
         &self,
         id: TableId,

@@ -1,4 +1,4 @@
-//! Keeping an index with its table, filling it, and comparing both.
+//! Maintains an index, fills it, and compares it with its table.
 
 use crate::bundle::{Bundle, is_bundle, tree_key};
 use crate::ended::entry;
@@ -20,7 +20,7 @@ pub(crate) struct Indexed {
 }
 
 impl Indexed {
-    /// A record becomes another: entries that are there no more go, new ones come.
+    /// Replaces the index entries of a record by those of its new value.
     pub(crate) fn change(
         &self,
         transaction: &mut Transaction<'_>,
@@ -45,7 +45,7 @@ impl Indexed {
     }
 }
 
-/// Calls with each record of a tree, as it is now.
+/// Passes each record of a tree in its present state to `each`.
 fn records(tree: Tree<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     let limit = longest_key(tree.engine.pool.page_bytes);
     let mut from = Vec::new();
@@ -76,7 +76,7 @@ fn records(tree: Tree<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> 
     }
 }
 
-/// Makes entries for all records of a table, which is locked for reading.
+/// Creates the entries of all records of a table, which is locked for reading.
 pub(crate) fn fill(
     transaction: &mut Transaction<'_>,
     table: TableId,
@@ -95,7 +95,7 @@ pub(crate) fn fill(
     Ok(count)
 }
 
-/// Whether a tree has a key now, however long it is.
+/// Returns true if a tree contains a key of any length.
 fn holds(tree: Tree<'_>, key: &[u8]) -> Result<bool> {
     let limit = longest_key(tree.engine.pool.page_bytes);
     let Some(tree_key) = tree_key(key, limit) else {
@@ -109,8 +109,8 @@ fn holds(tree: Tree<'_>, key: &[u8]) -> Result<bool> {
     Ok(Bundle::read(&tree_key, bytes)?.search(key).is_ok())
 }
 
-/// Whether an index has an entry for each record of its table, and no other. Answers how
-/// many entries there are. Nobody may write meanwhile.
+/// Checks that an index has an entry for each record of its table, and no other. Returns
+/// the number of entries. No writer may run meanwhile.
 pub(crate) fn compare(table: Tree<'_>, entries: Tree<'_>, index: &Registered) -> Result<u64> {
     let wrong = |what: &str| {
         let what = format!("index {:?}: {what}", index.name);

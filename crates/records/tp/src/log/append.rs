@@ -1,4 +1,4 @@
-//! Appending records, and room for them.
+//! Appends records, and reserves log space for them.
 
 use super::format::{BATCH_MAGIC, BatchHeader, RECORD_HEADER, RecordHeader};
 use super::{Batch, HEADER, Log, Lsn, State};
@@ -9,10 +9,10 @@ use varve_device::sync::MutexGuard;
 use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
 use zerocopy::IntoBytes;
 
-/// Batches that may wait to be written before appending waits, too.
+/// Largest number of batches that wait to be written before appending waits.
 const MOST_SEALED: usize = 16;
 
-/// A record in the making: room for its header, then its body.
+/// A record under construction: space for its header, then its body.
 #[derive(Debug)]
 pub(crate) struct Draft(Vec<u8>);
 
@@ -21,7 +21,7 @@ impl Draft {
         Draft(Vec::new())
     }
 
-    /// Empty again.
+    /// Clears the draft and returns its bytes.
     pub(crate) fn clear(&mut self) -> &mut Vec<u8> {
         self.0.resize(RECORD_HEADER, 0);
         &mut self.0
@@ -31,7 +31,7 @@ impl Draft {
         self.0.len()
     }
 
-    /// Fills in the header, checksum included.
+    /// Fills in the header, including the checksum.
     pub(crate) fn seal(&mut self, mut header: RecordHeader) {
         header.length = (self.0.len() as u32).into();
         self.0[..RECORD_HEADER].copy_from_slice(header.as_bytes());
@@ -40,8 +40,7 @@ impl Draft {
     }
 }
 
-/// Bytes of the log that are kept for records to be appended; what is left is given back
-/// when it is dropped.
+/// A reservation of log space; the unused part is released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room<'l> {
     log: &'l Log,
@@ -49,7 +48,7 @@ pub(crate) struct Room<'l> {
 }
 
 impl Room<'_> {
-    /// So many have been appended.
+    /// Records that `bytes` were appended.
     pub(crate) fn spend(&mut self, bytes: u64) {
         let spent = bytes.min(self.left);
         self.left -= spent;
@@ -63,14 +62,14 @@ impl Drop for Room<'_> {
     }
 }
 
-/// Seconds since 1970, of the host: for restores to a point in time.
+/// Returns the host's time in seconds since 1970, for restores to a point in time.
 pub(crate) fn now_s() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u32::try_from(now.as_secs()).unwrap_or(0))
 }
 
 impl Log {
-    /// Appends a record. It is durable once [`flush`](Log::flush) says so.
+    /// Appends a record. It is durable after [`flush`](Log::flush).
     pub(crate) fn append(&self, draft: &Draft) -> Result<Lsn> {
         let bytes = draft.len() as u64;
         assert!(bytes <= self.shape.max_record, "a record of {bytes} bytes");
@@ -94,8 +93,9 @@ impl Log {
         state.end = state.open_at + state.open.len() as u64;
         self.end.store(state.end, SeqCst);
         if state.sealed.len() > 4 && !state.busy {
-            // No commit waits for these: the appender that makes it too many writes them. A segment
-            // that is full is synced, too, so that batches in the next say so.
+            // No commit waits for these batches, so the appender that exceeds the limit
+            // writes them. A full segment is synced as well, so that batches in the next
+            // one record it.
             let begins = |batch: &Arc<Batch>| self.shape.offset(batch.at) == 0;
             let sync = state.sealed.iter().any(begins);
             self.write_out(&mut state, sync)?;
@@ -145,8 +145,8 @@ impl Log {
         state.sealed.push_back(Arc::new(Batch { at, bytes }));
     }
 
-    /// Asks for room for `bytes` of records, besides what undoing all active
-    /// transactions takes. Makes segments where they are missing and allowed.
+    /// Checks that the log has space for `bytes` of records in addition to the undo of
+    /// all active transactions. Creates missing segments up to the limit.
     pub(crate) fn admit(&self, bytes: u64) -> Result<()> {
         self.check()?;
         let waste = self.shape.max_record + self.shape.unit;
@@ -162,8 +162,8 @@ impl Log {
         Ok(())
     }
 
-    /// The same for a change of many records, which nobody else can take before they are
-    /// appended.
+    /// Does the same as [`admit`](Log::admit) for a change of many records, and reserves
+    /// the space until they are appended.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Room<'_>> {
         self.promise(bytes);
         let room = Room {
@@ -174,12 +174,12 @@ impl Log {
         Ok(room)
     }
 
-    /// Undoing will take so many bytes more.
+    /// Reserves further bytes for an undo.
     pub(crate) fn promise(&self, bytes: u64) {
         self.promised.fetch_add(bytes, Relaxed);
     }
 
-    /// What was promised for a transaction is no longer.
+    /// Releases bytes that were reserved for an undo.
     pub(crate) fn release(&self, bytes: u64) {
         self.promised.fetch_sub(bytes, Relaxed);
     }

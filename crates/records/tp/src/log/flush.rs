@@ -1,8 +1,9 @@
-//! Writing batches, and making them durable: group commit.
+//! Writes batches and makes them durable: group commit.
 //!
-//! Whoever wants a record durable and finds nobody at it closes the open batch, writes
-//! what is closed, and syncs. Whoever arrives meanwhile waits, and one of them does the
-//! same for all of them. With thresholds, the leader waits for company first.
+//! A thread that waits for a record, while no other thread writes, closes the open batch,
+//! writes all closed batches, and syncs. Threads that arrive meanwhile wait; afterwards
+//! one of them does the same for all of them. With thresholds, this leader first waits
+//! for more commits.
 
 use super::{Batch, Log, Lsn, State};
 use crate::error::{Error, Result};
@@ -12,20 +13,20 @@ use std::time::Duration;
 use varve_device::sync::MutexGuard;
 use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// When the group of a commit is closed.
+/// The moment at which a group of commits is closed.
 ///
-/// The default is zero everywhere: whoever finds nobody writing writes at once, and
-/// whoever arrives meanwhile goes with the next. Otherwise the thesis's thresholds
-/// (§5.1.4.1) hold a group back, but never longer than `patience`.
+/// The default is zero everywhere: a commit is written at once if no other thread writes,
+/// and joins the next group otherwise. With other values, the thesis's thresholds
+/// (§5.1.4.1) delay a group, but never longer than `patience`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupCommit {
-    /// With fewer active transactions than this nobody waits for others.
+    /// Number of active transactions below which no commit is delayed.
     pub group: usize,
-    /// Percentage of active transactions that are to wait for their commit.
+    /// Percentage of active transactions that must wait for their commit.
     pub waiting_percent: usize,
-    /// Bytes of log after which nobody waits any more; 0: any number.
+    /// Bytes of log after which a group is written; 0 means any number.
     pub log_bytes: usize,
-    /// How long a group is held back at most.
+    /// Longest delay of a group.
     pub patience: Duration,
 }
 
@@ -38,7 +39,7 @@ impl GroupCommit {
 }
 
 impl Log {
-    /// Returns when everything up to the record at `lsn`, it included, is durable.
+    /// Waits until the record at `lsn` and everything before it is durable.
     pub(crate) fn flush(&self, lsn: Lsn) -> Result<()> {
         if self.durable() > lsn {
             return Ok(());
@@ -50,7 +51,8 @@ impl Log {
         result
     }
 
-    /// The same for who is no commit, and may hold latches: it waits for no company.
+    /// Does the same as [`flush`](Log::flush) without waiting for other commits, for
+    /// callers that may own latches.
     pub(crate) fn flush_now(&self, lsn: Lsn) -> Result<()> {
         match self.durable() > lsn {
             true => Ok(()),
@@ -87,7 +89,8 @@ impl Log {
         }
     }
 
-    /// Writes all that is closed; nobody else is at it. The mutex is free meanwhile.
+    /// Writes all closed batches. No other thread may be writing. The mutex is unlocked
+    /// meanwhile.
     pub(super) fn write_out(&self, state: &mut MutexGuard<'_, State>, sync: bool) -> Result<()> {
         state.busy = true;
         let batches: Vec<Arc<Batch>> = state.sealed.iter().cloned().collect();
@@ -127,7 +130,7 @@ impl Log {
         Ok(())
     }
 
-    /// Batches that lie behind each other in a segment go in one write.
+    /// Writes batches; adjacent ones in a segment share one write.
     fn write(&self, batches: &[Arc<Batch>]) -> Result<()> {
         let mut rest = batches;
         while let [first, others @ ..] = rest {

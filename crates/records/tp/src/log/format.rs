@@ -1,9 +1,9 @@
-//! The log's bytes. `docs/spec/records.md` has them as tables.
+//! Structures of the log. `docs/spec/records.md` has them as tables.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a batch.
+/// Header of a batch.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct BatchHeader {
@@ -13,51 +13,52 @@ pub struct BatchHeader {
     pub header_crc: U32,
     /// CRC-32C of the records.
     pub records_crc: U32,
-    /// Bytes with the header, without the padding.
+    /// Bytes including the header, without the padding.
     pub length: U32,
-    /// Its own LSN.
+    /// LSN of the batch.
     pub lsn: U64,
-    /// Where the batch before it ended, padding included.
+    /// LSN of the end of the previous batch, including padding.
     pub previous_end: U64,
-    /// The log was known to be durable up to here when this was sealed.
+    /// LSN up to which the log was known to be durable when the batch was closed.
     pub durable: U64,
-    /// How often the environment has been opened.
+    /// Number of times that the environment was opened.
     pub life: U32,
-    /// When it was closed, in seconds since 1970; 0: not known.
+    /// Time of closing in seconds since 1970; 0 if unknown.
     pub time_s: U32,
 }
 
-/// `VTPB`.
+/// The magic `VTPB`.
 pub const BATCH_MAGIC: U32 = U32::from_bytes(*b"VTPB");
 
 /// Bytes of a [`BatchHeader`].
 pub const BATCH_HEADER: u64 = 48;
 const _: () = assert!(size_of::<BatchHeader>() as u64 == BATCH_HEADER);
 
-/// The first bytes of a record.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
-    /// CRC-32C of the bytes behind this field, body included.
+    /// CRC-32C of the bytes behind this field, including the body.
     pub crc: U32,
-    /// Bytes, this header included.
+    /// Bytes including this header.
     pub length: U32,
-    /// The transaction; 0 for structure changes.
+    /// Number of the transaction; 0 for structure changes.
     pub transaction: U64,
-    /// LSN of the transaction's record before it, or 0.
+    /// LSN of the transaction's previous record, or 0.
     pub previous: U64,
-    /// The table.
+    /// Number of the table.
     pub table: U32,
-    /// What it says (`change.rs`).
+    /// Kind of the change (`change.rs`).
     pub kind: u8,
     /// [`COMPENSATION`] or 0.
     pub flags: u8,
-    /// Zero.
+    /// Must be zero.
     pub reserved: U16,
 }
 
 impl RecordHeader {
-    /// Of a record that is of no transaction. Length and checksum are filled in later.
+    /// Returns the header of a record without a transaction. Length and checksum are
+    /// filled in later.
     pub(crate) fn of_nobody(kind: u8, table: u32) -> Self {
         RecordHeader {
             crc: 0.into(),
@@ -76,25 +77,25 @@ impl RecordHeader {
 pub const RECORD_HEADER: usize = 32;
 const _: () = assert!(size_of::<RecordHeader>() == RECORD_HEADER);
 
-/// A flag: the record undoes another, and its body begins with the LSN of the one
-/// that is undone next.
+/// Flag of a record that undoes another. Its body begins with the LSN of the record that
+/// is undone next.
 pub const COMPENSATION: u8 = 1;
 
 impl BatchHeader {
-    /// With its checksum.
+    /// Returns the header with its checksum.
     pub fn sealed(mut self) -> Self {
         self.header_crc = 0.into();
         self.header_crc = crate::checksum(0, self.as_bytes()).into();
         self
     }
 
-    /// The header that these bytes begin with, if they begin with one that is whole
-    /// and lies where it says.
+    /// Returns the header at the beginning of these bytes, if it is valid and its LSN is
+    /// `lsn`.
     pub fn parse(bytes: &[u8], lsn: u64) -> Option<Self> {
         Self::parse_anywhere(bytes).filter(|header| header.lsn.get() == lsn)
     }
 
-    /// The same, wherever it says that it lies.
+    /// Returns the header at the beginning of these bytes, if it is valid, with any LSN.
     pub fn parse_anywhere(bytes: &[u8]) -> Option<Self> {
         let (header, _) = BatchHeader::read_from_prefix(bytes).ok()?;
         let right = header.magic == BATCH_MAGIC
@@ -104,7 +105,7 @@ impl BatchHeader {
     }
 }
 
-/// The record at the beginning of these bytes, whole: its header and body.
+/// Returns header and body of the record at the beginning of these bytes, if it is valid.
 pub fn record(bytes: &[u8]) -> Option<(RecordHeader, &[u8])> {
     let (header, _) = RecordHeader::read_from_prefix(bytes).ok()?;
     let whole = bytes.get(..header.length.get() as usize)?;

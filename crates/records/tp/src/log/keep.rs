@@ -1,4 +1,4 @@
-//! Keeping the log for those who copy it, and taking in what was copied elsewhere.
+//! Pins of the log for copies, and the receipt of log that another environment appended.
 
 use super::{Log, Lsn};
 use crate::error::Result;
@@ -7,12 +7,12 @@ use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// While it lives, nothing from a place on is recycled.
+/// A pin: while it exists, nothing from its position on is recycled.
 #[derive(Debug)]
 pub(crate) struct LogHold(Arc<AtomicU64>);
 
 impl LogHold {
-    /// From here on is enough.
+    /// Moves the pin forward to `lsn`.
     pub(crate) fn advance(&self, lsn: Lsn) {
         self.0.fetch_max(lsn.0, SeqCst);
     }
@@ -31,7 +31,7 @@ impl Holds {
 }
 
 impl Log {
-    /// Keeps what is still there from `lsn` on.
+    /// Pins the log from `lsn` on, as far as it still exists.
     pub(crate) fn hold(&self, lsn: Lsn) -> LogHold {
         let hold = Arc::new(AtomicU64::new(lsn.0));
         if !planted::is(Planted::LogNotHeld) {
@@ -40,26 +40,25 @@ impl Log {
         LogHold(hold)
     }
 
-    /// Segments that hold nothing before `keep`, nor what somebody holds, are free to be
-    /// written over.
+    /// Recycles segments before `keep` that are not pinned.
     pub(crate) fn recycle(&self, keep: Lsn) {
         let keep = keep.0.min(self.holds.oldest());
         self.segments.recycle(self.shape.segment_of(keep));
     }
 
-    /// The first segment that has a file, or the one in which the log goes on.
+    /// Returns the first segment with a file, or the one in which the log continues.
     pub(crate) fn oldest_segment(&self) -> u64 {
         let end = self.shape.segment_of(self.end().0);
         self.segments.oldest().unwrap_or(end)
     }
 
-    /// Bytes of one segment as its file has them. False if it is not there.
+    /// Reads bytes of one segment from its file. Returns false if it does not exist.
     pub(crate) fn read_bytes(&self, at: u64, buffer: &mut [u8]) -> Result<bool> {
         self.segments.read(at, buffer)
     }
 
-    /// Writes bytes of a log that were appended elsewhere; they lie in one segment.
-    /// Durable when it returns.
+    /// Writes bytes of a log that another environment appended; they must be in one
+    /// segment. They are durable on return.
     pub(crate) fn receive(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.segments.provide(self.shape.segment_of(at))?;
         self.segments.write(at, bytes)?;
@@ -69,8 +68,9 @@ impl Log {
         }
     }
 
-    /// Overwrites what is behind a place with zeros: the rest of its segment, and the next
-    /// one, in which the log goes on where a batch did not fit. Durable when it returns.
+    /// Overwrites everything behind a position with zeros: the rest of its segment, and
+    /// the next one, in which the log continues if a batch did not fit. Durable on
+    /// return.
     pub(crate) fn clear_behind(&self, at: Lsn) -> Result<()> {
         let here = self.shape.segment_of(at.0);
         for segment in [here, here + 1] {

@@ -1,14 +1,15 @@
-//! Files of the log that are damaged, short or missing, and whether that is a loss.
+//! Files of the log that are damaged, short or missing, and the decision whether
+//! acknowledged records are lost.
 //!
-//! A log that ends early looks like one that was never longer. Two things tell them apart:
-//! - A batch behind the end that knew the log to be durable beyond it. It is looked for in
-//!   every file, also in those whose first batch is damaged.
-//! - A file that a crash cannot have left as it is, if what followed the end may have been
-//!   in it. If it held the rest of the last segment and nothing came after that, nothing
-//!   else shows it.
+//! A log that was cut short looks like one that was never longer. Two signs show a loss:
+//! - A batch behind the end records that the log was durable beyond the end. It is
+//!   searched for in every file, also in those whose first batch is damaged.
+//! - A file is in a state that no crash leaves, and may have contained the records that
+//!   followed the end. If it contained the rest of the last segment and nothing came
+//!   later, this is the only sign.
 //!
-//! What no file shows is a last segment that was overwritten with zeros behind the last
-//! checkpoint: a segment that was made and not yet used looks the same.
+//! No sign shows a last segment that was overwritten with zeros behind the last
+//! checkpoint, because a new segment that was not used yet looks the same.
 
 use super::LogShape;
 use super::format::{BATCH_HEADER, BatchHeader};
@@ -18,26 +19,27 @@ use crate::storage::{Named, Storage, failed};
 use std::fmt::{self, Display, Formatter};
 use std::ops::ControlFlow;
 
-/// Files of a log at most: greater numbers in names are of something else.
+/// Largest number of files of a log; a file name with a larger number belongs to
+/// something else.
 const MOST_FILES: usize = 1 << 20;
-/// Bytes that are read at once; a multiple of every unit.
+/// Bytes read at once; a multiple of every unit.
 const PIECE: u64 = 1 << 20;
 
 /// A file of the log that is missing or shorter than a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lacking {
     pub number: usize,
-    /// Bytes that it has; `None` if it is missing.
+    /// Length in bytes; `None` if the file is missing.
     bytes: Option<u64>,
     segment_bytes: u64,
-    /// The segment that it begins with.
+    /// The segment at its beginning.
     segment: Option<u64>,
-    /// It is as a crash leaves the file that is being made.
+    /// True if a crash may have left it while it was being created.
     making: bool,
 }
 
 impl Lacking {
-    /// Bytes at its beginning that stay as they are when it is made whole.
+    /// Returns the bytes at its beginning that are kept when it is extended.
     pub(super) fn content(&self) -> u64 {
         match self.making {
             // Its blocks may be allocated and not written.
@@ -46,7 +48,7 @@ impl Lacking {
         }
     }
 
-    /// True if it may have held what followed the log's end.
+    /// Returns true if it may have contained records behind the log's end.
     pub(super) fn may_hold(&self, end: u64, shape: &LogShape) -> bool {
         match self.segment {
             Some(segment) => {
@@ -72,8 +74,8 @@ impl Display for Lacking {
     }
 }
 
-/// What a storage has of a log: files with their numbers and first bytes, and those that
-/// are not whole.
+/// Files of a log in a storage: their numbers and first bytes, and those that are short
+/// or missing.
 pub(super) struct Found {
     pub files: Vec<(usize, Named, [u8; BATCH_HEADER as usize])>,
     pub lacking: Vec<Lacking>,
@@ -132,13 +134,13 @@ fn missing(number: usize, shape: LogShape) -> Lacking {
     }
 }
 
-/// The number in the name of a file of the log.
+/// Returns the number in the name of a log file.
 fn number(name: &str) -> Option<usize> {
     let number = name.strip_prefix("wal-")?.parse().ok()?;
     (number < MOST_FILES && super::segment_file(number) == name).then_some(number)
 }
 
-/// Hands over a file of the log in pieces, until the callback says stop.
+/// Passes the content of a log file to `each` in pieces, until that returns a break.
 fn pieces(
     file: &Named,
     until: u64,
@@ -170,15 +172,16 @@ fn is_zero(file: &Named) -> Result<bool> {
 }
 
 impl Segments {
-    /// The first file that was found missing or short, of those that `which` picks.
+    /// Returns the first short or missing file for which `which` returns true.
     pub(super) fn lacking(&self, which: impl Fn(&Lacking) -> bool) -> Option<Lacking> {
         let state = self.state.lock();
         let lost = |lacking: &&Lacking| which(lacking);
         state.lacking.iter().find(lost).copied()
     }
 
-    /// How far the log was durable as the batches of this life behind `end` have it, if
-    /// that is beyond `end`. A file that begins with a batch before that segment holds none.
+    /// Returns the position up to which batches of this life behind `end` record the log
+    /// as durable, if that is beyond `end`. A file that begins with a batch of an earlier
+    /// segment contains none.
     pub(super) fn durable_beyond(&self, end: u64, life: u32) -> Result<Option<u64>> {
         let shape = self.shape;
         let files: Vec<Named> = self.state.lock().files.values().cloned().collect();

@@ -1,16 +1,16 @@
 //! The log manager: records in a stream of bytes, durable in their order.
 //!
 //! Invariants:
-//! - A record's LSN is its position in the stream; records are appended under one
-//!   mutex, so LSNs grow in the order of the changes that they describe.
+//! - A record's LSN is its position in the stream; records are appended under one mutex,
+//!   so LSNs ascend in the order of the changes.
 //! - A batch is written once, into units of its own, and never across a segment's end.
-//! - A segment is synced before much is written of the next, whether or not a commit waits
-//!   for it: so batches there say that it was durable, and its loss is noticed.
-//! - `durable` moves only when the sync of everything before it has returned.
-//! - After a failed write or sync nothing is appended any more.
+//! - A segment is synced before much is written to the next, whether or not a commit
+//!   waits for it, so that batches there record it as durable, and its loss is detected.
+//! - `durable` advances only when the sync of everything before it has returned.
+//! - After a failed write or sync nothing is appended.
 //!
-//! Source: Seltzer 1992, §5.1.4.1 (records, group commit and its thresholds); DeWitt
-//! and others 1984 (group commit).
+//! Source: Seltzer 1992, §5.1.4.1 (records, group commit and its thresholds); DeWitt and
+//! others 1984 (group commit).
 
 mod append;
 mod flush;
@@ -43,20 +43,20 @@ use varve_device::sync::{Condvar, Mutex, MutexGuard};
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// No record.
+    /// The position of no record.
     pub const NONE: Lsn = Lsn(0);
 }
 
-/// How a log is laid out, and how much of it there may be.
+/// Geometry and limits of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogShape {
-    /// Bytes in a segment; a multiple of `unit`.
+    /// Bytes per segment; a multiple of `unit`.
     pub segment: u64,
-    /// Bytes that are written whole: 512 or 4,096.
+    /// Bytes that the medium writes atomically: 512 or 4,096.
     pub unit: u64,
-    /// Segments there may be.
+    /// Largest number of segments.
     pub max_segments: usize,
-    /// Longest record that will be appended.
+    /// Bytes of the longest record.
     pub max_record: u64,
     /// Bytes of records after which a batch is closed.
     pub batch: usize,
@@ -71,8 +71,8 @@ impl LogShape {
         at % self.segment
     }
 
-    /// Where the segment behind the one that holds `at` begins; `at` itself if it
-    /// begins one.
+    /// Returns the beginning of the segment behind the one that contains `at`; `at`
+    /// itself if it begins one.
     pub(crate) fn next_segment(&self, at: u64) -> u64 {
         at.div_ceil(self.segment) * self.segment
     }
@@ -81,21 +81,21 @@ impl LogShape {
         bytes.div_ceil(self.unit) * self.unit
     }
 
-    /// True if a batch of so many bytes, padding left out, may begin at `at`. The
+    /// Returns true if a batch of `bytes` bytes without padding may begin at `at`. The
     /// writer asks before it opens a batch, and the reader before it looks for one.
     pub(crate) fn batch_fits(&self, at: u64, bytes: u64) -> bool {
         self.offset(at) + self.padded(bytes) <= self.segment
     }
 
-    /// True if the batch behind one that ends at `at` may be in the next segment: this one
-    /// may have no room for it.
+    /// Returns true if the batch behind one that ends at `at` may be in the next segment,
+    /// because it may not fit into this one.
     fn may_go_on_in_next(&self, at: u64) -> bool {
         let longest = (BATCH_HEADER + self.max_record).max(self.batch as u64);
         self.offset(at) == 0 || !self.batch_fits(at, longest)
     }
 }
 
-/// A batch that is closed and not yet written.
+/// A closed batch that is not written yet.
 #[derive(Debug)]
 struct Batch {
     at: u64,
@@ -104,20 +104,20 @@ struct Batch {
 
 #[derive(Debug)]
 struct State {
-    /// The open batch, with room for its header; empty if there is none.
+    /// The open batch, with space for its header; empty if there is none.
     open: Vec<u8>,
     open_at: u64,
     sealed: VecDeque<Arc<Batch>>,
-    /// Where the last batch ended, or the open one begins.
+    /// End of the last batch, or beginning of the open one.
     end: u64,
-    /// Where the last closed batch ended.
+    /// End of the last closed batch.
     previous_end: u64,
     durable: u64,
-    /// Somebody writes.
+    /// True while a thread writes.
     busy: bool,
-    /// Transactions that wait for their commit.
+    /// Number of transactions that wait for their commit.
     waiting: usize,
-    /// Why nothing is appended any more.
+    /// The reason why nothing is appended any more.
     poison: Option<String>,
     spare: Vec<Vec<u8>>,
     life: u32,
@@ -133,9 +133,10 @@ pub(crate) struct Log {
     changed: Condvar,
     durable: AtomicU64,
     end: AtomicU64,
-    /// Bytes that undoing all active transactions will take.
+    /// Bytes reserved for undoing all active transactions, and for records to be
+    /// appended.
     promised: AtomicU64,
-    /// Transactions that have written something.
+    /// Number of transactions that have written.
     pub active: AtomicUsize,
     group: GroupCommit,
     bytes: AtomicU64,
@@ -144,7 +145,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that goes on at `at`, in the life given.
+    /// Opens the files of a log; appending starts with [`begin`](Log::begin).
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
         shape: LogShape,
@@ -179,7 +180,7 @@ impl Log {
         })
     }
 
-    /// From now on records are appended at `at`, where the last valid batch ended.
+    /// Starts appending at `at`, where the last valid batch ended.
     pub(crate) fn begin(&self, at: Lsn, life: u32) {
         let mut state = self.state.lock();
         assert!(state.open.is_empty() && state.sealed.is_empty());
@@ -190,36 +191,36 @@ impl Log {
         self.segments.begin(self.shape.segment_of(at.0));
     }
 
-    /// Everything that was found is durable when this returns, and its files are whole: if
-    /// it was a process that died, and not the machine, some of it may be in the host's
-    /// memory only. Called when the end of the log is known, before anything is written.
+    /// Makes all records that were found durable, and extends short files. If a process
+    /// crashed and not the machine, some records may be in the host's memory only. Called
+    /// when the end of the log is known, before anything is written.
     pub(crate) fn harden(&self) -> Result<()> {
         self.segments.make_whole()?;
         self.segments.harden()
     }
 
-    /// Behind the last record.
+    /// Returns the position behind the last record.
     pub(crate) fn end(&self) -> Lsn {
         Lsn(self.end.load(SeqCst))
     }
 
-    /// Everything before this is durable.
+    /// Returns the position before which everything is durable.
     #[inline]
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(SeqCst))
     }
 
-    /// Bytes written and syncs made since the log was opened.
+    /// Returns the bytes written and the syncs since the log was opened.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.bytes.load(Relaxed), self.syncs.load(Relaxed))
     }
 
-    /// Makes sure that the next segment need not be made by one who waits for it.
+    /// Creates a spare segment, so that no appender must wait for one.
     pub(crate) fn prepare_spare(&self) -> Result<()> {
         self.segments.prepare_spare()
     }
 
-    /// Nothing is acknowledged any more.
+    /// Poisons the environment: nothing is acknowledged any more.
     pub(crate) fn poison(&self, why: &Error) {
         self.poison_state(&mut self.state.lock(), why);
     }
@@ -233,7 +234,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// An error if the environment is poisoned.
+    /// Fails if the environment is poisoned.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         match self.poisoned.get() {

@@ -1,11 +1,11 @@
-//! Reading records by their LSNs: for rolling back.
+//! Reads records by their LSNs, for rolling back.
 
 use super::format::{COMPENSATION, RECORD_HEADER, RecordHeader, record};
 use super::{Log, Lsn};
 use crate::error::{Error, Result};
 use zerocopy::FromBytes;
 
-/// A record, out of the log.
+/// A record that was read from the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub lsn: Lsn,
@@ -13,13 +13,13 @@ pub(crate) struct Record {
     pub previous: Lsn,
     pub table: u32,
     pub kind: u8,
-    /// A compensation record's: what is undone next.
+    /// For a compensation record, the LSN of the record that is undone next.
     pub undo_next: Option<Lsn>,
     pub body: Vec<u8>,
 }
 
 impl Record {
-    /// Out of the bytes of a record. `None` if they are none.
+    /// Parses the bytes of a record. `None` if they are invalid.
     pub(crate) fn parse(lsn: Lsn, bytes: &[u8]) -> Option<(Self, usize)> {
         let (header, mut body) = record(bytes)?;
         let mut undo_next = None;
@@ -37,14 +37,14 @@ impl Record {
             undo_next,
             body: body.to_vec(),
         };
-        // What comes before it in its chain lies before it in the log.
+        // Its predecessors in its chain must precede it in the log.
         let earlier = record.previous < lsn && undo_next.is_none_or(|next| next < lsn);
         earlier.then_some((record, header.length.get() as usize))
     }
 }
 
 impl Log {
-    /// The record at `lsn`, from memory or a file.
+    /// Reads the record at `lsn` from memory or a file.
     pub(crate) fn read(&self, lsn: Lsn) -> Result<Record> {
         let bytes = match self.read_memory(lsn) {
             Some(bytes) => bytes,
@@ -85,7 +85,7 @@ impl Log {
     }
 }
 
-/// The record at the beginning.
+/// Returns the record at the beginning of the bytes.
 fn one(bytes: &[u8]) -> Option<&[u8]> {
     let (header, _) = RecordHeader::read_from_prefix(bytes).ok()?;
     bytes.get(..header.length.get() as usize)

@@ -1,10 +1,10 @@
-//! Reading the log forward after a crash, to its end.
+//! Reads the log forward after a crash, to its end.
 //!
-//! A batch counts if it lies where it says, follows the one before it, and has the
-//! right checksums; behind the place where this life began it has to be of this life,
-//! too. The first that does not is the end, unless a later one of this life, in any file,
-//! knew that the log was durable beyond that place, or a file is lost that may have held
-//! what followed: then it is damage.
+//! A batch is valid if it is stored at its own LSN, follows its predecessor, and has the
+//! right checksums; behind the beginning of this life it must also belong to this life.
+//! The first invalid batch is the end of the log. It is damage instead if a later batch
+//! of this life, in any file, records the log as durable beyond that point, or if a
+//! missing file may have contained the next batch.
 
 use super::format::{BATCH_HEADER, BatchHeader};
 use super::{Log, Lsn, Record};
@@ -14,33 +14,34 @@ use crate::planted::{self, Planted};
 /// A scan of the log.
 pub(crate) struct Scan<'a> {
     log: &'a Log,
-    /// Where the next batch is looked for.
+    /// Position at which the next batch is expected.
     at: u64,
     life: u32,
     life_begins: u64,
-    /// The first batch need not follow another.
+    /// True for the first batch, which need not follow another.
     first: bool,
-    /// Of a copy: whose lives go on, and whose end is wherever its receipt ended.
+    /// True for the log of a copy, in which lives may change and which may end anywhere.
     copy: bool,
-    /// The last batch's life, where that begins, and its time.
+    /// The last batch's life, the beginning of that life, and its time.
     seen: (u32, u64, u32),
 }
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScanEnd {
-    /// Behind the last batch.
+    /// Position behind the last batch.
     pub end: Lsn,
-    /// The life of the last batch, or of the checkpoint.
+    /// Life of the last batch, or of the checkpoint.
     pub life: u32,
-    /// Where it begins.
+    /// Beginning of that life.
     pub life_begins: Lsn,
-    /// When the last batch was closed; 0: not known.
+    /// Time at which the last batch was closed; 0 if unknown.
     pub time_s: u32,
 }
 
 impl Log {
-    /// Reads from the batch at `from` on, with what the checkpoint says of lives.
+    /// Returns a scan from the batch at `from`, with the life that the checkpoint
+    /// records.
     pub(crate) fn scan(&self, from: Lsn, life: u32, life_begins: Lsn) -> Scan<'_> {
         Scan {
             log: self,
@@ -55,14 +56,14 @@ impl Log {
 }
 
 impl Scan<'_> {
-    /// Of a copy's log.
+    /// Makes this a scan of a copy's log.
     pub(crate) fn of_copy(mut self) -> Self {
         self.copy = true;
         self
     }
 
-    /// Hands over each record, in order, and answers where the log ends. Those before
-    /// `skip` are left out.
+    /// Passes each record from `skip` on to `each`, in order, and returns the end of the
+    /// log.
     pub(crate) fn run(
         mut self,
         skip: Lsn,
@@ -90,7 +91,7 @@ impl Scan<'_> {
         })
     }
 
-    /// The next batch: its LSN, and its bytes without padding.
+    /// Returns the next batch: its LSN, and its bytes without padding.
     fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         let place = self.at;
         let next_segment = self.log.shape.next_segment(place);
@@ -146,7 +147,7 @@ impl Scan<'_> {
         Ok(right.then_some(bytes))
     }
 
-    /// An error if something shows that the log went on behind `end`.
+    /// Fails if there is a sign that the log continued behind `end`.
     fn look_beyond(&self, end: u64) -> Result<()> {
         let segments = &self.log.segments;
         if let Some(durable) = segments.durable_beyond(end, self.life)? {

@@ -1,11 +1,12 @@
-//! The log's files: preallocated, and written over when nothing in them is needed.
+//! The files of the log: preallocated, and overwritten when their records are not needed
+//! any more.
 //!
-//! A segment of the stream lies in any file; the first batch in it says which segment
-//! it is. What a file held before has other LSNs and is never taken for the log.
+//! A segment of the stream is stored in any file; the first batch shows which segment it
+//! is. Former content of a file has other LSNs and is never taken for the log.
 //!
-//! Files are numbered without a gap and made one at a time, by writing zeros. So of the
-//! files that a crash leaves, only the last may be shorter than a segment, and that one
-//! holds zeros. Any other that is short or missing was lost (`lost.rs`).
+//! Files are numbered without a gap and created one at a time, by writing zeros. So after
+//! a crash only the last file may be shorter than a segment, and it contains zeros. Any
+//! other file that is short or missing was lost (`lost.rs`).
 
 use super::LogShape;
 use super::format::BatchHeader;
@@ -21,12 +22,12 @@ use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub files: BTreeMap<usize, Named>,
-    /// Segments of the stream, and the files that they lie in.
+    /// Segments of the stream, and their files.
     pub used: BTreeMap<u64, usize>,
     free: Vec<usize>,
     /// Files written since they were synced.
     unsynced: Vec<usize>,
-    /// Files that were found short or missing, until they are made whole.
+    /// Files that are short or missing, until they are extended.
     pub lacking: Vec<Lacking>,
 }
 
@@ -35,18 +36,18 @@ pub(super) struct Segments {
     storage: Arc<dyn Storage>,
     pub shape: LogShape,
     pub state: Mutex<State>,
-    /// Held while a file is made. Before the state's.
+    /// Locked while a file is created. It precedes the state's lock.
     growing: Mutex<()>,
     room_until: AtomicU64,
 }
 
-/// The name of a file of the log.
+/// Returns the name of a log file.
 pub(crate) fn name(number: usize) -> String {
     format!("wal-{number}")
 }
 
 impl Segments {
-    /// The files there are, and what they begin with. Nothing is changed.
+    /// Finds the files and the segments at their beginnings. Nothing is changed.
     pub(super) fn open(storage: Arc<dyn Storage>, shape: LogShape) -> Result<Self> {
         let Found { files, lacking } = Found::look(&*storage, shape)?;
         let mut state = State {
@@ -60,7 +61,7 @@ impl Segments {
                 state.free.push(number);
                 continue;
             };
-            // Of two, one is left over from a life whose end was not acknowledged.
+            // Of two files, one remains from a life whose end was not acknowledged.
             let older = lives.get(&segment).copied().unwrap_or_default();
             if life > older {
                 lives.insert(segment, life);
@@ -78,7 +79,8 @@ impl Segments {
         })
     }
 
-    /// The log goes on in `segment`; later ones are left over from another life.
+    /// Continues the log in `segment`; later segments remain from another life and become
+    /// free.
     pub(super) fn begin(&self, segment: u64) {
         let mut state = self.state.lock();
         let later = state.used.split_off(&(segment + 1));
@@ -86,8 +88,8 @@ impl Segments {
         self.measure(&state);
     }
 
-    /// Files beyond the limit, which undoing and images have made, are used again, but
-    /// nobody is promised them.
+    /// Computes the position up to which files exist. Files beyond the limit, which undo
+    /// and images have created, are reused, but not counted.
     fn measure(&self, state: &State) {
         let last = state.used.last_key_value().map_or(0, |(last, _)| last + 1);
         let allowed = self.shape.max_segments.saturating_sub(state.used.len());
@@ -96,13 +98,13 @@ impl Segments {
         self.room_until.store(until, SeqCst);
     }
 
-    /// Files are there for every position before this.
+    /// Returns the position before which every position has a file.
     pub(super) fn room_until(&self) -> u64 {
         self.room_until.load(SeqCst)
     }
 
-    /// Gives a segment a file, if it has none: a free one or, where what was promised does
-    /// not suffice, a new one whatever the limit is.
+    /// Gives a segment a file if it has none: a free one or, if the reserved space does
+    /// not suffice, a new one beyond the limit.
     pub(super) fn provide(&self, segment: u64) -> Result<()> {
         if self.assign(segment) {
             return Ok(());
@@ -114,7 +116,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Gives a segment a free file. False if there is none.
+    /// Gives a segment a free file. Returns false if there is none.
     fn assign(&self, segment: u64) -> bool {
         let mut state = self.state.lock();
         if state.used.contains_key(&segment) {
@@ -128,7 +130,7 @@ impl Segments {
         true
     }
 
-    /// One file more, for `bytes` that are needed.
+    /// Creates a further file because `bytes` are needed.
     pub(super) fn add(&self, bytes: u64) -> Result<()> {
         let _growing = self.growing.lock();
         if self.state.lock().files.len() >= self.shape.max_segments {
@@ -137,7 +139,7 @@ impl Segments {
         self.make()
     }
 
-    /// Makes a file, which is free then. The caller holds `growing`.
+    /// Creates a free file. The caller must own `growing`.
     fn make(&self) -> Result<()> {
         let last = self
             .state
@@ -155,8 +157,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes files whole that are short or missing: the end of the log has shown that
-    /// nothing of it was in them.
+    /// Extends files that are short or missing. The end of the log has shown that they
+    /// contained none of it.
     pub(super) fn make_whole(&self) -> Result<()> {
         let lacking = std::mem::take(&mut self.state.lock().lacking);
         for lacking in lacking {
@@ -170,7 +172,7 @@ impl Segments {
         Ok(())
     }
 
-    /// A free file, where that is allowed.
+    /// Creates a free file if the limit allows it.
     pub(super) fn prepare_spare(&self) -> Result<()> {
         let (free, files) = {
             let state = self.state.lock();
@@ -182,7 +184,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Segments before this are no longer needed.
+    /// Frees the segments before `keep`.
     pub(super) fn recycle(&self, keep: u64) {
         let mut state = self.state.lock();
         let kept = state.used.split_off(&keep);
@@ -191,7 +193,7 @@ impl Segments {
         self.measure(&state);
     }
 
-    /// The first segment that has a file.
+    /// Returns the first segment with a file.
     pub(super) fn oldest(&self) -> Option<u64> {
         let state = self.state.lock();
         state.used.first_key_value().map(|(first, _)| *first)
@@ -215,7 +217,7 @@ impl Segments {
         file.write_at(self.shape.offset(at), bytes)
     }
 
-    /// Everything is durable when this returns, whoever wrote it.
+    /// Makes the content of all files durable, also that written by an earlier process.
     pub(super) fn harden(&self) -> Result<()> {
         let files: Vec<Named> = {
             let state = self.state.lock();
@@ -225,7 +227,7 @@ impl Segments {
         files.iter().try_for_each(Named::sync)
     }
 
-    /// Everything written is durable when this returns.
+    /// Makes all writes durable.
     pub(super) fn sync(&self) -> Result<()> {
         let files: Vec<Named> = {
             let mut state = self.state.lock();
@@ -238,7 +240,7 @@ impl Segments {
         files.iter().try_for_each(Named::sync)
     }
 
-    /// Reads from one segment. False if the log does not have these bytes.
+    /// Reads from one segment. Returns false if the log does not have these bytes.
     pub(super) fn read(&self, at: u64, buffer: &mut [u8]) -> Result<bool> {
         let Some((file, _)) = self.file(self.shape.segment_of(at)) else {
             return Ok(false);
@@ -249,16 +251,16 @@ impl Segments {
         }
         match file.read_at(offset, buffer) {
             Ok(()) => Ok(true),
-            // A file that was cut off.
+            // The file was truncated.
             Err(Error::Io { source, .. }) if source.kind() == UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Preallocated blocks that were never written would have to be marked as written by
-/// the file system at each first sync; so they are written once. Synced in pieces: who
-/// commits meanwhile waits for one of them, not for all.
+/// Fills a new file with zeros, because the host's file system would otherwise convert
+/// preallocated blocks at each first sync. It is synced in pieces, so that a concurrent
+/// commit waits for one of them, not for all.
 fn fill(file: &Named, mut at: u64, shape: LogShape) -> Result<()> {
     let zeros = vec![0; (1 << 20).min(shape.segment as usize)];
     while at < shape.segment {
@@ -270,7 +272,7 @@ fn fill(file: &Named, mut at: u64, shape: LogShape) -> Result<()> {
     Ok(())
 }
 
-/// The segment that a file begins with, and the life in which that was written.
+/// Returns the segment at the beginning of a file, and the life in which it was written.
 pub(super) fn first_segment(start: &[u8], shape: LogShape) -> Option<(u64, u32)> {
     let header = BatchHeader::parse_anywhere(start)?;
     let lsn = header.lsn.get();

@@ -1,19 +1,19 @@
-//! Reading the cells of leaves and inner pages.
+//! Reads the cells of leaves and inner pages.
 
 use super::{PAGE_HEADER, Page};
 use std::cmp::Ordering;
 
-/// The highest bit of a value's length: an overflow descriptor.
+/// The highest bit of a value's length: the value is an overflow descriptor.
 pub(crate) const OVERFLOW: u32 = 1 << 31;
 /// Bytes before the key of a leaf's cell.
 pub(super) const LEAF_CELL: usize = 6;
 /// Bytes before the key of an inner page's cell.
 pub(super) const INNER_CELL: usize = 6;
 
-/// A value as a leaf holds it.
+/// A value in the form of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell<'a> {
-    /// The bytes say where the value is.
+    /// True if the bytes are a descriptor of the value.
     pub overflow: bool,
     pub bytes: &'a [u8],
 }
@@ -24,23 +24,22 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Where a key is.
+/// Result of a search for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     At(usize),
-    /// Not there; this is where it would be put.
+    /// The key is missing; this is the position at which it would be inserted.
     Missing(usize),
 }
 
-/// How two keys are ordered: byte by byte, as slices are. Mostly the first eight bytes
-/// decide, which takes no call.
+/// Compares two keys byte by byte. The first eight bytes usually decide, without a call.
 #[inline]
 pub(crate) fn order(one: &[u8], other: &[u8]) -> Ordering {
     head(one).cmp(&head(other)).then_with(|| one.cmp(other))
 }
 
-/// The first eight bytes as a number, zeros after the end of a shorter key: it is never
-/// greater than that of a key that comes behind.
+/// Returns the first eight bytes as a number, padded with zeros. A key that sorts later
+/// never has a smaller one.
 #[inline]
 fn head(key: &[u8]) -> u64 {
     let of_four = |bytes: &[u8; 4]| u64::from(u32::from_be_bytes(*bytes));
@@ -75,7 +74,7 @@ impl<'a> Page<'a> {
         usize::from(u16::from_le_bytes([self.0[cell], self.0[cell + 1]]))
     }
 
-    /// The key at a position, in leaves and inner pages alike.
+    /// Returns the key at a position, for leaves and inner pages.
     #[inline]
     pub(crate) fn key(self, at: usize) -> &'a [u8] {
         let cell = self.slot(at);
@@ -83,7 +82,7 @@ impl<'a> Page<'a> {
         &self.0[cell + LEAF_CELL..][..length]
     }
 
-    /// Where the value of a leaf's cell begins, and its length field.
+    /// Returns the beginning of the value of a leaf's cell, and its length field.
     fn value_at(self, at: usize) -> (usize, u32) {
         let cell = self.slot(at);
         let length = self.u32_at(cell + 2);
@@ -108,7 +107,7 @@ impl<'a> Page<'a> {
         self.u32_at(self.slot(at) + 2)
     }
 
-    /// Bytes of the cell at a position.
+    /// Returns the bytes of the cell at a position.
     pub(crate) fn cell_bytes(self, at: usize) -> &'a [u8] {
         let cell = self.slot(at);
         let mut length = LEAF_CELL + self.key_length(cell);
@@ -118,7 +117,7 @@ impl<'a> Page<'a> {
         &self.0[cell..cell + length]
     }
 
-    /// Where a key is, by halving.
+    /// Finds a key by binary search.
     #[inline]
     pub(crate) fn search(self, key: &[u8]) -> Found {
         let (mut low, mut high) = (0, self.count());
@@ -133,7 +132,7 @@ impl<'a> Page<'a> {
         Found::Missing(low)
     }
 
-    /// The entry of an inner page that a key belongs to.
+    /// Returns the position of the inner page's entry to which a key belongs.
     #[inline]
     pub(crate) fn entry_for(self, key: &[u8]) -> usize {
         match self.search(key) {
@@ -142,20 +141,21 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Bytes that cells, their offsets and fences take. Redo asks pages that a damaged
-    /// record may have made, so nothing is taken for granted.
+    /// Returns the bytes that cells, their offsets and fences take. Redo also asks pages
+    /// that a damaged record may have made, so no field is trusted.
     pub(crate) fn used(self) -> usize {
         let header = self.header();
         let cells = self.0.len().saturating_sub(header.cells.get().into());
         cells.saturating_sub(header.garbage.get().into()) + 2 * self.count()
     }
 
-    /// Bytes there are for them.
+    /// Returns the bytes available for cells, offsets and fences.
     pub(crate) fn room(self) -> usize {
         self.0.len() - PAGE_HEADER
     }
 
-    /// True if a cell with so many bytes of key and value fits, once the page is packed.
+    /// Returns true if a cell with these bytes of key and value fits after the page is
+    /// packed.
     #[inline]
     pub(crate) fn fits(self, key: usize, value: usize) -> bool {
         self.used() + LEAF_CELL + key + value + 2 <= self.room()

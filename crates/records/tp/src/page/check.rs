@@ -1,12 +1,12 @@
-//! Whether bytes are a page: so that nothing behind has to look again.
+//! Validation of bytes as a page, so that no later code needs to check them.
 
 use super::cells::{LEAF_CELL, OVERFLOW};
 use super::{PAGE_HEADER, Page, kind};
 
-/// Looks at all of a page; the checksum is the caller's business.
+/// Checks everything in a page except for the checksum, which the caller compares.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the page.
 pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
     if bytes.len() < 512 || bytes.len() > 1 << 15 {
         return Err("not the size of a page");

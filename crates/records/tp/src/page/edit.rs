@@ -1,11 +1,12 @@
-//! Changing the cells of a page. What has no room or does not exist is refused.
+//! Changes the cells of a page. A change that does not fit, or whose cell does not exist,
+//! returns false.
 
 use super::cells::{INNER_CELL, LEAF_CELL};
 use super::{Cell, PAGE_HEADER, Page, PageMut};
 
 impl PageMut<'_> {
-    /// Room for `bytes` of cell data, `slots` offsets more included; packs the page if
-    /// that gives it.
+    /// Returns the position of free space for `bytes` of cell data and `slots` more
+    /// offsets; packs the page if necessary.
     fn take(&mut self, bytes: usize, slots: usize) -> Option<usize> {
         let page = self.page();
         if page.used() + bytes + 2 * slots > page.room() {
@@ -35,7 +36,7 @@ impl PageMut<'_> {
         self.header().count = (count as u16 + 1).into();
     }
 
-    /// Puts a cell into a leaf.
+    /// Inserts a cell into a leaf.
     #[must_use]
     pub(crate) fn insert(&mut self, at: usize, key: &[u8], value: Cell<'_>) -> bool {
         if at > self.page().count() || self.page().header().level != 0 {
@@ -53,7 +54,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// Puts an entry into an inner page.
+    /// Inserts an entry into an inner page.
     #[must_use]
     pub(crate) fn insert_child(&mut self, at: usize, key: &[u8], child: u32) -> bool {
         if at > self.page().count() || self.page().header().level == 0 {
@@ -69,7 +70,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// Takes a cell away.
+    /// Removes a cell.
     #[must_use]
     pub(crate) fn remove(&mut self, at: usize) -> bool {
         let count = self.page().count();
@@ -87,7 +88,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// Writes over a part of a value.
+    /// Overwrites a part of a value.
     #[must_use]
     pub(crate) fn patch(&mut self, at: usize, offset: usize, bytes: &[u8]) -> bool {
         if at >= self.page().count() || self.page().header().level != 0 {
@@ -105,13 +106,13 @@ impl PageMut<'_> {
         true
     }
 
-    /// Gives a key another value.
+    /// Replaces the value of a key.
     #[must_use]
     pub(crate) fn replace(&mut self, at: usize, key: &[u8], value: Cell<'_>) -> bool {
         self.remove(at) && self.insert(at, key, value)
     }
 
-    /// Keeps the first `count` cells, with another high fence and neighbour.
+    /// Keeps the first `count` cells, and sets the high fence and the right neighbour.
     #[must_use]
     pub(crate) fn cut(&mut self, count: usize, high: &[u8], right: u32) -> bool {
         if count > self.page().count() {
@@ -128,7 +129,7 @@ impl PageMut<'_> {
         self.set_high(Some(high))
     }
 
-    /// Another high fence.
+    /// Sets the high fence.
     #[must_use]
     pub(crate) fn set_high(&mut self, high: Option<&[u8]>) -> bool {
         let header = self.header();
@@ -150,7 +151,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// The low fence of a page that is being made.
+    /// Sets the low fence of a new page.
     #[must_use]
     pub(crate) fn set_low(&mut self, low: &[u8]) -> bool {
         let Some(at) = self.take(low.len(), 0) else {
@@ -163,7 +164,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// Puts the cells of a page of the same level, from `first` on, behind its own.
+    /// Appends the cells of a page of the same level, from `first` on.
     #[must_use]
     pub(crate) fn append_from(&mut self, from: Page<'_>, first: usize) -> bool {
         for at in first..from.count() {
@@ -178,7 +179,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// Puts all cells together at the end, so that no bytes between them are lost.
+    /// Moves all cells together at the end, so that no bytes between them are lost.
     pub(crate) fn pack(&mut self) {
         let old = self.0.to_vec();
         let page = Page(&old);

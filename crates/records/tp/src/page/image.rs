@@ -1,8 +1,8 @@
-//! A page in a record of the log, without its gap; and pages of large values.
+//! Images of pages in log records, without the gap, and pages of large values.
 
 use super::{PAGE_HEADER, Page, PageMut, check, kind};
 
-/// A packed page: what lies before its gap, and what behind.
+/// A packed page: the bytes before its gap, and those behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image<'a> {
     pub front: &'a [u8],
@@ -10,7 +10,7 @@ pub(crate) struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// Of a page that has been packed.
+    /// Returns the image of a page that was packed.
     pub(crate) fn of(page: &'a [u8]) -> Self {
         let header = Page(page).header();
         let front = PAGE_HEADER + 2 * usize::from(header.count.get());
@@ -20,7 +20,8 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Makes a page of it that keeps its own number. False if it is none.
+    /// Makes a page of the image that keeps its own number. Returns false if the image is
+    /// invalid.
     #[must_use]
     pub(crate) fn restore(self, to: &mut [u8]) -> bool {
         let number = Page(to).header().number;
@@ -34,7 +35,8 @@ impl<'a> Image<'a> {
         usize::from(page.page().header().cells.get()) == back && check(page.0).is_ok()
     }
 
-    /// Of a page of any kind as it is, for [`restore_whole`](Self::restore_whole).
+    /// Returns the image of a page of any kind as it is, for
+    /// [`restore_whole`](Self::restore_whole).
     pub(crate) fn of_whole(page: &'a [u8]) -> Self {
         let header = Page(page).header();
         if matches!(header.kind, kind::LEAF | kind::INNER) {
@@ -47,13 +49,15 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Makes the page `number` of it, with the LSN that it had. False if it is none.
+    /// Makes page `number` of the image, with its former LSN. Returns false if the image
+    /// is invalid.
     #[must_use]
     pub(crate) fn restore_whole(self, number: u32, to: &mut [u8]) -> bool {
         self.unpack(to) && Page(to).header().number.get() == number && check(to).is_ok()
     }
 
-    /// The bytes as they were, with a gap of zeros. False if they are no page's.
+    /// Restores the bytes, with a gap of zeros. Returns false if they are not those of a
+    /// page.
     #[must_use]
     fn unpack(self, to: &mut [u8]) -> bool {
         let length = self.front.len() + self.back.len();
@@ -68,13 +72,14 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Bytes of a value that a page of a chain holds.
+/// Returns the bytes of a value that a page of a chain can store.
 pub(crate) fn overflow_room(page_bytes: usize) -> usize {
     page_bytes - PAGE_HEADER
 }
 
 impl<'a> Page<'a> {
-    /// Bytes that a page of a chain holds; they share the fields of the low fence.
+    /// Returns the bytes stored in a page of a chain; the number shares the fields of the
+    /// low fence.
     pub(crate) fn overflow_length(self) -> usize {
         let header = self.header();
         usize::from(header.low.get()) | usize::from(header.low_length.get()) << 16
@@ -86,7 +91,7 @@ impl<'a> Page<'a> {
 }
 
 impl PageMut<'_> {
-    /// A page of a chain.
+    /// Formats a page of a chain.
     #[must_use]
     pub(crate) fn format_overflow(&mut self, bytes: &[u8], next: u32) -> bool {
         if bytes.len() > overflow_room(self.0.len()) {
@@ -102,7 +107,7 @@ impl PageMut<'_> {
         true
     }
 
-    /// A page of the free list, and what comes behind it.
+    /// Formats a page of the free list, with the next page of the list.
     pub(crate) fn format_free(&mut self, next: u32) {
         self.format(0, 0);
         let header = self.header();

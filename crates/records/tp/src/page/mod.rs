@@ -1,9 +1,10 @@
-//! Pages: bytes, and what trees do within one. `docs/spec/records.md` has the format.
+//! Pages: their bytes, and the operations of trees within one page. The format is in
+//! `docs/spec/records.md`.
 //!
 //! Invariants:
-//! - A page in memory has passed [`check`]: its fences and cells lie within it, so that
-//!   the accessors need not look again. Changes out of the log are checked as they are
-//!   applied ([`PageMut`] answers `false` where there is no room or no such cell).
+//! - A page in memory has passed [`check`]: its fences and cells are within it, so that
+//!   the accessors need not check again. Changes from the log are checked as they are
+//!   applied ([`PageMut`] returns false if there is no space or no such cell).
 //! - Cells are in the order of their keys, and `low <= key < high`.
 
 mod cells;
@@ -18,35 +19,35 @@ pub(crate) use image::{Image, overflow_room};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a page.
+/// Header of a page.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PageHeader {
-    /// CRC-32C of what lies behind it, seeded with the page's number.
+    /// CRC-32C of the bytes behind it, seeded with the page's number.
     pub crc: U32,
-    /// Its number.
+    /// Number of the page.
     pub number: U32,
     /// LSN of the last record applied to it.
     pub lsn: U64,
-    /// The table.
+    /// Number of the table.
     pub table: U32,
-    /// [`kind`].
+    /// One of [`kind`].
     pub kind: u8,
-    /// 0 for leaves.
+    /// Level; 0 for leaves.
     pub level: u8,
-    /// Cells.
+    /// Number of cells.
     pub count: U16,
-    /// Right neighbour; of a free page or one of a chain the next; 0: none.
+    /// Right neighbour; for a free page or one of a chain the next page; 0 for none.
     pub right: U32,
-    /// Where cells begin.
+    /// Offset at which the cells begin.
     pub cells: U16,
     /// Bytes of cells that are no longer used.
     pub garbage: U16,
-    /// Where the low fence lies, and its bytes.
+    /// Offset of the low fence.
     pub low: U16,
     /// Bytes of the low fence.
     pub low_length: U16,
-    /// Where the high fence lies; 0: infinity.
+    /// Offset of the high fence; 0 for infinity.
     pub high: U16,
     /// Bytes of the high fence.
     pub high_length: U16,
@@ -56,7 +57,7 @@ pub struct PageHeader {
 pub(crate) const PAGE_HEADER: usize = 40;
 const _: () = assert!(size_of::<PageHeader>() == PAGE_HEADER);
 
-/// What a page is.
+/// Kinds of pages.
 pub(crate) mod kind {
     pub(crate) const META: u8 = 1;
     pub(crate) const LEAF: u8 = 2;
@@ -66,16 +67,16 @@ pub(crate) mod kind {
     pub(crate) const FREE: u8 = 6;
 }
 
-/// The page that says how many there are, and which are free.
+/// The page with the number of pages and the head of the free list.
 pub(crate) const META_PAGE: u32 = 0;
 /// The root of the catalog.
 pub(crate) const CATALOG_ROOT: u32 = 1;
 
-/// A page that is read.
+/// A page for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Page<'a>(pub &'a [u8]);
 
-/// A page that is changed.
+/// A page for changing.
 pub(crate) struct PageMut<'a>(pub &'a mut [u8]);
 
 impl<'a> Page<'a> {
@@ -96,7 +97,7 @@ impl<'a> Page<'a> {
         self.header().count.get().into()
     }
 
-    /// True for a page of this table's tree, at this level.
+    /// Returns true for a page of this table's tree, at any level.
     #[inline]
     pub(crate) fn is_of_tree(self, table: u32) -> bool {
         let header = self.header();
@@ -120,7 +121,8 @@ impl<'a> Page<'a> {
         (at != 0).then(|| &self.0[at..at + length])
     }
 
-    /// Two numbers that the meta page holds: pages there are, and the first free one.
+    /// Returns the two numbers in the meta page: the number of pages, and the first free
+    /// one.
     pub(crate) fn meta(self) -> (u32, u32) {
         let at = |at: usize| u32::from_le_bytes(self.0[at..at + 4].try_into().expect("4 bytes"));
         (at(PAGE_HEADER), at(PAGE_HEADER + 4))
@@ -146,7 +148,7 @@ impl PageMut<'_> {
         self.0[PAGE_HEADER + 4..PAGE_HEADER + 8].copy_from_slice(&free.to_le_bytes());
     }
 
-    /// An empty page of a tree.
+    /// Formats an empty page of a tree.
     pub(crate) fn format(&mut self, table: u32, level: u8) {
         let (number, lsn) = (self.page().header().number, self.page().header().lsn);
         let size = self.0.len() as u16;
@@ -161,18 +163,18 @@ impl PageMut<'_> {
     }
 }
 
-/// The checksum of a page as it is stored.
+/// Returns the checksum of a page as it is stored.
 pub(crate) fn sum(number: u32, bytes: &[u8]) -> u32 {
     crate::checksum(number, &bytes[4..])
 }
 
-/// Longest key that a tree has as it is, for this size of a page: four entries fit into an
-/// inner page. One byte more has the key of a bundle.
+/// Returns the length of the longest key that a tree stores unchanged, for this page
+/// size: four entries fit into an inner page. The key of a bundle has one byte more.
 pub(crate) fn longest_key(page_bytes: usize) -> usize {
     page_bytes / 8
 }
 
-/// Longest value that is kept in a leaf.
+/// Returns the length of the longest value that is stored in a leaf.
 pub(crate) fn longest_inline(page_bytes: usize) -> usize {
     page_bytes / 4 - longest_key(page_bytes) / 2
 }

@@ -1,4 +1,4 @@
-//! Transactions and tables of an environment that is shared: the calls of a local one.
+//! Transactions and tables of a shared environment, with the methods of a local one.
 
 use super::shared::{Route, SharedEnvironment, unexpected};
 use super::wire::{Answer, Request};
@@ -11,20 +11,20 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-/// Bytes of writes that wait for company.
+/// Bytes of writes that are collected before they are sent.
 const WAITING: usize = 64 << 10;
 
-/// A transaction. Dropped without a commit, it is aborted.
+/// A transaction. If it is dropped without a commit, it is aborted.
 #[derive(Debug)]
 pub struct SharedTransaction<'s> {
     environment: &'s SharedEnvironment,
-    /// `None` when the holder is gone.
+    /// `None` after the holder exited.
     route: RefCell<Option<Route<'s>>>,
-    /// Tables that it was the first of its connection to open.
+    /// Tables that this transaction was the first of its connection to open.
     opened: RefCell<Vec<(String, String)>>,
 }
 
-/// A place in a transaction to which it can go back.
+/// A point in a transaction to which it can be rolled back.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedSavepoint(u32);
 
@@ -34,7 +34,8 @@ impl<'s> SharedTransaction<'s> {
         mut route: Route<'s>,
         writes: bool,
     ) -> Self {
-        // Here it cannot fail, and there it is heard of later.
+        // A local session cannot fail here, and the error of a remote one is reported
+        // later.
         let _ = route.later(&Request::Begin { writes });
         SharedTransaction {
             environment,
@@ -43,7 +44,7 @@ impl<'s> SharedTransaction<'s> {
         }
     }
 
-    /// Sends something; a holder that died on the way is asked for nothing more.
+    /// Sends a request. After the holder exited, no further request is sent.
     fn send<T>(&self, send: impl FnOnce(&mut Route<'s>) -> Result<T>) -> Result<T> {
         let mut route = self.route.borrow_mut();
         let sent = match route.as_mut() {
@@ -88,10 +89,10 @@ impl<'s> SharedTransaction<'s> {
         Ok(number)
     }
 
-    /// Opens a table, and makes it if it is not there and the transaction may write.
+    /// Opens a table. If it is missing and the transaction may write, it is created.
     ///
     /// # Errors
-    /// As those of a local environment; [`Error::HolderDied`].
+    /// Errors of a local environment, and [`Error::HolderDied`].
     pub fn open_table<K: Key, V: Value>(
         &self,
         definition: TableDefinition<K, V>,
@@ -103,10 +104,10 @@ impl<'s> SharedTransaction<'s> {
         })
     }
 
-    /// Opens a file of records by number.
+    /// Opens a table of records by number.
     ///
     /// # Errors
-    /// As [`open_table`](Self::open_table).
+    /// The same as [`open_table`](Self::open_table).
     pub fn open_records<V: Value>(
         &self,
         definition: RecordsDefinition<V>,
@@ -118,10 +119,11 @@ impl<'s> SharedTransaction<'s> {
         }))
     }
 
-    /// Here, for [`rollback_to`](Self::rollback_to).
+    /// Returns the present point, for [`rollback_to`](Self::rollback_to).
     ///
     /// # Errors
-    /// [`Error::HolderDied`], [`Error::ReadOnly`], and those of writes that went with it.
+    /// [`Error::HolderDied`], [`Error::ReadOnly`], and errors of earlier writes sent with
+    /// it.
     pub fn savepoint(&self) -> Result<SharedSavepoint> {
         match self.call(&Request::Savepoint)? {
             Answer::Number(number) => Ok(SharedSavepoint(number as u32)),
@@ -129,29 +131,30 @@ impl<'s> SharedTransaction<'s> {
         }
     }
 
-    /// Undoes everything since a savepoint. What was locked stays locked.
+    /// Undoes everything since a savepoint. Locks are kept.
     ///
     /// # Errors
-    /// As [`savepoint`](Self::savepoint), and what the storage says.
+    /// The same as [`savepoint`](Self::savepoint), and errors of the storage.
     pub fn rollback_to(&self, savepoint: SharedSavepoint) -> Result<()> {
         self.forget_tables();
         let savepoint = savepoint.0;
         self.call(&Request::RollbackTo { savepoint }).map(|_| ())
     }
 
-    /// Commits, and waits for what the holder's options say.
+    /// Commits, and waits as the holder's options demand.
     ///
     /// # Errors
-    /// As of a local one, and those of writes that went with it: then it is aborted.
-    /// [`Error::HolderDied`] with `committing`: nobody knows whether it is committed.
+    /// Errors of a local commit, and errors of earlier writes sent with it, which abort
+    /// the transaction. After [`Error::HolderDied`] with `committing` the outcome is
+    /// unknown.
     pub fn commit(self) -> Result<()> {
         self.end(None)
     }
 
-    /// Commits, and waits for this.
+    /// Commits with this durability.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same as [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.end(Some(durability == Durability::Durable))
     }
@@ -167,12 +170,13 @@ impl<'s> SharedTransaction<'s> {
     /// Undoes everything.
     ///
     /// # Errors
-    /// What the storage says, and [`Error::HolderDied`]: it is undone then, too.
+    /// Errors of the storage, and [`Error::HolderDied`], after which it is undone as
+    /// well.
     pub fn abort(self) -> Result<()> {
         self.undo()
     }
 
-    /// Tables that it made may be gone.
+    /// Forgets tables that the transaction may have created.
     fn forget_tables(&self) {
         if let Some(Route::There(connection)) = &mut *self.route.borrow_mut() {
             for key in self.opened.borrow_mut().drain(..) {
@@ -186,7 +190,7 @@ impl<'s> SharedTransaction<'s> {
         let undone = self.call(&Request::Abort);
         match self.route.take() {
             Some(route) if undone.is_ok() => self.environment.give_back(route),
-            // Closing the connection is an abort, too.
+            // Closing the connection also aborts.
             _ => {}
         }
         undone.map(|_| ())
@@ -203,7 +207,8 @@ impl Drop for SharedTransaction<'_> {
     }
 }
 
-/// A table in a transaction. Writes fail with [`Error::ReadOnly`] in one that only reads.
+/// A table in a transaction. Writes fail with [`Error::ReadOnly`] in a read-only
+/// transaction.
 #[derive(Debug)]
 pub struct SharedTable<'t, 's, K, V> {
     transaction: &'t SharedTransaction<'s>,
@@ -233,27 +238,27 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`Error::Deadlock`], [`Error::LockTimeout`], [`Error::HolderDied`], and what the
-    /// storage says.
+    /// [`Error::Deadlock`], [`Error::LockTimeout`], [`Error::HolderDied`], and errors of
+    /// the storage.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         self.get_in(key, false)
     }
 
-    /// The value of a key that is going to be changed.
+    /// Returns the value of a key in order to change it.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         self.get_in(key, true)
     }
 
-    /// Gives a key a value. True if it had one.
+    /// Sets the value of a key. Returns true if it had one.
     ///
     /// # Errors
-    /// As of a local table; [`Error::HolderDied`].
+    /// Errors of a local table, and [`Error::HolderDied`].
     pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
         let (key, value) = (bytes::<K>(key), bytes::<V>(value));
         let answer = self.transaction.call(&Request::Put {
@@ -267,11 +272,11 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         }
     }
 
-    /// Gives a key a value, without a way of its own: the request goes with the next
-    /// that needs an answer, and what befalls it is that one's error.
+    /// Sets the value of a key without waiting. The request is sent with the next one
+    /// that has an answer, which also returns its error.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// The same as [`insert`](Self::insert).
     pub fn insert_later(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
         let (key, value) = (bytes::<K>(key), bytes::<V>(value));
         self.transaction.later(&Request::Put {
@@ -281,10 +286,10 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         })
     }
 
-    /// Takes a key away. True if it was there.
+    /// Removes a key. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// The same as [`insert`](Self::insert).
     pub fn remove(&self, key: K::Ref<'_>) -> Result<bool> {
         let key = bytes::<K>(key);
         let answer = self.transaction.call(&Request::Delete {
@@ -297,8 +302,8 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         }
     }
 
-    /// All records whose keys lie in a range, from either end. They come a
-    /// thousand at a time at most.
+    /// Returns an iterator over the records in a range of keys, from either end. At most
+    /// a thousand are fetched at a time.
     pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> SharedRange<'t, 's, K, V>
     where
         K::Ref<'k>: Clone,
@@ -308,7 +313,7 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         self.within((bounds.0.map(encode), bounds.1.map(encode)))
     }
 
-    /// All records, by their keys.
+    /// Returns an iterator over all records, in the order of their keys.
     pub fn iter(&self) -> SharedRange<'t, 's, K, V> {
         self.within((Bound::Unbounded, Bound::Unbounded))
     }
@@ -326,39 +331,41 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
 }
 
 impl<'t, 's, A: FirstKey, B: Key, V: Value> SharedTable<'t, 's, (A, B), V> {
-    /// All records whose keys are pairs with this first, from either end.
+    /// Returns an iterator over the records whose keys are pairs with this first, from
+    /// either end.
     pub fn with_first(&self, first: A::Ref<'_>) -> SharedRange<'t, 's, (A, B), V> {
         self.within(crate::table::of_first::<A>(first))
     }
 }
 
-/// A file of records by number in a transaction.
+/// A table of records by number in a transaction.
 #[derive(Debug)]
 pub struct SharedRecords<'t, 's, V>(SharedTable<'t, 's, u64, V>);
 
 impl<'t, 's, V: Value> SharedRecords<'t, 's, V> {
-    /// The record of a number.
+    /// Returns the record of a number.
     ///
     /// # Errors
-    /// As [`SharedTable::get`].
+    /// The same as [`SharedTable::get`].
     pub fn get(&self, number: u64) -> Result<Option<V::Owned>> {
         self.0.get(number)
     }
 
-    /// All records whose numbers lie in a range, as [`SharedTable::range`] gives them.
+    /// Returns an iterator over the records in a range of numbers, like
+    /// [`SharedTable::range`].
     pub fn range(&self, range: impl RangeBounds<u64>) -> SharedRange<'t, 's, u64, V> {
         self.0.range(range)
     }
 
-    /// All records, by their numbers.
+    /// Returns an iterator over all records, in the order of their numbers.
     pub fn iter(&self) -> SharedRange<'t, 's, u64, V> {
         self.0.iter()
     }
 
-    /// Gives a record that is there another value.
+    /// Replaces an existing record.
     ///
     /// # Errors
-    /// As [`SharedTable::insert`]; [`Error::NoRecord`] if it is not there.
+    /// The same as [`SharedTable::insert`], and [`Error::NoRecord`] if it does not exist.
     pub fn set(&self, number: u64, value: V::Ref<'_>) -> Result<()> {
         match self.0.get_for_update(number)? {
             Some(_) => self.0.insert(number, value).map(|_| ()),
@@ -366,18 +373,18 @@ impl<'t, 's, V: Value> SharedRecords<'t, 's, V> {
         }
     }
 
-    /// Takes a record away; its number is not given again. True if it was there.
+    /// Removes a record; its number is not reused. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`SharedTable::remove`].
+    /// The same as [`SharedTable::remove`].
     pub fn remove(&self, number: u64) -> Result<bool> {
         self.0.remove(number)
     }
 
-    /// Appends a record, and answers its number.
+    /// Appends a record, and returns its number.
     ///
     /// # Errors
-    /// As [`SharedTable::insert`].
+    /// The same as [`SharedTable::insert`].
     pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
         let value = bytes::<V>(value);
         let answer = self.0.transaction.call(&Request::Append {
@@ -390,10 +397,10 @@ impl<'t, 's, V: Value> SharedRecords<'t, 's, V> {
         }
     }
 
-    /// Appends a record, as [`SharedTable::insert_later`] inserts one.
+    /// Appends a record without waiting, like [`SharedTable::insert_later`].
     ///
     /// # Errors
-    /// As [`SharedTable::insert`].
+    /// The same as [`SharedTable::insert`].
     pub fn append_later(&self, value: V::Ref<'_>) -> Result<()> {
         let value = bytes::<V>(value);
         self.0.transaction.later(&Request::Append {
@@ -406,12 +413,13 @@ impl<'t, 's, V: Value> SharedRecords<'t, 's, V> {
 type Pair = (Vec<u8>, Vec<u8>);
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Records of a range of keys. Goes on from both ends until they meet.
+/// An iterator over a range of keys, which may be advanced from both ends until they
+/// meet.
 #[derive(Debug)]
 pub struct SharedRange<'t, 's, K, V> {
     transaction: &'t SharedTransaction<'s>,
     table: u32,
-    /// What has not been read.
+    /// Range that was not read yet.
     rest: Option<Bounds>,
     front: VecDeque<Pair>,
     back: VecDeque<Pair>,
@@ -460,7 +468,7 @@ impl<K: Key, V: Value> Iterator for SharedRange<'_, '_, K, V> {
                 return Some(Err(error));
             }
         }
-        // What came from the back comes last one first.
+        // Records fetched backward are in descending order.
         let record = self.front.pop_front().or_else(|| self.back.pop_back());
         record.map(|record| self.row(record))
     }

@@ -12,32 +12,31 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a holder may be silent to a client that connects.
+/// Longest silence of a holder while a client connects.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may be silent in a transaction, which is lost then.
+/// Longest silence of a holder in a transaction, which is lost after that.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Bytes of a frame's memory that is kept.
+/// Bytes of a frame's buffer that are kept.
 const KEPT: usize = 1 << 20;
 
-/// One that is free, or has one transaction.
+/// A connection, idle or with one transaction.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: BufReader<UnixStream>,
-    /// Room for the length, then requests that wait to be sent.
+    /// Space for the length, then requests to be sent.
     frame: Vec<u8>,
     /// Numbers of tables, by name and types.
     pub tables: HashMap<(String, String), u32>,
-    /// Bytes of a frame at most.
+    /// Largest number of bytes of a frame.
     longest: usize,
 }
 
 impl Connection {
-    /// Connects, and waits until the holder has opened the environment, however long that
-    /// takes.
+    /// Connects, and waits without limit until the holder has opened the environment.
     ///
     /// # Errors
-    /// `WouldBlock` if the holder is silent for two seconds: it is stopped. And what the
-    /// host says.
+    /// `WouldBlock` if the holder is silent for two seconds because it is stopped, and
+    /// errors of the host.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let mut stream = with_short_path(directory, SOCKET, connected)?;
         stream.write_all(HELLO)?;
@@ -59,7 +58,7 @@ impl Connection {
         })
     }
 
-    /// False if the holder is gone.
+    /// Returns false if the holder exited.
     pub(super) fn is_alive(&self) -> bool {
         let mut polled = [PollFd::new(self.stream.get_ref(), PollFlags::RDHUP)];
         let now = Timespec {
@@ -69,8 +68,8 @@ impl Connection {
         poll(&mut polled, Some(&now)).is_ok_and(|count| count == 0)
     }
 
-    /// A request that needs no answer of its own: it goes with the next. One that is too
-    /// long is not done, and leaves what waits.
+    /// Queues a request without an answer, which is sent with the next one. A request
+    /// that is too long is refused, and the queued ones are kept.
     pub(super) fn later(&mut self, request: &Request<'_>) -> Result<()> {
         let before = self.frame.len();
         request.encode(&mut self.frame);
@@ -86,17 +85,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of queued bytes.
     pub(super) fn waiting(&self) -> usize {
         self.frame.len() - 4
     }
 
-    /// Forgets what waits.
+    /// Discards the queued requests.
     pub(super) fn forget(&mut self) {
         self.frame.truncate(4);
     }
 
-    /// Sends what waits and this request, and waits for the answer.
+    /// Sends the queued requests and this one, and waits for the answer.
     pub(super) fn call(&mut self, request: &Request<'_>) -> Result<Answer> {
         self.later(request)?;
         self.exchange(matches!(request, Request::Commit { .. }))
@@ -123,8 +122,8 @@ impl Connection {
     }
 }
 
-/// A socket that is connected to a path. Also connecting waits for `PATIENCE` at most, where
-/// the holder has not accepted so many that no more may queue.
+/// Returns a socket connected to a path. If the holder's queue of connections is full,
+/// connecting waits for at most `PATIENCE`.
 fn connected(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;
@@ -167,7 +166,7 @@ mod tests {
             let refused = connection.call(&put(&[2; 80])).unwrap_err();
             assert!(matches!(refused, Error::ValueTooLong { .. }), "{refused}");
         }
-        // Together they are too long, so the first goes by itself.
+        // Together the requests are too long, so the first is sent alone.
         connection.later(&put(&[3; 40])).unwrap();
         let committed = connection.call(&Request::Commit { durable: None });
         assert_eq!(committed.unwrap(), Answer::Done);

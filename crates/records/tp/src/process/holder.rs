@@ -1,10 +1,9 @@
-//! The process that holds the environment: sessions for those who connect.
+//! The process that has the environment open: sessions for its clients.
 //!
-//! A thread for each connection does its requests, one after another. One thread more
-//! accepts connections and watches for those whose other end is gone: what such a
-//! session waits for it waits for no longer, so that it can be aborted at once, whatever
-//! it was doing. The same thread tells those who wait for an answer, or for the restart,
-//! that the process is alive.
+//! Each connection has a thread that runs its requests in order. One more thread accepts
+//! connections and detects those whose client exited: it cancels the lock wait of such a
+//! session, so that the transaction is aborted at once, whatever it was doing. The same
+//! thread sends signs of life to clients that wait for an answer, or for the restart.
 
 use super::session::Session;
 use super::wire::{self, BEAT, HELLO, Request, STILL_HERE};
@@ -26,16 +25,16 @@ use varve_device::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use varve_device::sync::thread::{self, JoinHandle};
 use varve_locks::OwnerId;
 
-/// The socket's name in the environment's directory.
+/// Name of the socket in the environment's directory.
 pub(super) const SOCKET: &str = "socket";
-/// Most connections at a time: each has a thread.
+/// Largest number of connections; each has a thread.
 const MOST: usize = 1024;
-/// Bytes of an answer's memory that a session keeps.
+/// Bytes of an answer's buffer that a session keeps.
 const KEPT: usize = 1 << 20;
-/// How long ended sessions may wait to be forgotten.
+/// Interval after which ended sessions are removed.
 const SOON: Duration = Duration::from_millis(20);
 
-/// A holder. Dropping it ends all sessions; open transactions are aborted.
+/// A holder. Dropping it ends all sessions and aborts open transactions.
 #[derive(Debug)]
 pub(super) struct Holder {
     environment: Environment,
@@ -43,12 +42,12 @@ pub(super) struct Holder {
     watcher: Option<JoinHandle<()>>,
 }
 
-/// What the watcher knows of a session.
+/// State of a session that the watcher uses.
 #[derive(Debug)]
 struct Guest {
     stream: UnixStream,
     owner: Mutex<Option<OwnerId>>,
-    /// True while a request is done, whose answer is awaited. Locked while bytes are sent.
+    /// True while a client waits for an answer. Locked while bytes are sent.
     awaited: Mutex<bool>,
     gone: AtomicBool,
     ended: AtomicBool,
@@ -59,7 +58,8 @@ fn failed(directory: &Path, operation: &'static str, source: io::Error) -> Error
     storage::failed(&shown, operation, 0, source)
 }
 
-/// Paths of sockets are short; a directory's descriptor gives a short name to any.
+/// Paths of sockets must be short, so a long one is replaced by one through the
+/// directory's descriptor.
 pub(super) fn with_short_path<T>(
     directory: &Path,
     name: &str,
@@ -81,11 +81,11 @@ impl Holder {
     /// Becomes the holder of the environment in a directory.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another is; and as [`Options::open`].
+    /// [`Error::InUse`] if another process is the holder, and those of [`Options::open`].
     pub(super) fn open(options: &Options, directory: &Path) -> Result<Self> {
         let storage = HostStorage::new(directory).map_err(|e| failed(directory, "open", e))?;
         crate::environment::lock(&storage)?;
-        // They may connect now, and wait until the restart is done.
+        // Clients may connect now, and wait until the restart is complete.
         let listener = listen(directory).map_err(|e| failed(directory, "listen", e))?;
         let pair = || UnixStream::pair().map_err(|e| failed(directory, "pair", e));
         let (opened, opening) = pair()?;
@@ -118,7 +118,8 @@ impl Drop for Holder {
     }
 }
 
-/// A socket that only the user may connect to, in the place of what a dead holder left.
+/// Creates a socket to which only the user may connect, and replaces that of an earlier
+/// holder.
 fn listen(directory: &Path) -> io::Result<UnixListener> {
     let making = format!("{SOCKET}.new");
     let _ = std::fs::remove_file(directory.join(&making));
@@ -136,14 +137,13 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Tells a client that waits that this process is alive. Where it has not read for so long
-/// that nothing more fits, it needs not be told.
+/// Sends a sign of life to a waiting client. If its buffer is full, none is needed.
 fn beat(stream: &UnixStream) {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let _ = send(stream, &STILL_HERE, flags);
 }
 
-/// Accepts those who connect while the environment is being opened, until the other end of
+/// Accepts clients while the environment is being opened, until the other end of
 /// `opening` is closed.
 fn keep_waiting(listener: &UnixListener, opening: &UnixStream) -> Vec<UnixStream> {
     let mut early = Vec::new();
@@ -160,7 +160,7 @@ fn keep_waiting(listener: &UnixListener, opening: &UnixStream) -> Vec<UnixStream
         }
         match accepts.then(|| listener.accept()) {
             Some(Ok((stream, _))) => early.push(stream),
-            // With no descriptor left this would go on at once.
+            // If no descriptor is left, accepting would fail again at once.
             Some(Err(_)) => thread::sleep(SOON),
             None => early.iter().for_each(beat),
         }
@@ -194,7 +194,7 @@ fn watch(
                 .iter()
                 .map(|guest| PollFd::new(&guest.stream, PollFlags::RDHUP)),
         );
-        // Who is gone is done with soon.
+        // Sessions whose clients exited end soon.
         let timeout = match watched.len() < guests.len() || refused {
             true => Some(timespec(SOON)),
             false => (!guests.is_empty()).then(|| timespec(BEAT)),
@@ -227,11 +227,12 @@ fn watch(
                 Ok((stream, _)) if is_permitted(&stream) => {
                     guests.push(welcome(environment, stream));
                 }
-                // Nothing is read from it, and it has no thread.
+                // Nothing is read from the connection, and it has no thread.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a connection was not accepted: {error}");
-                    // It is still there: with no descriptor left, this would go on at once.
+                    // The connection is still queued; if no descriptor is left, accepting
+                    // would fail again at once.
                     refused = true;
                 }
             }
@@ -246,15 +247,15 @@ fn watch(
     }
 }
 
-/// True for root and for the user of this process. The socket's mode says the same, but
-/// not before it has one, and the directory's owner may change it.
+/// Returns true for root and for the user of this process. The socket's mode has the same
+/// effect, but only after it is set, and the directory's owner may change it.
 fn is_permitted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     let peer = rustix::net::sockopt::socket_peercred(stream);
     peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-/// Forgets sessions that have ended.
+/// Removes sessions that have ended.
 fn reap(guests: &mut Vec<(Arc<Guest>, JoinHandle<()>)>) {
     let (ended, there): (Vec<_>, Vec<_>) = std::mem::take(guests)
         .into_iter()
@@ -282,8 +283,8 @@ fn welcome(environment: &Environment, stream: UnixStream) -> (Arc<Guest>, JoinHa
     (guest, thread)
 }
 
-/// A session that is at work. However it ends, by a panic of an index's function, too, the
-/// watcher sees it, and so does whoever is at the other end.
+/// A running session. When it ends, also by a panic of an index's function, the watcher
+/// and the client notice it.
 struct Served(Arc<Guest>);
 
 impl Drop for Served {
@@ -294,7 +295,7 @@ impl Drop for Served {
 }
 
 impl Guest {
-    /// The other end is gone: nothing is waited for any more.
+    /// Ends all lock waits of the session, because its client exited.
     fn leave(&self, environment: &Environment) {
         self.gone.store(true, SeqCst);
         if let Some(owner) = *self.owner.lock() {
@@ -302,15 +303,15 @@ impl Guest {
         }
     }
 
-    /// Tells a client that waits for an answer that this process is alive. One that an
-    /// answer is being sent to sees that.
+    /// Sends a sign of life to a client that waits for an answer. While an answer is
+    /// being sent, none is needed.
     fn beat(&self) {
         if self.awaited.try_lock().is_some_and(|awaited| *awaited) {
             beat(&self.stream);
         }
     }
 
-    /// Requests, until the other end is gone.
+    /// Runs requests until the client exits.
     fn serve(&self, environment: &Environment) -> io::Result<()> {
         let mut from = BufReader::with_capacity(64 << 10, &self.stream);
         let mut hello = [0; HELLO.len()];
@@ -334,7 +335,7 @@ impl Guest {
                     *self.owner.lock() = session.owner();
                 }
                 if self.gone.load(SeqCst) {
-                    // Dropping the session aborts.
+                    // Dropping the session aborts the transaction.
                     return Ok(());
                 }
                 if result.is_err() {

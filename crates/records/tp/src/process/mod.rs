@@ -1,25 +1,26 @@
-//! Several processes on one environment.
+//! One environment for several processes.
 //!
-//! One process holds the environment, the others reach it through a socket in its
-//! directory. The first process to open it is the holder. When the holder ends, the next
-//! caller takes over by an ordinary restart. `docs/spec/records.md`, "Designs rejected",
-//! compares this with shared memory.
+//! One process, the holder, has the environment open, and the others reach it through a
+//! socket in its directory. The first process to open the environment is the holder. When
+//! it exits, the next caller becomes the holder by an ordinary restart.
+//! `docs/spec/records.md`, "Designs rejected", compares this with shared memory.
 //!
-//! | file | its idea |
+//! | file | content |
 //! |---|---|
 //! | `wire` | requests and answers, and their bytes |
-//! | `session` | does requests in a transaction of the environment |
-//! | `holder` | sessions for those who connect, and what becomes of them when they die |
+//! | `session` | runs requests in a transaction of the environment |
+//! | `holder` | sessions of clients, and their end when a client exits |
 //! | `client` | a connection to the holder |
-//! | `shared` | which of both it is, here and now |
-//! | `access` | transactions and tables, as users have them |
+//! | `shared` | decides whether this process is the holder or a client |
+//! | `access` | transactions and tables for users |
 //!
 //! Invariants:
-//! - Only who has the environment's lock binds the socket, and puts it in the place of
-//!   an older one. So whoever connects reaches the holder or nobody.
-//! - A transaction belongs to one connection. When that ends, it is aborted; waits of it
-//!   for locks end at once.
-//! - Nothing is sent again: who loses the holder in a transaction is told.
+//! - Only the process that owns the environment's lock binds the socket, and replaces an
+//!   older one. So a connection reaches the holder or fails.
+//! - A transaction belongs to one connection. When that ends, the transaction is aborted,
+//!   and its waits for locks end at once.
+//! - No request is repeated: a client that loses the holder in a transaction gets an
+//!   error.
 //!
 //! Source: Seltzer 1992, §5.1.4.4 (process manager), §5.1.4.3 (locks of processes).
 

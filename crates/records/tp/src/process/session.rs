@@ -1,4 +1,4 @@
-//! Requests, done in a transaction of the environment.
+//! Runs requests in a transaction of the environment.
 
 use super::wire::{Answer, Request};
 use crate::environment::Environment;
@@ -9,9 +9,9 @@ use crate::table::{ReadTable, ReadTransaction, Savepoint, WriteTransaction};
 use std::ops::Bound;
 use varve_locks::OwnerId;
 
-/// Bytes of records after which an answer is long enough.
+/// Bytes of records after which an answer is complete.
 const ROWS_BYTES: usize = 64 << 10;
-/// Records after which it is.
+/// Number of records after which an answer is complete.
 const ROWS: usize = 1024;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Known {
     types: String,
 }
 
-/// One who does one transaction after another.
+/// A session, which runs one transaction after another.
 #[derive(Debug)]
 pub(super) struct Session<'e> {
     environment: &'e Environment,
@@ -48,7 +48,8 @@ impl<'e> Session<'e> {
         }
     }
 
-    /// Who waits for locks here. Those that only read are snapshots, and wait for none.
+    /// Returns the owner of this session's lock waits. A read-only transaction is a
+    /// snapshot and never waits.
     pub(super) fn owner(&self) -> Option<OwnerId> {
         match self.open.as_ref()? {
             Open::Reading(_) => None,
@@ -69,7 +70,7 @@ impl<'e> Session<'e> {
         known.ok_or_else(|| Error::Holder(format!("there is no table of number {table}")))
     }
 
-    /// Does something with a table that is read.
+    /// Runs an operation on a table for reading.
     fn read<T>(
         &self,
         table: u32,
@@ -84,11 +85,11 @@ impl<'e> Session<'e> {
         }
     }
 
-    /// Does a request.
+    /// Runs a request.
     pub(super) fn run(&mut self, request: &Request<'_>) -> Result<Answer> {
         match *request {
             Request::Begin { writes } => {
-                // What was open is aborted.
+                // An open transaction is aborted.
                 self.open = None;
                 self.savepoints.clear();
                 self.open = Some(match writes {

@@ -15,34 +15,35 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use varve_device::sync::{Mutex, thread};
 
-/// Connections that are kept for later.
+/// Largest number of idle connections that are kept.
 const IDLE: usize = 64;
 
 /// An environment in a directory of the host that several processes have open.
 ///
-/// One of them holds it, the others reach it through that one. Nobody says who: whoever
-/// comes first; and when the holder is gone, whoever calls next. Transactions that were
-/// open then fail with [`Error::HolderDied`]; they are undone, and can be tried again.
-/// Whoever dies has its transactions aborted.
+/// One process is the holder, and the others reach the environment through it. The first
+/// process becomes the holder; after it exits, the next caller does. Transactions that
+/// were open then fail with [`Error::HolderDied`]; they are undone and can be repeated.
+/// When a client exits, its transactions are aborted.
 ///
-/// Options count for whoever holds: all should open with the same.
+/// The options of the holder are effective, so all processes should use the same.
 #[derive(Debug)]
 pub struct SharedEnvironment {
     directory: PathBuf,
     options: Options,
-    /// Once it holds, it does so until it is dropped.
+    /// Set when this process becomes the holder, until the environment is dropped.
     holder: OnceLock<Holder>,
-    /// One tries to become it at a time.
+    /// Locked by the thread that tries to become the holder.
     becoming: Mutex<()>,
     idle: Mutex<Vec<Connection>>,
 }
 
-/// True if a process that shares the environment in a directory holds it now, and answers.
+/// Returns true if a process that shares the environment in a directory has it open now,
+/// and answers.
 pub fn is_shared(directory: impl AsRef<Path>) -> bool {
     Connection::open(directory.as_ref()).is_ok()
 }
 
-/// Who does what is asked for.
+/// The executor of requests.
 #[derive(Debug)]
 pub(super) enum Route<'s> {
     Here(Box<Session<'s>>),
@@ -50,8 +51,8 @@ pub(super) enum Route<'s> {
 }
 
 impl Options {
-    /// Opens an environment in a directory of the host together with other processes
-    /// that do the same.
+    /// Opens an environment in a directory of the host together with other processes that
+    /// do the same.
     ///
     /// ```
     /// use varve_tp::{Options, TableDefinition};
@@ -72,8 +73,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::InUse`] if it is open and not shared, or if the
-    /// process that holds it is stopped.
+    /// The same as [`open`](Self::open); [`Error::InUse`] if it is open and not shared,
+    /// or if the holder is stopped.
     pub fn share(&self, directory: impl AsRef<Path>) -> Result<SharedEnvironment> {
         self.check()?;
         let environment = SharedEnvironment {
@@ -93,29 +94,30 @@ impl SharedEnvironment {
     /// Begins a transaction that may write.
     ///
     /// # Errors
-    /// As [`Options::share`]: the environment may have to be opened again.
+    /// The same as [`Options::share`], because the environment may have to be opened
+    /// again.
     pub fn begin_write(&self) -> Result<SharedTransaction<'_>> {
         Ok(SharedTransaction::begin(self, self.route()?, true))
     }
 
-    /// Begins a transaction that only reads.
+    /// Begins a read-only transaction.
     ///
     /// # Errors
-    /// As [`begin_write`](Self::begin_write).
+    /// The same as [`begin_write`](Self::begin_write).
     pub fn begin_read(&self) -> Result<SharedTransaction<'_>> {
         Ok(SharedTransaction::begin(self, self.route()?, false))
     }
 
-    /// The environment itself, if this process holds it.
+    /// Returns the environment itself if this process is the holder.
     pub fn held(&self) -> Option<&Environment> {
         self.holder.get().map(Holder::environment)
     }
 
-    /// Has the holder copy the environment into an empty directory of the host, while
-    /// it is at work ([`Environment::backup`]). Answers the LSN up to which it goes.
+    /// Makes the holder copy the environment into an empty directory of the host, while
+    /// it is in use ([`Environment::backup`]). Returns the LSN of the copy's end.
     ///
     /// # Errors
-    /// As [`Environment::backup`].
+    /// The same as [`Environment::backup`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<u64> {
         let absolute = std::path::absolute(directory);
         let absolute = absolute.map_err(|source| failed("backup", "name", 0, source))?;
@@ -135,10 +137,10 @@ impl SharedEnvironment {
         }
     }
 
-    /// The way to the environment now.
+    /// Returns a connection, or a session if this process is the holder.
     fn route(&self) -> Result<Route<'_>> {
-        // From taking the lock to binding the socket it is a moment. One who does not share
-        // never answers, and one who is stopped does not.
+        // A new holder binds the socket shortly after it takes the lock. A process that
+        // does not share never answers, and neither does a stopped one.
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(holder) = self.holder.get() {
@@ -152,7 +154,7 @@ impl SharedEnvironment {
             }
             match Connection::open(&self.directory) {
                 Ok(connection) => return Ok(Route::There(connection)),
-                // Nobody holds it, or whoever did died just now.
+                // There is no holder, or it exited just now.
                 Err(error) if is_nobody(&error) => {}
                 Err(source) => {
                     let shown = self.directory.display().to_string();
@@ -173,7 +175,7 @@ impl SharedEnvironment {
         }
     }
 
-    /// The holder of these is gone, or stopped.
+    /// Discards connections to a holder that exited or is stopped.
     pub(super) fn forget_idle(&self) {
         self.idle.lock().clear();
     }
@@ -202,7 +204,7 @@ pub(super) fn unexpected() -> Error {
 }
 
 impl Route<'_> {
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(super) fn call(&mut self, request: &Request<'_>) -> Result<Answer> {
         match self {
             Route::Here(session) => session.run(request),
@@ -210,7 +212,7 @@ impl Route<'_> {
         }
     }
 
-    /// Asks; that it is done, or why not, is heard with the next answer.
+    /// Sends a request whose error is returned with the next answer.
     pub(super) fn later(&mut self, request: &Request<'_>) -> Result<()> {
         match self {
             Route::Here(session) => session.run(request).map(|_| ()),

@@ -1,12 +1,14 @@
 //! Requests and answers as bytes.
 //!
-//! A frame is its length (4 bytes, little-endian) and that many bytes: of a client, one or
-//! more requests, done in order until one fails; of the holder, one answer, to the last
-//! request or to the one that failed. A request is its kind (1) and its fields; numbers
-//! are little-endian, byte strings begin with their length (4).
+//! A frame is its length (4 bytes, little-endian) and that many bytes. A frame from a
+//! client has one or more requests, run in order until one fails; a frame from the holder
+//! has one answer, to the last request or to the one that failed. A request is its kind
+//! (1 byte) and its fields; numbers are little-endian, byte strings begin with their
+//! length (4 bytes).
 //!
-//! While a client waits, for its greeting or for an answer, the holder sends it four zeros,
-//! an empty frame, four times a second. So silence means that the holder is stopped.
+//! While a client waits, for its greeting or for an answer, the holder sends it four
+//! zeros, an empty frame, four times a second. So silence means that the holder is
+//! stopped.
 
 mod answer;
 mod fields;
@@ -20,26 +22,26 @@ use std::io::{self, Read, Write};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Longest frame: a key and a value of 1 GiB each, and what is around them.
+/// Bytes of the longest frame: a key and a value of 1 GiB each, with their headers.
 pub(super) const LONGEST_FRAME: u32 = (2 << 30) + (1 << 20);
 
-/// Said first by both sides. `varvetp1` sent no empty frames.
+/// Greeting of both sides. `varvetp1` sent no empty frames.
 pub(super) const HELLO: &[u8; 8] = b"varvetp2";
 
-/// What the holder sends to a client that waits: an empty frame.
+/// The empty frame that the holder sends to a waiting client.
 pub(super) const STILL_HERE: [u8; 4] = [0; 4];
-/// How often it does.
+/// Interval of empty frames.
 pub(super) const BEAT: Duration = Duration::from_millis(250);
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     /// Begins a transaction.
     Begin {
         writes: bool,
     },
-    /// A table of this transaction and later ones of the connection; made, where it may
-    /// write. Answer: its number.
+    /// Opens a table for this transaction and later ones of the connection; it is created
+    /// if the transaction may write. Answer: its number.
     Open {
         name: &'a str,
         types: &'a str,
@@ -50,40 +52,40 @@ pub(super) enum Request<'a> {
         key: &'a [u8],
         update: bool,
     },
-    /// Answer: whether it had one.
+    /// Answer: true if the key had a value.
     Put {
         table: u32,
         key: &'a [u8],
         value: &'a [u8],
     },
-    /// Answer: whether it was there.
+    /// Answer: true if the key existed.
     Delete {
         table: u32,
         key: &'a [u8],
     },
-    /// A record of a file of records. Answer: its number.
+    /// Appends to a table of records. Answer: the number of the record.
     Append {
         table: u32,
         value: &'a [u8],
     },
-    /// Answer: the first records of a range, or the last ones, backward.
+    /// Answer: the first records of a range, or the last ones in descending order.
     Range {
         table: u32,
         from: Bound<&'a [u8]>,
         to: Bound<&'a [u8]>,
         backward: bool,
     },
-    /// Answer: its number.
+    /// Answer: the number of the savepoint.
     Savepoint,
     RollbackTo {
         savepoint: u32,
     },
-    /// `durable`: whether to wait, where the transaction says so.
+    /// `durable`: whether to wait, if the transaction states it.
     Commit {
         durable: Option<bool>,
     },
     Abort,
-    /// A hot backup into a directory of the host. Answer: the LSN up to which it goes.
+    /// Makes a hot backup into a directory of the host. Answer: the LSN of its end.
     Backup {
         directory: &'a str,
     },
@@ -159,7 +161,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The request at the beginning of these bytes, which are left behind it. `None` if
+    /// Parses the request at the beginning of `from` and advances behind it. `None` if
     /// there is none.
     pub(super) fn parse(from: &mut &'a [u8]) -> Option<Self> {
         let mut fields = Fields(from);
@@ -223,14 +225,15 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Sends the bytes of a frame, which has room for its length in front.
+/// Sends a frame, which begins with space for its length.
 pub(super) fn send(mut to: impl Write, frame: &mut [u8]) -> io::Result<()> {
     let length = (frame.len() - 4) as u32;
     frame[..4].copy_from_slice(&length.to_le_bytes());
     to.write_all(frame)
 }
 
-/// Receives a frame's bytes. False if the other end is gone before one begins.
+/// Receives the bytes of a frame. Returns false if the other end was closed before the
+/// frame.
 pub(super) fn receive(mut from: impl Read, frame: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
@@ -243,7 +246,7 @@ pub(super) fn receive(mut from: impl Read, frame: &mut Vec<u8>) -> io::Result<bo
         return Err(io::ErrorKind::InvalidData.into());
     }
     frame.clear();
-    // Memory grows with what comes, not with what is promised.
+    // Memory grows with the bytes received, not with the length announced.
     let read = from.take(length.into()).read_to_end(frame)?;
     match read as u32 == length {
         true => Ok(true),
@@ -251,7 +254,7 @@ pub(super) fn receive(mut from: impl Read, frame: &mut Vec<u8>) -> io::Result<bo
     }
 }
 
-/// For the fuzzer: bytes as requests and as an answer.
+/// Entry point of the fuzzer: parses bytes as requests and as an answer.
 pub fn look(data: &[u8]) {
     let mut rest = data;
     while let Some(request) = Request::parse(&mut rest) {

@@ -1,10 +1,10 @@
-//! Hot backup: a copy of an environment while transactions go on.
+//! Hot backup: a copy of an environment while transactions run.
 //!
-//! A checkpoint is taken, and what it refers to is held: its slots are not given to other
-//! pages, its log is not recycled. (Pages in place are not held: see `copy_in_place`.) So
-//! the slots can be copied at leisure, and behind them the log, up to what is durable at
-//! the end. The copy's own restart does the rest. The checkpoint gets its name last:
-//! before that there is no environment.
+//! A checkpoint is taken, and everything to which it refers is pinned: its slots are not
+//! reused, its log is not recycled. (Pages in place are not pinned, see `copy_in_place`.)
+//! So the slots can be copied without haste, and then the log, up to the position that is
+//! durable at the end. The restart of the copy does the rest. The checkpoint gets its
+//! name last; before that there is no environment.
 
 use crate::archive::identity::{self, Identity, Made};
 use crate::buffer::{MapBlock, Pool, entries, map_block};
@@ -17,18 +17,18 @@ use crate::page::{self, Page};
 use crate::planted::{self, Planted};
 use crate::storage::{Named, Storage};
 
-/// What a backup consists of.
+/// Counts of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
-    /// Pages copied, those of the map included.
+    /// Pages copied, including those of the map.
     pub pages: u64,
     /// Bytes of log.
     pub log_bytes: u64,
-    /// It is the environment up to this LSN.
+    /// LSN of the end of the copy.
     pub until: u64,
 }
 
-/// The slots of a checkpoint, which are held.
+/// Copies the slots of a checkpoint, which are pinned.
 fn copy_slots(
     pool: &Pool,
     checkpoint: &Checkpoint,
@@ -50,9 +50,9 @@ fn copy_slots(
     Ok(())
 }
 
-/// Pages in place, as they are now: newer than the checkpoint, some of them, so that the
-/// log behind it is applied to them by LSN. In the copy they lie in shadow slots, each in
-/// the one behind its number, and a map behind all.
+/// Copies pages in place in their present state. Some are newer than the checkpoint, so
+/// the log behind it is applied to them by LSN. In the copy they are in shadow slots,
+/// each in the slot behind its number, with a map behind all.
 fn copy_in_place(
     pool: &Pool,
     checkpoint: &mut Checkpoint,
@@ -80,15 +80,15 @@ fn copy_in_place(
 }
 
 impl Environment {
-    /// Copies the environment into an empty storage while it is at work. The copy holds
-    /// what was committed before this returns, and nothing that was not.
+    /// Copies the environment into an empty storage while it is in use. The copy contains
+    /// exactly the transactions that committed before this returns.
     ///
-    /// The copy can be opened: then it is an environment of its own. Or it is brought
-    /// further with the original's log, as a [`Standby`](super::Standby).
+    /// The copy can be opened as an environment of its own, or follow the original's log
+    /// as a [`Standby`](super::Standby).
     ///
     /// # Errors
-    /// [`Error::Incompatible`] if there is an environment already, [`Error::Damaged`] for
-    /// a page that is, and what either storage says.
+    /// [`Error::Incompatible`] if the target contains an environment, [`Error::Damaged`]
+    /// for a damaged page, and errors of either storage.
     pub fn backup(&self, to: &dyn Storage) -> Result<BackupReport> {
         let shared = self.shared();
         let engine = &shared.engine;
@@ -116,7 +116,7 @@ impl Environment {
             crate::checkpoint::create(to, &checkpoint)?;
         }
         pages.sync()?;
-        // Whatever is committed by now.
+        // The copy includes everything committed until now.
         engine.log.flush(Lsn(engine.log.end().0 - 1))?;
         let until = engine.log.durable().0;
         let shape = engine.log.shape;

@@ -1,4 +1,4 @@
-//! Shipping what is durable of the log, and archiving when asked to.
+//! Ships the durable log, and archives on request.
 
 use crate::archive::identity;
 use crate::archive::{Piece, Position, walk};
@@ -7,15 +7,17 @@ use crate::error::{Error, Result};
 use crate::log::Lsn;
 
 impl Environment {
-    /// The durable log behind `from`, as a piece for [`Standby::apply`](super::Standby):
-    /// at most to the end of its segment. `None` if there is nothing more yet.
+    /// Returns the durable log behind `from`, as a piece for
+    /// [`Standby::apply`](super::Standby): at most to the end of its segment. `None` if
+    /// there is nothing more yet.
     ///
-    /// `from` is where the standby stands. The log is kept for nobody: one that stays
-    /// behind for long finds it gone and needs the archive, or a new backup.
+    /// `from` is the position of the standby. The log is not kept for standbys: one that
+    /// lags too far finds it recycled and needs the archive, or a new backup.
     ///
     /// # Errors
     /// [`Error::LogMissing`] if the log no longer reaches back to `from`,
-    /// [`Error::Incompatible`] if nothing follows it there, and what the storage says.
+    /// [`Error::Incompatible`] if no batch follows that position, and errors of the
+    /// storage.
     pub fn ship(&self, from: u64) -> Result<Option<Vec<u8>>> {
         let shared = self.shared();
         let (log, shape) = (&shared.engine.log, shared.engine.log.shape);
@@ -24,7 +26,7 @@ impl Environment {
         if from >= durable {
             return Ok(None);
         }
-        // What is looked at is not written over meanwhile.
+        // The pin prevents that the log is overwritten while it is read.
         let _held = log.hold(Lsn(from));
         let position = Position {
             at: from,
@@ -32,7 +34,7 @@ impl Environment {
             life_begins: 0,
             time_s: 0,
         };
-        // Where the rest of a segment is empty, the log goes on in the next.
+        // If the rest of a segment is empty, the log continues in the next one.
         for at in [from, shape.next_segment(from)] {
             if at >= durable {
                 break;
@@ -63,11 +65,11 @@ impl Environment {
         })
     }
 
-    /// Copies what is finished of the log to the archive now: the background thread
-    /// does so by itself. Answers how many segments that were.
+    /// Copies finished segments of the log to the archive now; the background thread does
+    /// the same. Returns their number.
     ///
     /// # Errors
-    /// What either storage says.
+    /// Errors of either storage.
     pub fn archive(&self) -> Result<u64> {
         let shared = self.shared();
         match &shared.archiver {
@@ -76,7 +78,7 @@ impl Environment {
         }
     }
 
-    /// Behind the last byte of the log that is durable.
+    /// Returns the end of the durable log.
     pub fn durable_lsn(&self) -> u64 {
         self.shared().engine.log.durable().0
     }

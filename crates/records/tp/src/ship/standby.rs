@@ -1,10 +1,10 @@
 //! A standby: a copy that follows its original by the original's log.
 //!
-//! It is always as a restart of the original would find it before undo: the pages with
-//! every record up to where it stands, and the transactions that had not ended there. Each
-//! piece is looked through, written to the copy's own log, synced and then redone; now
-//! and then a checkpoint is taken. After a crash it goes on from that, by what its log
-//! has, and asks for the rest.
+//! Its state is that of a restart of the original before undo: the pages with every
+//! record up to its position, and the transactions that had not ended there. Each piece
+//! is validated, written to the copy's own log, synced and then redone; a checkpoint is
+//! taken at intervals. After a crash it continues from that checkpoint with its own log,
+//! and asks for the rest.
 
 use crate::archive;
 use crate::archive::identity::{self, Identity};
@@ -20,37 +20,37 @@ use crate::recovery::{self, Actives};
 use crate::storage::{OverlayStorage, Storage, failed};
 use std::sync::{Arc, Weak};
 
-/// How far a copy is brought.
+/// The point up to which a copy is brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Until {
-    /// As far as the log goes.
+    /// The end of the available log.
     #[default]
     End,
-    /// What was committed by the end of this second, counted from 1970: up to the first
-    /// batch that was closed later. One batch holds what was committed at once.
+    /// Everything committed by the end of this second since 1970: up to the first batch
+    /// that was closed later. Commits that share a batch are not separated.
     Time(u64),
     /// The batches that end at or before this LSN.
     Lsn(u64),
 }
 
-/// The first segment from `from` on that is not there.
+/// Returns the first missing segment from `from` on.
 fn first_absent(segments: &[u64], from: u64) -> u64 {
     let absent = |number: &u64| segments.binary_search(number).is_err();
     (from..).find(absent).unwrap_or(from)
 }
 
-/// What has been applied.
+/// Result of an application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Records of the log.
+    /// Number of log records.
     pub records: u64,
-    /// Where the copy stands.
+    /// New position of the copy.
     pub position: u64,
-    /// The bound was reached: there is more of the log.
+    /// True if the bound was reached and there is more log.
     pub stopped: bool,
 }
 
-/// A copy of an environment that nobody has written to.
+/// A copy of an environment that was never opened for writing.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -88,16 +88,16 @@ pub struct Standby {
     actives: Actives,
     next: u64,
     checkpointed: u64,
-    /// What the environments refer to that read it.
+    /// Pins of the environments that read it.
     readers: Vec<Weak<checkpoint::Held>>,
 }
 
 impl Standby {
-    /// Opens a copy to bring it further. Nobody else may have it open.
+    /// Opens a copy in order to apply log to it. No other process may have it open.
     ///
     /// # Errors
-    /// [`Error::Incompatible`] if there is no environment, or one that has been opened
-    /// for writing; [`Error::InUse`]; [`Error::Damaged`]; what the storage says.
+    /// [`Error::Incompatible`] if there is no environment, or one that was opened for
+    /// writing; [`Error::InUse`]; [`Error::Damaged`]; errors of the storage.
     pub fn open(options: &Options, storage: Arc<dyn Storage>) -> Result<Self> {
         options.check()?;
         crate::environment::lock(&*storage)?;
@@ -131,7 +131,7 @@ impl Standby {
                 at: end.end.0,
                 life: end.life,
                 life_begins: end.life_begins.0,
-                // Where no batch is left, what the copy's maker said.
+                // If no batch is left, the time at which the copy was made is used.
                 time_s: match end.time_s {
                     0 => u32::try_from(made.time_s).unwrap_or(0),
                     time_s => time_s,
@@ -145,26 +145,28 @@ impl Standby {
         })
     }
 
-    /// Whether what a storage holds is a copy. Opened for writing, it is one no longer.
+    /// Returns true if a storage contains a copy, which was never opened for writing.
     ///
     /// # Errors
-    /// [`Error::Damaged`], and what the storage says.
+    /// [`Error::Damaged`], and errors of the storage.
     pub fn is_copy(storage: &dyn Storage) -> Result<bool> {
         Ok(identity::read(storage)?.is_some_and(|identity| identity.copy.is_some()))
     }
 
-    /// Where it stands: the LSN from which it needs the original's log.
+    /// Returns the LSN from which it needs the original's log.
     pub fn position(&self) -> u64 {
         self.position.at
     }
 
-    /// Applies a piece of the original's log: of [`Environment::ship`], or a file of an
-    /// archive. What it has of it already is passed over. `name` is what errors call it.
+    /// Applies a piece of the original's log, from [`Environment::ship`] or from a file
+    /// of an archive. Parts that it already has are skipped. `name` identifies the piece
+    /// in errors.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a piece that is torn or changed, [`Error::Incompatible`] for
-    /// one of another environment, [`Error::LogMissing`] for one that does not follow;
-    /// the standby is as it was then. And what the storage says: then open it again.
+    /// [`Error::Damaged`] for a piece that is torn or changed, [`Error::Incompatible`]
+    /// for one of another environment, [`Error::LogMissing`] for one that does not
+    /// follow; the standby is unchanged then. After an error of the storage it must be
+    /// opened again.
     pub fn apply(&mut self, name: &str, piece: &[u8], until: Until) -> Result<Applied> {
         self.engine.log.check()?;
         self.is_before(until)?;
@@ -232,7 +234,7 @@ impl Standby {
         Ok(applied)
     }
 
-    /// An error if it stands behind the bound already.
+    /// Fails if its position is already behind the bound.
     fn is_before(&self, until: Until) -> Result<()> {
         let beyond = match until {
             Until::End => false,
@@ -257,11 +259,12 @@ impl Standby {
         Ok(())
     }
 
-    /// Applies what an archive has, up to a bound.
+    /// Applies the segments of an archive, up to a bound.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply): a segment that is torn, of another environment, or
-    /// missing while later ones are there, is named. What comes before it is applied.
+    /// The same as [`apply`](Self::apply). The error names a segment that is torn,
+    /// belongs to another environment, or is missing while later ones exist; earlier
+    /// segments were applied.
     pub fn apply_archive(&mut self, from: &dyn Storage, until: Until) -> Result<Applied> {
         self.is_before(until)?;
         let shape = self.engine.log.shape;
@@ -298,10 +301,10 @@ impl Standby {
         Ok(all)
     }
 
-    /// Takes a checkpoint: opening it again begins here.
+    /// Takes a checkpoint, from which the next opening begins.
     ///
     /// # Errors
-    /// What the storage says; if a sync fails, the standby has to be opened again.
+    /// Errors of the storage; if a sync fails, the standby must be opened again.
     pub fn checkpoint(&mut self) -> Result<()> {
         self.take().map(|_| ())
     }
@@ -315,12 +318,12 @@ impl Standby {
         Ok(held)
     }
 
-    /// The environment as it is where the standby stands, to be read. What the standby
-    /// applies later is not seen; room that it would give back is kept until the
-    /// environment is dropped, which has to be before the copy is opened anew.
+    /// Opens the environment at the standby's position for reading. Pieces applied later
+    /// are not visible. Space that they would free is kept until the environment is
+    /// dropped, which must happen before the copy is opened again.
     ///
     /// # Errors
-    /// As [`Options::open`], and what the storage says.
+    /// The same as [`Options::open`], and errors of the storage.
     pub fn open_read_only(&mut self) -> Result<Environment> {
         let held = Arc::new(self.take()?);
         self.readers.retain(|reader| reader.strong_count() > 0);
@@ -333,13 +336,13 @@ impl Standby {
         Environment::open(options, Arc::new(overlay))
     }
 
-    /// Makes it an environment of its own, which can be written to: transactions that had
-    /// not ended are undone. Nothing of the original's log fits it any more.
+    /// Makes it an environment of its own, which can be written: transactions that had
+    /// not ended are undone. No further piece of the original's log fits it.
     ///
     /// # Errors
     /// [`Error::Incompatible`] while an environment of
-    /// [`open_read_only`](Self::open_read_only) is there, whose pages would be written
-    /// over: it stays a copy. And as [`Options::open`].
+    /// [`open_read_only`](Self::open_read_only) exists, because its pages would be
+    /// overwritten; it remains a copy. And those of [`Options::open`].
     pub fn promote(mut self) -> Result<Environment> {
         if self.readers.iter().any(|reader| reader.strong_count() > 0) {
             return Err(Error::Incompatible {

@@ -1,18 +1,18 @@
-//! A few files of fixed places on any device: a simulated disk with its own clock, an
+//! A few files at fixed places on any device: a simulated disk with its own clock, an
 //! image, a block device without a file system.
 //!
 //! The device begins with two copies of a table of files, written alternately: magic (8),
-//! checksum (4), files (4), serial (8), then for each file its name (32 bytes, padded with
-//! zeros), its first byte (8), the bytes it may have (8), and the bytes it has (8). A file
-//! gets its place when it is made, behind all others: one extent for each, a file called
-//! `pages` three quarters of what is left at its time.
+//! checksum (4), number of files (4), serial (8), then for each file its name (32 bytes,
+//! padded with zeros), its first byte (8), its capacity in bytes (8), and its length in
+//! bytes (8). A file gets its place when it is created, behind all others: one extent, or
+//! for a file called `pages` three quarters of the space that is left.
 //!
-//! The table in memory is the one that was written last, but for sizes; another one takes
-//! its place when it is durable. So what fails has changed nothing, and is written to the
-//! same place when it is tried again: never over the newest copy.
+//! The table in memory is the one last written, except for lengths; a new one replaces it
+//! when it is durable. So a failed write has changed nothing, and the next attempt writes
+//! to the same place, never over the newest copy.
 //!
-//! What a device held before is not what a file holds: bytes that a file comes to have
-//! without having been written are written as zeros, by whoever makes it longer.
+//! The former content of the device must not appear in a file: bytes that an extension
+//! adds without writing them are zeroed by the thread that extends the file.
 
 mod table;
 #[cfg(test)]
@@ -26,17 +26,17 @@ use table::{ALIGNED, Entry, TABLE, Table, check_name};
 use varve_device::Device;
 use varve_device::sync::Mutex;
 
-/// Zeros that are written at once.
+/// Bytes of zeros written at once.
 const ZEROS: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Shared {
     device: Arc<dyn Device>,
     table: Mutex<Table>,
-    /// Held by who makes a file longer, or writes a part of a block, until it is written.
-    /// Before the table's.
+    /// Locked by a thread that extends a file or writes a part of a block, until the
+    /// write is complete. It precedes the table's lock.
     whole: Mutex<()>,
-    /// What a file has room for when it is made.
+    /// Capacity of a new file in bytes.
     extent: u64,
 }
 
@@ -45,11 +45,12 @@ struct Shared {
 pub struct DeviceStorage(Arc<Shared>);
 
 impl DeviceStorage {
-    /// The files of a device; none if it holds no table. `extent` bytes of room are given
-    /// to each file that is made but `pages`, which gets three quarters of what is left.
+    /// Opens the files of a device, which has none if it contains no table. `extent` is
+    /// the capacity in bytes of each new file except for `pages`, which gets three
+    /// quarters of the space that is left.
     ///
     /// # Errors
-    /// What the device says, and if `extent` is no multiple of 4,096.
+    /// Errors of the device, and an `extent` that is not a multiple of 4,096.
     pub fn new(device: Arc<dyn Device>, extent: u64) -> io::Result<Self> {
         let geometry = device.geometry();
         let fits = ALIGNED.is_multiple_of(geometry.logical_block.into());
@@ -70,7 +71,7 @@ impl DeviceStorage {
 }
 
 impl Shared {
-    /// Writes `next`, which has this table's place when it is durable.
+    /// Writes `next`, which replaces the table when it is durable.
     fn replace(&self, table: &mut Table, mut next: Table) -> io::Result<()> {
         let bytes = next.next_bytes()?;
         let place = match planted::is(Planted::TableOverNewest) {
@@ -82,7 +83,7 @@ impl Shared {
             let written = self.device.write(place, &[IoSlice::new(&nothing)]);
             written.map_err(io::Error::other)?;
         }
-        // What the table names is there before it.
+        // The files must be durable before the table that names them.
         self.flush(Planted::TableBeforeFiles)?;
         table.torn = true;
         let written = self.device.write(place, &[IoSlice::new(&bytes)]);
@@ -93,7 +94,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Before or behind a writing of the table; left out by a mistake.
+    /// Flushes before or after writing the table, unless a planted fault omits it.
     fn flush(&self, mistake: Planted) -> io::Result<()> {
         match planted::is(mistake) || planted::is(Planted::TableUnflushed) {
             true => Ok(()),
@@ -101,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Enters a file, and answers its number.
+    /// Adds a file to the table, and returns its number.
     fn make(&self, table: &mut Table, name: &str) -> io::Result<usize> {
         check_name(name)?;
         if table.is_full() {
@@ -126,7 +127,7 @@ impl Shared {
         Ok(table.entries.len() - 1)
     }
 
-    /// The blocks around some bytes, and where they begin there.
+    /// Returns the blocks around some bytes, and the position of the bytes in them.
     fn around(&self, at: u64, length: usize) -> (u64, usize, usize) {
         let block = u64::from(self.device.geometry().logical_block);
         let from = at / block * block;
@@ -134,8 +135,8 @@ impl Shared {
         (from, (at - from) as usize, (to - from) as usize)
     }
 
-    /// Writes bytes that lie within a file's room. Where they are parts of blocks, `whole`
-    /// is held.
+    /// Writes bytes within a file's capacity. If they are parts of blocks, the caller
+    /// must own `whole`.
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let (from, skip, length) = self.around(at, bytes.len());
         if length == bytes.len() {
@@ -150,14 +151,14 @@ impl Shared {
         written.map_err(io::Error::other)
     }
 
-    /// Writes zeros from one place of the device to another. `whole` is held.
+    /// Writes zeros to a range of the device. The caller must own `whole`.
     fn clear(&self, mut at: u64, end: u64) -> io::Result<()> {
         if planted::is(Planted::GapNotZeroed) {
             return Ok(());
         }
         let zeros = vec![0; ZEROS.min(end.saturating_sub(at) as usize)];
         while at < end {
-            // Pieces end at blocks.
+            // Pieces end at block boundaries.
             let piece = (ZEROS as u64 - at % ALIGNED).min(end - at);
             self.put(at, &zeros[..piece as usize])?;
             at += piece;
@@ -222,14 +223,14 @@ impl DeviceFile {
         self.shared.table.lock().entries[self.number].clone()
     }
 
-    /// Where bytes would end that lie within the file's room.
+    /// Returns the end of bytes within the file's capacity.
     fn end(entry: &Entry, offset: u64, length: usize) -> io::Result<u64> {
         let end = offset.checked_add(length as u64);
         let end = end.filter(|end| *end <= entry.room);
         end.ok_or_else(|| io::ErrorKind::StorageFull.into())
     }
 
-    /// The file has so many bytes now.
+    /// Sets the length of the file.
     fn resize(&self, bytes: u64) {
         let mut table = self.shared.table.lock();
         table.entries[self.number].size = bytes;
@@ -265,7 +266,7 @@ impl StoredFile for DeviceFile {
             return shared.put(entry.at + offset, bytes);
         }
         let _whole = shared.whole.lock();
-        // Another one may have made it longer meanwhile.
+        // Another thread may have extended the file meanwhile.
         let size = self.entry().size;
         if offset > size {
             shared.clear(entry.at + size, entry.at + offset)?;
@@ -277,14 +278,14 @@ impl StoredFile for DeviceFile {
         Ok(())
     }
 
-    /// A file that has grown says so in the table.
+    /// A file that has grown is recorded in the table.
     fn sync(&self) -> io::Result<()> {
         let mut table = self.shared.table.lock();
         if table.changed && !planted::is(Planted::GrowthNotNoted) {
             let next = table.clone();
             return self.shared.replace(&mut table, next);
         }
-        // Nobody who reads or writes waits for the flush.
+        // Readers and writers do not wait for the flush.
         drop(table);
         self.shared.device.flush().map_err(io::Error::other)
     }
@@ -306,8 +307,7 @@ impl StoredFile for DeviceFile {
     }
 }
 
-/// For the fuzzer: bytes as a device's table, its checksum made right. What is taken for
-/// one is used.
+/// Entry point of the fuzzer: uses bytes as a device's table, with a right checksum.
 pub(crate) fn look_at_table(data: &[u8]) {
     const SIZE: u64 = 1 << 20;
     let device = Arc::new(varve_device::MemoryDevice::new(SIZE));
@@ -335,7 +335,7 @@ pub(crate) fn look_at_table(data: &[u8]) {
     let _ = storage.rename("another", names.first().map_or("one", |name| &name[..]));
 }
 
-/// For the fuzzer: the table of a device with some files.
+/// Returns the table of a device with some files, as a seed of the fuzzer.
 pub(crate) fn table_seed() -> Vec<u8> {
     let device = Arc::new(varve_device::MemoryDevice::new(1 << 20));
     let storage = DeviceStorage::new(device.clone(), 8192).expect("in memory");

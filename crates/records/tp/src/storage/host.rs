@@ -1,8 +1,8 @@
-//! The host's files, in one directory.
+//! Files of the host, in one directory.
 //!
-//! Writes go through the page cache, and a sync is fdatasync: of the ways to write a
-//! small log record (that, O_DSYNC, O_DIRECT with either) none was measurably faster
-//! where it was tried, and this one asks nothing of the file system below.
+//! Writes use the page cache, and a sync is fdatasync. Of the methods for writing a small
+//! log record (this one, O_DSYNC, O_DIRECT with either) none was measurably faster in
+//! trials, and this one has no requirements on the file system below.
 
 use super::{Storage, StoredFile};
 use rustix::fs::{FlockOperation, flock};
@@ -21,20 +21,21 @@ pub struct HostStorage {
 }
 
 impl HostStorage {
-    /// Files in this directory, which is made if it is missing.
+    /// Opens a directory, which is created if it is missing.
     ///
     /// # Errors
-    /// What the host says.
+    /// Errors of the host.
     pub fn new(directory: impl AsRef<Path>) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         Ok(Self::of(directory.as_ref(), false))
     }
 
-    /// The same, to be read: below an [`OverlayStorage`](super::OverlayStorage). Nothing is
-    /// made, and files need not be writable. Several may read at a time, while none writes.
+    /// Opens a directory for reading, below an [`OverlayStorage`](super::OverlayStorage).
+    /// Nothing is created, and files need not be writable. Several processes may read at
+    /// a time while none writes.
     ///
     /// # Errors
-    /// If it is no directory.
+    /// If it is not a directory.
     pub fn read_only(directory: impl AsRef<Path>) -> io::Result<Self> {
         match std::fs::metadata(&directory)?.is_dir() {
             true => Ok(Self::of(directory.as_ref(), true)),
@@ -89,7 +90,8 @@ impl Storage for HostStorage {
         let file = match self.read_only {
             true => {
                 let file = match File::open(path) {
-                    // It was never opened there, or it is a copy without.
+                    // The environment was never opened here, or it is a copy without a
+                    // lock file.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                     file => file?,
                 };

@@ -1,5 +1,5 @@
-//! Files in memory that can be crashed: what was written and not synced survives in
-//! any subset of its sectors.
+//! Files in memory that can be crashed: of the writes that were not synced, any subset of
+//! sectors survives.
 
 mod crash;
 
@@ -14,18 +14,19 @@ use varve_device::sync::Mutex;
 /// A request that fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which of the requests that write, sync, truncate or make a file, from 0;
-    /// reads are counted among them if `reads` is set.
+    /// Number of the failing request among those that write, sync, truncate or create a
+    /// file, from 0; reads are counted as well if `reads` is set.
     pub at: u64,
-    /// All later ones fail, too.
+    /// True if all later requests fail as well.
     pub sticky: bool,
-    /// Reads may fail.
+    /// True if reads may fail.
     pub reads: bool,
-    /// No room, instead of a medium that fails. Then syncs succeed.
+    /// True if the error is a lack of space instead of a medium error. Syncs then
+    /// succeed.
     pub no_room: bool,
 }
 
-/// What was asked of a storage, in order.
+/// Requests to a storage, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Create(String),
@@ -51,12 +52,12 @@ struct State {
 pub struct MemoryStorage(Arc<Mutex<State>>);
 
 impl MemoryStorage {
-    /// No files.
+    /// Returns a storage without files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These files.
+    /// Returns a storage with these files.
     pub fn with_files(files: BTreeMap<String, Vec<u8>>) -> Self {
         let mut state = State::default();
         for (name, bytes) in files {
@@ -66,19 +67,19 @@ impl MemoryStorage {
         MemoryStorage(Arc::new(Mutex::new(state)))
     }
 
-    /// What all files hold now.
+    /// Returns the present content of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.0.lock();
         let content = |(name, file): (&String, &usize)| (name.clone(), state.files[*file].clone());
         state.names.iter().map(content).collect()
     }
 
-    /// From now on every change is remembered, for [`crashes`](Self::crashes).
+    /// Starts to record every change, for [`crashes`](Self::crashes).
     pub fn record(&self) {
         self.0.lock().trace = Some(Vec::new());
     }
 
-    /// A mark in the record: what was acknowledged when.
+    /// Adds a mark to the record, for example of an acknowledged commit.
     pub fn mark(&self, mark: u64) {
         self.note(|| Event::Mark(mark));
     }
@@ -89,31 +90,32 @@ impl MemoryStorage {
         }
     }
 
-    /// The states that a crash may leave behind, from `before` (what
-    /// [`files`](Self::files) said when the record was begun) and the record.
+    /// Returns the states that a crash may leave, from `before` (the result of
+    /// [`files`](Self::files) when the record began) and the record.
     pub fn crashes(&self, before: BTreeMap<String, Vec<u8>>) -> CrashImages {
         let trace = self.0.lock().trace.clone().unwrap_or_default();
         CrashImages::new(before, trace)
     }
 
-    /// A request is to fail, or none any more. Counts from now on.
+    /// Sets the request that fails, or none, and restarts the count.
     pub fn set_fault(&self, fault: Option<Fault>) {
         let mut state = self.0.lock();
         (state.fault, state.asked) = (fault, 0);
     }
 
-    /// Requests since the last [`set_fault`](Self::set_fault) that might have failed.
+    /// Returns the number of requests since the last [`set_fault`](Self::set_fault) that
+    /// could have failed.
     pub fn asked(&self) -> u64 {
         self.0.lock().asked
     }
 
-    /// Bytes written so far.
+    /// Returns the bytes written so far.
     pub fn written(&self) -> u64 {
         self.0.lock().written
     }
 }
 
-/// Whether this request fails.
+/// Fails if this request is the one to fail.
 fn fault(state: &mut State, read: bool, sync: bool) -> io::Result<()> {
     let Some(fault) = state.fault else {
         state.asked += u64::from(!read);
@@ -180,7 +182,7 @@ struct MemoryFile {
     file: usize,
 }
 
-/// Writes into a file that is as long as it must be.
+/// Writes into a file, which is extended as necessary.
 fn put(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let end = offset as usize + bytes.len();
     if file.len() < end {

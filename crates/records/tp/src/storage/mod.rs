@@ -1,11 +1,12 @@
-//! Files, as the store sees them.
+//! Files as the store uses them.
 //!
-//! The contract about durability:
-//! - What was written is durable once a later [`StoredFile::sync`] of that file has
-//!   returned `Ok`. Until then its sectors may reach the medium in any order and any
-//!   subset; one sector of 512 bytes is written whole or not at all.
-//! - After a failed sync nothing written since the last good one is known.
-//! - Names are durable when the call that makes, changes or removes them returns.
+//! The contract on durability:
+//! - A write is durable once a later [`StoredFile::sync`] of that file has returned `Ok`.
+//!   Until then its sectors may reach the medium in any order and any subset; one sector
+//!   of 512 bytes is written atomically.
+//! - After a failed sync the state of everything written since the last good one is
+//!   unknown.
+//! - Names are durable when the call that creates, changes or removes them returns.
 
 mod device;
 mod host;
@@ -26,30 +27,31 @@ use std::sync::Arc;
 
 /// A flat directory of files.
 pub trait Storage: Send + Sync + Debug {
-    /// Opens a file, and makes it, empty, if it is not there and `create` is set.
+    /// Opens a file. If it is missing and `create` is set, an empty one is created.
     ///
     /// # Errors
-    /// `NotFound`, and what the medium says.
+    /// `NotFound`, and errors of the medium.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>>;
 
-    /// The names of all files, in any order.
+    /// Returns the names of all files, in any order.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Errors of the medium.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name, and takes the place of one that has it. Either the
-    /// old name is there after a crash or the new one.
+    /// Renames a file and replaces one that has the new name. After a crash the file has
+    /// either the old or the new name.
     ///
     /// # Errors
-    /// `NotFound`, and what the medium says.
+    /// `NotFound`, and errors of the medium.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Keeps every other process out until the storage is dropped; of one that only reads,
-    /// every process that writes. A process that has it may ask again.
+    /// Excludes every other process until the storage is dropped; a read-only storage
+    /// excludes every process that writes. A process that owns the lock may call this
+    /// again.
     ///
     /// # Errors
-    /// `WouldBlock` if another has it.
+    /// `WouldBlock` if another process owns it.
     fn lock(&self) -> io::Result<()>;
 }
 
@@ -58,30 +60,31 @@ pub trait StoredFile: Send + Sync + Debug {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` beyond the end, and what the medium says.
+    /// `UnexpectedEof` beyond the end, and errors of the medium.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all bytes from `offset`; what lies between the end and there is zero.
+    /// Writes all bytes at `offset`; a gap behind the former end reads as zeros.
     ///
     /// # Errors
-    /// What the medium says; any part of it may have been written then.
+    /// Errors of the medium, after which any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything written durable.
     ///
     /// # Errors
-    /// What the medium says. A caller must not retry and believe the retry.
+    /// Errors of the medium. A later success does not prove that the data is stored, so a
+    /// caller must not retry.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives the file so many bytes; new ones are zero.
+    /// Sets the length of the file in bytes; new bytes are zero.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Errors of the medium.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Errors of the medium.
     fn size(&self) -> io::Result<u64>;
 }

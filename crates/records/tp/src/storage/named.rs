@@ -1,4 +1,4 @@
-//! A file that names itself in errors.
+//! A file with its name for errors.
 
 use super::{Storage, StoredFile};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ impl Named {
         })
     }
 
-    /// `None` if there is no such file.
+    /// Opens a file; `None` if it does not exist.
     pub(crate) fn find(storage: &dyn Storage, name: &str) -> Result<Option<Self>> {
         match Named::open(storage, name, false) {
             Ok(file) => Ok(Some(file)),
@@ -55,7 +55,7 @@ impl Named {
         size.map_err(|source| failed(&self.name, "size", 0, source))
     }
 
-    /// All of the file.
+    /// Reads the whole file, up to `limit` bytes.
     pub(crate) fn read_all(&self, limit: u64) -> Result<Vec<u8>> {
         let bytes = self.size()?.min(limit);
         let mut all = vec![0; bytes as usize];
@@ -73,7 +73,7 @@ pub(crate) fn failed(file: &str, operation: &'static str, offset: u64, source: i
     }
 }
 
-/// Makes a file of these parts, or puts them in the place of one: all or nothing.
+/// Creates or replaces a file by the concatenation of these parts, atomically.
 pub(crate) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
     let making = format!("{name}.new");
     let file = Named::open(storage, &making, true)?;

@@ -1,5 +1,5 @@
-//! A storage that is read, with what is written to it kept in memory: an environment in
-//! it can be brought in order and read without a change to its files.
+//! A storage that is only read, with writes kept in memory, so that an environment in it
+//! can be recovered and read without changing its files.
 
 use super::{Storage, StoredFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,27 +8,27 @@ use std::io;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 
-/// Bytes that are kept together.
+/// Bytes per unit of the overlay.
 const CHUNK: u64 = 4096;
 
-/// Another storage, unchanged, below what was written to this.
+/// A storage that is never changed, and the writes over it.
 #[derive(Debug)]
 pub struct OverlayStorage {
     below: Arc<dyn Storage>,
     names: Mutex<Names>,
-    /// What keeps the files below from changing where they are read.
+    /// A pin that keeps the files below unchanged while they are read.
     _held: Option<Arc<dyn Debug + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
 struct Names {
     files: BTreeMap<String, Arc<OverlayFile>>,
-    /// Names below that are there no longer.
+    /// Names that were removed or renamed.
     gone: BTreeSet<String>,
 }
 
 impl OverlayStorage {
-    /// Nothing is written to `below`.
+    /// Returns an overlay over `below`, which is never written.
     pub fn new(below: Arc<dyn Storage>) -> Self {
         OverlayStorage {
             below,
@@ -37,8 +37,8 @@ impl OverlayStorage {
         }
     }
 
-    /// Over files that are changed meanwhile: the named ones, which are small, are read
-    /// now; `held` keeps what is read of others as it is.
+    /// Returns an overlay over files that change meanwhile: the named small files are
+    /// read now; `held` pins everything that is read of the others.
     pub(crate) fn frozen(
         below: Arc<dyn Storage>,
         names: &[&str],
@@ -115,7 +115,7 @@ struct OverlayFile {
 #[derive(Debug, Default)]
 struct State {
     size: u64,
-    /// Bytes that are to be found below, where no chunk is.
+    /// Bytes of the file below that are visible where there is no chunk.
     below: u64,
     chunks: BTreeMap<u64, Box<[u8]>>,
 }
@@ -133,7 +133,7 @@ impl OverlayFile {
         })
     }
 
-    /// What a part of one chunk holds.
+    /// Reads a part of one chunk.
     fn part(&self, state: &State, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         if let Some(chunk) = state.chunks.get(&(at / CHUNK)) {
             let from = (at % CHUNK) as usize;
@@ -150,7 +150,8 @@ impl OverlayFile {
     }
 }
 
-/// Pieces of `[offset, offset + bytes)`, each within one chunk: offset, and bytes.
+/// Returns the pieces of `[offset, offset + bytes)`, each within one chunk, as offset and
+/// length.
 fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
     let end = offset + bytes as u64;
     let mut at = offset;

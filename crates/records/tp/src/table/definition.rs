@@ -1,4 +1,4 @@
-//! Indices as an environment is told about them.
+//! Definitions of indices for an environment.
 
 use super::typed::{TableDefinition, decoded};
 use crate::codec::{Key, Value};
@@ -9,7 +9,7 @@ use crate::types::Types;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The name of an index, its type, and the table that it is of.
+/// The name of an index, its type, and its table.
 #[derive(Debug)]
 pub struct IndexDefinition<'n, I, K, V> {
     name: &'n str,
@@ -26,7 +26,8 @@ impl<I, K, V> Clone for IndexDefinition<'_, I, K, V> {
 impl<I, K, V> Copy for IndexDefinition<'_, I, K, V> {}
 
 impl<'n, I, K, V> IndexDefinition<'n, I, K, V> {
-    /// The index of this name, of a table. Tables and indices share their names.
+    /// Returns the definition of an index of a table. Tables and indices share one set of
+    /// names.
     pub const fn new(table: TableDefinition<'n, K, V>, name: &'n str) -> Self {
         IndexDefinition {
             name,
@@ -35,12 +36,12 @@ impl<'n, I, K, V> IndexDefinition<'n, I, K, V> {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the index.
     pub const fn name(&self) -> &'n str {
         self.name
     }
 
-    /// The table that it is of.
+    /// Returns the table of the index.
     pub const fn table(&self) -> TableDefinition<'n, K, V> {
         self.table
     }
@@ -53,12 +54,12 @@ impl<I: Key, K: Key, V: Value> IndexDefinition<'_, I, K, V> {
     }
 }
 
-/// The keys under which an index has a record: none, one, or several.
+/// The keys under which an index lists a record: none, one, or several.
 #[derive(Debug)]
 pub struct IndexKeys<I>(Vec<Vec<u8>>, PhantomData<fn(I)>);
 
 impl<I: Key> IndexKeys<I> {
-    /// The record has this key, too.
+    /// Adds a key of the record.
     pub fn add(&mut self, key: I::Ref<'_>) {
         let mut bytes = Vec::new();
         I::encode(key, &mut bytes);
@@ -67,9 +68,9 @@ impl<I: Key> IndexKeys<I> {
 }
 
 impl Options {
-    /// Keeps an index. `extract` answers the index keys of a record, and always the same
-    /// for the same record. Whoever opens the table for writing makes the index and fills
-    /// it, if it is not there.
+    /// Registers an index. `extract` adds the index keys of a record, and must always
+    /// give the same ones for the same record. If the index is missing, it is created and
+    /// filled when its table is opened for writing.
     ///
     /// ```
     /// use varve_tp::{IndexDefinition, Options, TableDefinition};

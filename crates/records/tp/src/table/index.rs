@@ -1,4 +1,4 @@
-//! Reading by an index.
+//! Reads by an index.
 
 use super::range::Range;
 use super::typed::{bytes, decoded};
@@ -10,7 +10,7 @@ use crate::transaction::TableId;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-/// An index that is read: records of its table in the order of the index keys.
+/// An index for reading: records of its table in the order of the index keys.
 #[derive(Debug)]
 pub struct Index<'t, 'e, I, K, V> {
     handle: &'t Handle<'e>,
@@ -19,7 +19,8 @@ pub struct Index<'t, 'e, I, K, V> {
     types: PhantomData<fn(I, K, V)>,
 }
 
-/// Records of a range of an index. Goes on from both ends until they meet.
+/// An iterator over a range of an index, which may be advanced from both ends until they
+/// meet.
 #[derive(Debug)]
 pub struct IndexRange<'t, 'e, I, K, V> {
     handle: &'t Handle<'e>,
@@ -32,7 +33,7 @@ pub struct IndexRange<'t, 'e, I, K, V> {
 /// An index key, and a record that has it.
 type Found<I, K, V> = (<I as Value>::Owned, Row<K, V>);
 
-/// Records of one key of an index.
+/// An iterator over the records with one index key.
 #[derive(Debug)]
 pub struct IndexMatches<'t, 'e, I, K, V>(IndexRange<'t, 'e, I, K, V>);
 
@@ -61,11 +62,11 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         })
     }
 
-    /// The records that have an index key, by their own keys. Where reading locks, the
-    /// whole index is locked.
+    /// Returns the records with an index key, in the order of their own keys. If reads
+    /// lock, the whole index is locked.
     ///
     /// # Errors
-    /// As [`ReadTable::get`](super::ReadTable::get).
+    /// The same as [`ReadTable::get`](super::ReadTable::get).
     pub fn get(&self, key: I::Ref<'_>) -> Result<IndexMatches<'t, 'e, I, K, V>> {
         let key = bytes::<I>(key);
         let entries = escaped(&key);
@@ -73,12 +74,12 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         Ok(IndexMatches(self.entries(from, to)?))
     }
 
-    /// The records whose index keys lie in a range, from either end. One with several
-    /// such keys comes for each of them. What the same transaction writes meanwhile may be
-    /// seen or not.
+    /// Returns the records whose index keys are in a range, from either end. A record
+    /// with several such keys is returned once for each. Concurrent changes of the same
+    /// transaction may be visible or not.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn range<'k>(
         &self,
         range: impl RangeBounds<I::Ref<'k>>,
@@ -89,7 +90,7 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         let encode = |key: &I::Ref<'k>| bytes::<I>(key.clone());
         let from = match range.start_bound() {
             Bound::Included(key) => Bound::Included(escaped(&encode(key))),
-            // Nothing lies between.
+            // No key is between these bounds.
             Bound::Excluded(key) => match behind(escaped(&encode(key))) {
                 Bound::Excluded(key) => Bound::Included(key),
                 other => other,
@@ -104,18 +105,18 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         self.entries(from, to)
     }
 
-    /// All records that the index has, in the order of its keys.
+    /// Returns all records in the index, in the order of its keys.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn iter(&self) -> Result<IndexRange<'t, 'e, I, K, V>> {
         self.entries(Bound::Unbounded, Bound::Unbounded)
     }
 }
 
 impl<I: Key, K: Key, V: Value> IndexRange<'_, '_, I, K, V> {
-    /// The record of an entry. `None` if this transaction has taken it away since the entry
-    /// was read.
+    /// Returns the record of an entry; `None` if this transaction has removed it since
+    /// the entry was read.
     fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<Option<Found<I, K, V>>> {
         let (entry, ()) = entry?;
         let wrong = |what| Error::damaged("pages", 0, what);

@@ -1,4 +1,4 @@
-//! Transactions and tables, as users have them.
+//! Transactions and tables in the form of the public interface.
 
 mod definition;
 mod index;
@@ -28,15 +28,15 @@ use crate::types::Types;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What both kinds of transactions share.
+/// State shared by both kinds of transactions.
 #[derive(Debug)]
 pub(crate) struct Handle<'e> {
     shared: &'e Shared,
     transaction: RefCell<Transaction<'e>>,
-    /// Tables that were found or made here; without an entry those that are gone. The
-    /// last one of a name counts, so that a roll-back cuts it.
+    /// Tables that were found or created here; without an entry, tables that were dropped
+    /// here. The last one of a name is valid, so that a rollback can truncate the list.
     found: RefCell<Vec<(String, Option<Entry>)>>,
-    /// A transaction that only reads.
+    /// True for a read-only transaction.
     reads: bool,
 }
 
@@ -50,7 +50,8 @@ impl<'e> Handle<'e> {
         }
     }
 
-    /// Does something; if the log is full, a checkpoint may make room.
+    /// Runs an operation. If the log is full, it takes a checkpoint, which may free log,
+    /// and tries once more.
     fn run<T>(&self, mut what: impl FnMut(&mut Transaction<'e>) -> Result<T>) -> Result<T> {
         for _ in 0..2 {
             match what(&mut self.transaction.borrow_mut()) {
@@ -61,7 +62,7 @@ impl<'e> Handle<'e> {
         what(&mut self.transaction.borrow_mut())
     }
 
-    /// Does something that consists of several changes, or none of it.
+    /// Runs an operation of several changes atomically.
     fn atomically<T>(&self, mut what: impl FnMut(&mut Transaction<'e>) -> Result<T>) -> Result<T> {
         self.run(|transaction| {
             let mark = transaction.mark();
@@ -77,8 +78,8 @@ impl<'e> Handle<'e> {
         self.found.borrow_mut().push((name.to_owned(), entry));
     }
 
-    /// Looks at a table that need not be looked for in the catalog. `None` if it must be,
-    /// or is gone here.
+    /// Runs `look` on a table that is known without the catalog; `None` if the catalog
+    /// must be read, or the table was dropped here.
     fn known<T>(&self, name: &str, look: impl FnOnce(&Entry) -> T) -> Option<T> {
         let found = self.found.borrow();
         if let Some((_, entry)) = found.iter().rfind(|(known, _)| known == name) {
@@ -105,14 +106,15 @@ impl<'e> Handle<'e> {
         }
         let types = make.then_some(types);
         let entry = self.atomically(|t| self.shared.find_table(t, name, types))?;
-        // What one who writes only looks at may be of an older snapshot: no name for others.
+        // A writer that only reads the table may see an older snapshot of its name, which
+        // must not be remembered.
         if make || self.reads {
             self.know(name, Some(entry.clone()));
         }
         right(&entry)
     }
 
-    /// A table, of whatever types.
+    /// Returns a table of any types.
     fn any_table(&self, name: &str) -> Result<TableId> {
         if let Some(id) = self.known(name, |entry| entry.id) {
             return Ok(id);
@@ -122,8 +124,8 @@ impl<'e> Handle<'e> {
         Ok(entry.id)
     }
 
-    /// The indices of a table that is opened for writing: made and filled, if they are
-    /// not there.
+    /// Returns the indices of a table that is opened for writing; missing ones are
+    /// created and filled.
     fn indices(&self, name: &str, id: TableId) -> Result<Vec<Indexed>> {
         let registered = self.shared.indices(name)?;
         let index = |index: Arc<Registered>| -> Result<Indexed> {
@@ -143,14 +145,14 @@ impl<'e> Handle<'e> {
                 Ok((indexed, entry))
             })?;
             self.know(&index.name, Some(entry));
-            // Its type may be another one's.
+            // An existing index may have another type.
             self.table(&index.name, &index.types, false)?;
             Ok(indexed)
         };
         registered.into_iter().map(index).collect()
     }
 
-    /// An index, and its table.
+    /// Returns an index and its table.
     fn index<I: Key, K: Key, V: Value>(
         &self,
         index: &IndexDefinition<'_, I, K, V>,
@@ -161,26 +163,26 @@ impl<'e> Handle<'e> {
     }
 }
 
-/// A transaction that reads and writes. Dropped without a commit, it is aborted.
+/// A transaction that reads and writes. If it is dropped without a commit, it is aborted.
 ///
-/// Transactions are serializable, unless begun at another level ([`Isolation`]): what one
-/// has read nobody changes until it has ended. So one may have to wait for another, and if
-/// they wait for each other, one of them gets [`Error::Deadlock`] and has to be aborted
-/// and tried again.
+/// Transactions are serializable, unless they begin at another level ([`Isolation`]): no
+/// other transaction can change a record that this one has read until it has ended. So a
+/// transaction may wait for another one, and in a deadlock one of them fails with
+/// [`Error::Deadlock`] and must be aborted and repeated.
 #[derive(Debug)]
 pub struct WriteTransaction<'e>(Handle<'e>);
 
-/// A transaction that only reads: a snapshot, unless begun at another level
-/// ([`Isolation`]). It waits for nobody who writes, and nobody waits for it. What it
-/// answers is durable, if commits are: it may have to wait for the log's flush once.
+/// A read-only transaction: a snapshot, unless it begins at another level
+/// ([`Isolation`]). It waits for no writer, and no writer waits for it. Its results are
+/// durable if commits are; for that it may have to wait once for a flush of the log.
 #[derive(Debug)]
 pub struct ReadTransaction<'e>(Handle<'e>);
 
-/// A place in a transaction to which it can go back.
+/// A point in a transaction to which it can be rolled back.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
     mark: Mark,
-    /// Tables found or made before.
+    /// Number of tables found or created before.
     found: usize,
 }
 
@@ -217,7 +219,7 @@ impl Environment {
         WriteTransaction(Handle::begin(self.shared(), isolation, false))
     }
 
-    /// Begins a transaction that reads what is committed now, whatever others do
+    /// Begins a transaction that reads the state committed now, whatever is committed
     /// meanwhile.
     ///
     /// ```
@@ -240,17 +242,17 @@ impl Environment {
         self.begin_read_at(Isolation::Snapshot)
     }
 
-    /// Begins a transaction that only reads, at a level of isolation.
+    /// Begins a read-only transaction at a level of isolation.
     pub fn begin_read_at(&self, isolation: Isolation) -> ReadTransaction<'_> {
         ReadTransaction(Handle::begin(self.shared(), isolation, true))
     }
 }
 
 impl<'e> WriteTransaction<'e> {
-    /// Opens a table, and makes it if it is not there.
+    /// Opens a table, which is created if it is missing.
     ///
     /// # Errors
-    /// [`Error::WrongType`], and whatever can befall a write.
+    /// [`Error::WrongType`], and those of a write.
     pub fn open_table<K: crate::Key, V: crate::Value>(
         &self,
         definition: TableDefinition<K, V>,
@@ -263,7 +265,7 @@ impl<'e> WriteTransaction<'e> {
     /// Opens an index for reading.
     ///
     /// # Errors
-    /// [`Error::NoTable`] if nobody has opened its table for writing yet, and
+    /// [`Error::NoTable`] if its table was never opened for writing with this index, and
     /// [`Error::WrongType`].
     pub fn open_index<I: Key, K: Key, V: Value>(
         &self,
@@ -273,11 +275,11 @@ impl<'e> WriteTransaction<'e> {
         Ok(Index::new(&self.0, id, table))
     }
 
-    /// Makes an index anew from its table, for when its function has changed. Answers how
-    /// many entries it has.
+    /// Rebuilds an index from its table, after its function has changed. Returns the
+    /// number of entries.
     ///
     /// # Errors
-    /// As [`open_table`](Self::open_table).
+    /// The same as [`open_table`](Self::open_table).
     pub fn rebuild_index<I: Key, K: Key, V: Value>(
         &self,
         index: IndexDefinition<'_, I, K, V>,
@@ -292,7 +294,8 @@ impl<'e> WriteTransaction<'e> {
             index: index.name().to_owned(),
         })?;
         let (count, entry) = self.0.atomically(|transaction| {
-            // Another one may have rebuilt it meanwhile: what is locked now counts.
+            // Another transaction may have rebuilt it meanwhile; the entry that is now
+            // locked is valid.
             let old = self.0.shared.take_table(transaction, index.name())?;
             transaction.drop_tree(old.id)?;
             let (entry, _) = self.0.shared.find_index(transaction, &registered)?;
@@ -307,10 +310,10 @@ impl<'e> WriteTransaction<'e> {
         Ok(count)
     }
 
-    /// Opens a file of records by number, and makes it if it is not there.
+    /// Opens a table of records by number, which is created if it is missing.
     ///
     /// # Errors
-    /// As [`open_table`](Self::open_table).
+    /// The same as [`open_table`](Self::open_table).
     pub fn open_records<V: crate::Value>(
         &self,
         definition: RecordsDefinition<V>,
@@ -320,12 +323,12 @@ impl<'e> WriteTransaction<'e> {
         Records::open(&self.0, id, indices)
     }
 
-    /// Takes a table or a file of records away, and its indices. Its pages are free when this has
-    /// committed and no snapshot needs them any more. The table is locked, and its
-    /// leaves are read, for the values that have pages of their own.
+    /// Drops a table of either kind, and its indices. Its pages are freed when the
+    /// transaction has committed and no snapshot needs them. The table is locked, and its
+    /// leaves are read to find values with their own pages.
     ///
     /// # Errors
-    /// [`Error::NoTable`], and whatever can befall a write.
+    /// [`Error::NoTable`], and those of a write.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let indices = self.0.shared.names_of_indices(name);
         self.0.atomically(|transaction| {
@@ -334,7 +337,7 @@ impl<'e> WriteTransaction<'e> {
             for index in &indices {
                 match self.0.shared.take_table(transaction, index) {
                     Ok(entry) => transaction.drop_tree(entry.id)?,
-                    // It was dropped itself, or not made yet.
+                    // The index was dropped already, or not created yet.
                     Err(Error::NoTable(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -346,12 +349,11 @@ impl<'e> WriteTransaction<'e> {
         Ok(())
     }
 
-    /// Gives a table or a file of records another name. Whoever has it open goes on with
-    /// it.
+    /// Renames a table of either kind. Open handles of the table remain valid.
     ///
     /// # Errors
-    /// [`Error::NoTable`], [`Error::TableExists`], [`Error::Indexed`], and whatever can
-    /// befall a write.
+    /// [`Error::NoTable`], [`Error::TableExists`], [`Error::Indexed`], and those of a
+    /// write.
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
         let entry = self.0.atomically(|transaction| {
             let entry = self.0.shared.take_table(transaction, from)?;
@@ -367,7 +369,7 @@ impl<'e> WriteTransaction<'e> {
         Ok(())
     }
 
-    /// Here, for [`rollback_to`](Self::rollback_to).
+    /// Returns the present point, for [`rollback_to`](Self::rollback_to).
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             mark: self.0.transaction.borrow().mark(),
@@ -375,30 +377,30 @@ impl<'e> WriteTransaction<'e> {
         }
     }
 
-    /// Undoes everything since a savepoint. What was locked stays locked.
+    /// Undoes everything since a savepoint. Locks are kept.
     ///
     /// # Errors
-    /// What the storage says; the environment is poisoned then.
+    /// Errors of the storage, after which the environment is poisoned.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         self.0.found.borrow_mut().truncate(savepoint.found);
         let mark = savepoint.mark;
         self.0.transaction.borrow_mut().rollback_to(mark)
     }
 
-    /// Commits, and waits for what the environment's options say.
+    /// Commits, and waits as the environment's options demand.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] and what the storage says: then nobody knows whether it is
-    /// committed until the environment is opened again.
+    /// [`Error::Poisoned`] and errors of the storage. The outcome is then unknown until
+    /// the environment is opened again.
     pub fn commit(self) -> Result<()> {
         let durability = self.0.shared.options.durability;
         self.commit_with(durability)
     }
 
-    /// Commits, and waits for this.
+    /// Commits with this durability.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same as [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let durable = durability == Durability::Durable;
         let transaction = self.0.transaction.into_inner();
@@ -409,7 +411,8 @@ impl<'e> WriteTransaction<'e> {
     /// Undoes everything.
     ///
     /// # Errors
-    /// What the storage says; the environment is poisoned then, and a restart undoes it.
+    /// Errors of the storage, after which the environment is poisoned and a restart
+    /// undoes the transaction.
     pub fn abort(self) -> Result<()> {
         self.0.transaction.into_inner().abort()
     }
@@ -433,7 +436,7 @@ impl<'e> ReadTransaction<'e> {
     /// Opens an index.
     ///
     /// # Errors
-    /// As [`open_table`](Self::open_table).
+    /// The same as [`open_table`](Self::open_table).
     pub fn open_index<I: Key, K: Key, V: Value>(
         &self,
         index: IndexDefinition<'_, I, K, V>,
@@ -442,10 +445,10 @@ impl<'e> ReadTransaction<'e> {
         Ok(Index::new(&self.0, id, table))
     }
 
-    /// Opens a file of records by number.
+    /// Opens a table of records by number.
     ///
     /// # Errors
-    /// As [`open_table`](Self::open_table).
+    /// The same as [`open_table`](Self::open_table).
     pub fn open_records<V: crate::Value>(
         &self,
         definition: RecordsDefinition<V>,

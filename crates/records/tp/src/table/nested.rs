@@ -5,12 +5,13 @@ use crate::error::Result;
 use crate::transaction::Outer;
 use std::ops::Deref;
 
-/// A transaction within another: what it has done and locked becomes its parent's when it
-/// commits, and is durable when the outermost does. Dropped without a commit, it is
-/// aborted: what it has done is undone, and what only it has locked is free.
+/// A transaction inside another one. When it commits, its changes and locks pass to the
+/// parent; they become durable with the outermost commit. If it is dropped without a
+/// commit, it is aborted: its changes are undone, and locks that only it owns are
+/// released.
 ///
-/// It dereferences to the transaction, through which tables are opened. The parent waits
-/// meanwhile.
+/// It dereferences to the transaction, through which tables are opened. The parent cannot
+/// be used meanwhile.
 ///
 /// ```
 /// # use varve_tp::{Options, TableDefinition};
@@ -35,12 +36,12 @@ use std::ops::Deref;
 pub struct NestedTransaction<'t, 'e> {
     transaction: &'t mut WriteTransaction<'e>,
     outer: Option<Outer>,
-    /// Tables found or made before.
+    /// Number of tables found or created before.
     found: usize,
 }
 
 impl<'e> WriteTransaction<'e> {
-    /// Begins a transaction within this one.
+    /// Begins a transaction inside this one.
     pub fn begin_nested(&mut self) -> NestedTransaction<'_, 'e> {
         let outer = self.0.transaction.get_mut().begin_child();
         let found = self.0.found.get_mut().len();
@@ -61,24 +62,24 @@ impl<'e> Deref for NestedTransaction<'_, 'e> {
 }
 
 impl<'e> NestedTransaction<'_, 'e> {
-    /// Begins a transaction within this one.
+    /// Begins a transaction inside this one.
     pub fn begin_nested(&mut self) -> NestedTransaction<'_, 'e> {
         self.transaction.begin_nested()
     }
 
-    /// Hands everything to the parent.
+    /// Passes all changes and locks to the parent.
     ///
     /// # Errors
-    /// [`Error::Ended`](crate::Error::Ended) if a roll-back has failed.
+    /// [`Error::Ended`](crate::Error::Ended) if a rollback has failed.
     pub fn commit(mut self) -> Result<()> {
         self.outer = None;
         self.transaction.0.transaction.get_mut().commit_child()
     }
 
-    /// Undoes what this has done, and nothing of its parent's.
+    /// Undoes the changes of this transaction, and none of its parent.
     ///
     /// # Errors
-    /// What the storage says; the environment is poisoned then.
+    /// Errors of the storage, after which the environment is poisoned.
     pub fn abort(mut self) -> Result<()> {
         self.end()
     }

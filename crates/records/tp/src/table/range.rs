@@ -1,4 +1,4 @@
-//! Records in the order of their keys, from either end.
+//! Iterates over records in the order of their keys, from either end.
 
 use super::Handle;
 use super::typed::decoded_vec;
@@ -16,23 +16,24 @@ use std::rc::Rc;
 
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// A record.
+/// A record: its key and its value.
 pub type Row<K, V> = (<K as Value>::Owned, <V as Value>::Owned);
 
-/// What a leaf has, or a key of a bundle that it has.
+/// A record of a leaf, or a key of a bundle in a leaf.
 #[derive(Debug)]
 enum Item {
     Record(Record),
     Bundled(Rc<Bundle>, usize),
 }
 
-/// What an item becomes: a row, or what comes in its place.
+/// The result of opening an item: a row, or the items that replace it.
 enum Opened<R> {
     Row(R),
     Items(Vec<Item>),
 }
 
-/// Records of a range of keys. Goes on from both ends until they meet.
+/// An iterator over a range of keys, which may be advanced from both ends until they
+/// meet.
 #[derive(Debug)]
 pub struct Range<'t, 'e, K, V> {
     handle: &'t Handle<'e>,
@@ -40,7 +41,7 @@ pub struct Range<'t, 'e, K, V> {
     statement: Statement<'e>,
     /// The range.
     keys: Bounds,
-    /// What has not been read, by the keys that the tree has.
+    /// Range that was not read yet, in keys of the tree.
     rest: Option<Bounds>,
     front: VecDeque<Item>,
     back: VecDeque<Item>,
@@ -71,7 +72,7 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
         &self.statement
     }
 
-    /// The next leaf from the front.
+    /// Reads the next leaf from the front.
     fn read_front(&mut self) -> Result<()> {
         let Some((from, to)) = self.rest.take() else {
             return Ok(());
@@ -106,7 +107,7 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
         }
     }
 
-    /// The keys of a bundle that lie in the range.
+    /// Returns the keys of a bundle that are in the range.
     fn bundled(&self, (tree_key, overflow, value): Record) -> Result<Vec<Item>> {
         let bundle = Bundle::read(&tree_key, self.value(overflow, value)?)?;
         let bundle = Rc::new(bundle);
@@ -133,7 +134,7 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
     }
 }
 
-/// A bound by the keys that a tree has: of a long key its bundle's, whole.
+/// Converts a bound to keys of the tree: for a long key, the whole bundle is included.
 fn in_tree(bound: &Bound<Vec<u8>>, limit: usize) -> Bound<Vec<u8>> {
     let (Bound::Included(key) | Bound::Excluded(key)) = bound else {
         return Bound::Unbounded;

@@ -1,8 +1,8 @@
 //! Records by number: the formatted files of the thesis.
 //!
-//! A tree by number, filled from its end: its pages become full, and an append finds its
-//! leaf by the hint. Numbers are given once, from 0 on. Those of aborted transactions stay
-//! free, unless they were the last when the environment was closed.
+//! A tree by number, filled from its end, so its pages become full, and an append finds
+//! its leaf by the hint. Each number is used once, from 0 on. Numbers of aborted
+//! transactions stay unused, unless they were the last when the environment was closed.
 
 use super::typed::decoded;
 use super::{Handle, ReadTable, Table};
@@ -16,7 +16,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The name of a file of records, and their type.
+/// The name of a table of records, and their type.
 #[derive(Debug)]
 pub struct RecordsDefinition<'n, V>(&'n str, PhantomData<fn(V)>);
 
@@ -29,12 +29,12 @@ impl<V> Clone for RecordsDefinition<'_, V> {
 impl<V> Copy for RecordsDefinition<'_, V> {}
 
 impl<'n, V> RecordsDefinition<'n, V> {
-    /// The file of this name.
+    /// Returns the definition of the table with this name.
     pub const fn new(name: &'n str) -> Self {
         RecordsDefinition(name, PhantomData)
     }
 
-    /// Its name.
+    /// Returns the name of the table.
     pub const fn name(&self) -> &'n str {
         self.0
     }
@@ -46,7 +46,7 @@ impl<V: Value> RecordsDefinition<'_, V> {
     }
 }
 
-/// Records by number. Dereferences to the table of them.
+/// A table of records by number. It dereferences to the table for reading.
 #[derive(Debug)]
 pub struct Records<'t, 'e, V> {
     table: Table<'t, 'e, u64, V>,
@@ -64,7 +64,7 @@ impl<'t, 'e, V> Deref for Records<'t, 'e, V> {
 impl<'t, 'e, V: Value> Records<'t, 'e, V> {
     pub(super) fn open(handle: &'t Handle<'e>, id: TableId, indices: Vec<Indexed>) -> Result<Self> {
         let next = handle.shared.numbers(id, || {
-            // Without a lock: others that have not committed have their numbers, too.
+            // Without a lock, because uncommitted transactions have used numbers as well.
             let last = handle.transaction.borrow().last_key(id)?;
             let number = last.map(|last| decoded::<u64>(&last)).transpose()?;
             Ok(number.map_or(0, |last| last.saturating_add(1)))
@@ -73,10 +73,10 @@ impl<'t, 'e, V: Value> Records<'t, 'e, V> {
         Ok(Records { table, next })
     }
 
-    /// Appends a record, and answers its number.
+    /// Appends a record, and returns its number.
     ///
     /// # Errors
-    /// As [`Table::insert`]; [`Error::NoNumber`] behind the highest there is.
+    /// The same as [`Table::insert`]; [`Error::NoNumber`] after the highest number.
     pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
         let one_more = |next: u64| next.checked_add(1);
         let taken = self.next.fetch_update(Relaxed, Relaxed, one_more);
@@ -85,10 +85,10 @@ impl<'t, 'e, V: Value> Records<'t, 'e, V> {
         Ok(number)
     }
 
-    /// Gives a record that is there another value.
+    /// Replaces an existing record.
     ///
     /// # Errors
-    /// As [`Table::insert`]; [`Error::NoRecord`] if it is not there.
+    /// The same as [`Table::insert`]; [`Error::NoRecord`] if it does not exist.
     pub fn set(&self, number: u64, value: V::Ref<'_>) -> Result<()> {
         match self.table.get_for_update(number)? {
             Some(_) => self.table.insert(number, value).map(|_| ()),
@@ -96,10 +96,10 @@ impl<'t, 'e, V: Value> Records<'t, 'e, V> {
         }
     }
 
-    /// Takes a record away; its number is not given again. True if it was there.
+    /// Removes a record; its number is not reused. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`Table::remove`].
+    /// The same as [`Table::remove`].
     pub fn remove(&self, number: u64) -> Result<bool> {
         self.table.remove(number)
     }

@@ -32,12 +32,12 @@ impl<K, V> Clone for TableDefinition<'_, K, V> {
 impl<K, V> Copy for TableDefinition<'_, K, V> {}
 
 impl<'n, K, V> TableDefinition<'n, K, V> {
-    /// The table of this name.
+    /// Returns the definition of the table with this name.
     pub const fn new(name: &'n str) -> Self {
         TableDefinition(name, PhantomData)
     }
 
-    /// Its name.
+    /// Returns the name of the table.
     pub const fn name(&self) -> &'n str {
         self.0
     }
@@ -49,7 +49,7 @@ impl<K: Key, V: Value> TableDefinition<'_, K, V> {
     }
 }
 
-/// A table that is read.
+/// A table for reading.
 #[derive(Debug)]
 pub struct ReadTable<'t, 'e, K, V> {
     handle: &'t Handle<'e>,
@@ -57,7 +57,7 @@ pub struct ReadTable<'t, 'e, K, V> {
     types: PhantomData<fn(K, V)>,
 }
 
-/// A table that is read and written.
+/// A table for reading and writing.
 #[derive(Debug)]
 pub struct Table<'t, 'e, K, V> {
     table: ReadTable<'t, 'e, K, V>,
@@ -87,13 +87,13 @@ fn of_other_type<V: Value>(bytes: usize) -> Error {
     Error::damaged("pages", 0, what)
 }
 
-/// The same out of what was read, which need not be copied.
+/// Decodes an owned buffer, which need not be copied.
 pub(super) fn decoded_vec<V: Value>(bytes: Vec<u8>) -> Result<V::Owned> {
     let length = bytes.len();
     V::decode_vec(bytes).ok_or_else(|| of_other_type::<V>(length))
 }
 
-/// A value that was read; small ones lie in place and are not allocated for this.
+/// Decodes a value that was read; small ones are stored inline and need no allocation.
 fn decoded_read<V: Value>(bytes: Bytes) -> Result<V::Owned> {
     match bytes.spilled() {
         true => decoded_vec::<V>(bytes.into_vec()),
@@ -110,23 +110,23 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`Error::SnapshotTooOld`] or, where reading locks, [`Error::Deadlock`] and
-    /// [`Error::LockTimeout`]; [`Error::TableDropped`]; what the storage says.
+    /// [`Error::SnapshotTooOld`] or, if reads lock, [`Error::Deadlock`] and
+    /// [`Error::LockTimeout`]; [`Error::TableDropped`]; errors of the storage.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         let key = bytes::<K>(key);
         let found = self.handle.transaction.borrow_mut().read(self.id, &key)?;
         found.map(decoded_read::<V>).transpose()
     }
 
-    /// All records whose keys lie in a range, from either end. Where reading locks, the
-    /// whole table is locked. Records are read a leaf at a time: what the same transaction
-    /// writes meanwhile may be seen or not.
+    /// Returns an iterator over the records in a range of keys, from either end. If reads
+    /// lock, the whole table is locked. Records are read a leaf at a time, so concurrent
+    /// changes of the same transaction may be visible or not.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<Range<'t, 'e, K, V>>
     where
         K::Ref<'k>: Clone,
@@ -142,10 +142,10 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
         Ok(Range::new(self.handle, self.id, bounds))
     }
 
-    /// All records, by their keys.
+    /// Returns an iterator over all records, in the order of their keys.
     ///
     /// # Errors
-    /// As [`range`](Self::range).
+    /// The same as [`range`](Self::range).
     pub fn iter(&self) -> Result<Range<'t, 'e, K, V>> {
         let mut transaction = self.handle.transaction.borrow_mut();
         transaction.lock_to_scan(self.id)?;
@@ -154,26 +154,27 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
         Ok(Range::new(self.handle, self.id, bounds))
     }
 
-    /// The record with the lowest key.
+    /// Returns the record with the lowest key.
     ///
     /// # Errors
-    /// As [`range`](Self::range).
+    /// The same as [`range`](Self::range).
     pub fn first(&self) -> Result<Option<Row<K, V>>> {
         self.iter()?.next().transpose()
     }
 
-    /// The record with the highest key.
+    /// Returns the record with the highest key.
     ///
     /// # Errors
-    /// As [`range`](Self::range).
+    /// The same as [`range`](Self::range).
     pub fn last(&self) -> Result<Option<Row<K, V>>> {
         self.iter()?.next_back().transpose()
     }
 }
 
 impl<'t, 'e, A: FirstKey, B: Key, V: Value> ReadTable<'t, 'e, (A, B), V> {
-    /// All records whose keys are pairs with this first, from either end: with the unit as
-    /// value, all values of a key. Where reading locks, the whole table is locked.
+    /// Returns an iterator over the records whose keys are pairs with this first, from
+    /// either end: with the unit as value, all values of a key. If reads lock, the whole
+    /// table is locked.
     ///
     /// ```
     /// use varve_tp::{Options, TableDefinition};
@@ -195,7 +196,7 @@ impl<'t, 'e, A: FirstKey, B: Key, V: Value> ReadTable<'t, 'e, (A, B), V> {
     /// ```
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The same as [`get`](Self::get).
     pub fn with_first(&self, first: A::Ref<'_>) -> Result<Range<'t, 'e, (A, B), V>> {
         let mut transaction = self.handle.transaction.borrow_mut();
         transaction.lock_to_scan(self.id)?;
@@ -204,7 +205,7 @@ impl<'t, 'e, A: FirstKey, B: Key, V: Value> ReadTable<'t, 'e, (A, B), V> {
     }
 }
 
-/// Where pairs with this first lie.
+/// Returns the bounds of pairs with this first.
 pub(crate) fn of_first<A: FirstKey>(first: A::Ref<'_>) -> Bounds {
     let mut beginning = Vec::new();
     A::encode_first(first, &mut beginning);
@@ -218,7 +219,8 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
         Table { table, indices }
     }
 
-    /// Changes a record and its entries in the indices, or nothing. True if it was there.
+    /// Changes a record and its index entries atomically. Returns true if the record
+    /// existed.
     fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<bool> {
         let change = |transaction: &mut Transaction<'_>| match value {
             Some(value) => transaction.put(self.id, key, value),
@@ -237,11 +239,12 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
         })
     }
 
-    /// The value of a key that is going to be changed: locked for writing at once, as two
-    /// who have read it and both want to write it would be in a deadlock.
+    /// Returns the value of a key in order to change it. The key is locked for writing at
+    /// once, because two transactions that have read it and both write it would be in a
+    /// deadlock.
     ///
     /// # Errors
-    /// As [`get`](ReadTable::get).
+    /// The same as [`get`](ReadTable::get).
     pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         let key = bytes::<K>(key);
         let mut transaction = self.handle.transaction.borrow_mut();
@@ -250,28 +253,28 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
         found.map(decoded_read::<V>).transpose()
     }
 
-    /// Gives a key a value. True if it had one.
+    /// Sets the value of a key. Returns true if it had one.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::LogFull`], those of
-    /// [`get`](ReadTable::get), and what the storage says.
+    /// [`get`](ReadTable::get), and errors of the storage.
     pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
         self.change(&bytes::<K>(key), Some(&bytes::<V>(value)))
     }
 
-    /// Takes a key away. True if it was there.
+    /// Removes a key. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// The same as [`insert`](Self::insert).
     pub fn remove(&self, key: K::Ref<'_>) -> Result<bool> {
         self.change(&bytes::<K>(key), None)
     }
 
-    /// Fills an empty table with records whose keys grow. Its pages become full, while
-    /// those of random inserts are so to two thirds.
+    /// Fills an empty table with records in ascending order of keys. Its pages become
+    /// full, while random inserts fill them to two thirds. Returns the number of records.
     ///
     /// # Errors
-    /// [`Error::BulkLoad`], and as [`insert`](Self::insert).
+    /// [`Error::BulkLoad`], and those of [`insert`](Self::insert).
     pub fn bulk_load<'v>(
         &self,
         records: impl IntoIterator<Item = (K::Ref<'v>, V::Ref<'v>)>,

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use varve_locks::Mode;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Records of one table after which the whole table is locked.
+/// Number of locked records of a table after which the whole table is locked.
 const ESCALATION: u32 = 4096;
 
-/// What is held on a table.
+/// The locks owned on a table.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     table: u32,
@@ -30,7 +30,7 @@ impl Transaction<'_> {
         Ok(self.engine.locks.lock(owner, &key, mode, self.timeout)?)
     }
 
-    /// Locks a key of a table, whether it is there or not.
+    /// Locks a key of a table, whether it exists or not.
     pub(super) fn lock_record(&mut self, table: u32, key: &[u8], mode: Mode) -> Result<()> {
         let at = self.intend(table, intention(mode))?;
         let granted = &mut self.granted[at];
@@ -55,7 +55,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Says on the database and the table what is going to be done below.
+    /// Takes the intention locks on the database and the table.
     fn intend(&mut self, table: u32, mode: Mode) -> Result<usize> {
         if !self.database.is_some_and(|held| held.covers(mode)) {
             self.lock(LockKey::Database, mode)?;

@@ -1,4 +1,4 @@
-//! Records whose keys are longer than a tree's: each change is one of their bundle.
+//! Records whose keys are longer than a tree's: each change is a change of their bundle.
 
 use super::{Bytes, Statement, TableId, Transaction};
 use crate::bundle::{self, Bundle};
@@ -7,12 +7,13 @@ use crate::page;
 use crate::planted::{self, Planted};
 
 impl Transaction<'_> {
-    /// The key of the bundle that a long key lies in; `None`: the tree has it as it is.
+    /// Returns the key of the bundle for a long key; `None` if the tree stores the key
+    /// unchanged.
     pub(super) fn tree_key(&self, key: &[u8]) -> Option<Vec<u8>> {
         bundle::tree_key(key, page::longest_key(self.engine.pool.page_bytes))
     }
 
-    /// A bundle that is going to be changed: locked for writing.
+    /// Reads a bundle that is going to be changed, and locks it for writing.
     fn bundle(&mut self, id: TableId, tree_key: &[u8]) -> Result<Option<Bundle>> {
         self.lock_to_write(id, tree_key)?;
         let found = self.read_locked(id, tree_key)?;
@@ -58,8 +59,8 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// A long key's value, out of what the tree has under its bundle's; read in a
-    /// statement, or else under a lock.
+    /// Returns a long key's value from the record that the tree has under its bundle's
+    /// key, which was read in a statement, or else under a lock.
     pub(super) fn value_of(
         &self,
         (id, tree_key, key): (TableId, &[u8], &[u8]),
@@ -83,7 +84,8 @@ impl Transaction<'_> {
     }
 }
 
-/// A key's value that goes: `None` if it has none, else the descriptor of a large one.
+/// Returns the former value of a key: `None` if it has none, otherwise the descriptor of
+/// a large one.
 fn old(bundle: &Bundle, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let value = bundle.value(bundle.search(key).ok()?);
     Some(value.overflow.then(|| value.bytes.to_vec()))

@@ -1,8 +1,9 @@
 //! Transactions: locks, changes, commit, abort, savepoints.
 //!
 //! Commit point: the batch with the commit record is durable. Locks are released when the
-//! record is appended: whoever then reads what it has changed commits behind it in the
-//! same log, and those who only read wait for what they have seen.
+//! record is appended. A writer that then reads the changes commits later in the same
+//! log, and read-only transactions wait until the changes that they have seen are
+//! durable.
 //!
 //! Source: Seltzer 1992, §5.1.4.5; Mohan and others 1992 (savepoints, compensation).
 
@@ -29,39 +30,39 @@ use locks::Granted;
 use std::time::Duration;
 use varve_locks::{Mode, OwnerId};
 
-/// Chains that a commit record lists; further ones go into records before it.
+/// Largest number of chains in a commit record; further ones are in records before it.
 const MOST_CHAINS: usize = 256;
 
-/// Longest key, and longest value.
+/// Bytes of the longest key, and of the longest value.
 const LONGEST: usize = 1 << 30;
 
-/// A table, as a transaction uses it.
+/// A table in the form that a transaction uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableId {
     pub table: u32,
     pub root: u32,
 }
 
-/// A place to which a transaction can be rolled back.
+/// A point to which a transaction can be rolled back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     last: Lsn,
     chains: usize,
     dropped: usize,
-    /// Keys whose old values it has noted.
+    /// Number of keys whose old values it has kept.
     noted: usize,
 }
 
-/// A transaction at work. Dropping it without an end aborts it.
+/// A running transaction. Dropping it before its end aborts it.
 #[derive(Debug)]
 pub(crate) struct Transaction<'e> {
     engine: &'e Engine,
     isolation: Isolation,
-    /// As of its begin, at that level.
+    /// Snapshot of its beginning, at the snapshot level.
     snapshot: Option<Snapshot<'e>>,
-    /// As soon as it locks.
+    /// Owner of its locks, from the first lock on.
     owner: Option<OwnerId>,
-    /// Those that it is nested in, the outermost first.
+    /// Owners of the transactions around it, the outermost first.
     outer: Vec<OwnerId>,
     author: Author,
     database: Option<Mode>,
@@ -71,10 +72,11 @@ pub(crate) struct Transaction<'e> {
     chains: Vec<Chain>,
     /// The highest LSN of a page that it has read.
     seen: Lsn,
-    /// What is read is durable before it is answered: for those that only read.
+    /// True if everything read must be durable before it is returned, for read-only
+    /// transactions.
     reads_durable: bool,
     roots: Vec<TableId>,
-    /// Tables that are gone if it commits.
+    /// Tables that are dropped if it commits.
     dropped: Vec<TableId>,
     ended: bool,
 }
@@ -106,7 +108,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Who waits for its locks, now or later.
+    /// Returns the owner of its lock waits.
     pub(crate) fn owner(&mut self) -> OwnerId {
         let locks = &self.engine.locks;
         *self.owner.get_or_insert_with(|| locks.begin(None))
@@ -127,7 +129,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// An error if the table cannot be used here any more.
+    /// Fails if the table can no longer be used here.
     fn check_table(&self, id: TableId) -> Result<()> {
         self.check()?;
         match self.dropped.contains(&id) {
@@ -136,7 +138,8 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Before the first change: it is entered among those that a restart would undo.
+    /// Prepares a change: checks the space in the log, and registers the transaction for
+    /// an undo by a restart before its first change.
     fn write(&mut self, id: TableId, bytes: usize) -> Result<()> {
         if self.engine.read_only {
             return Err(Error::ReadOnly);
@@ -155,7 +158,7 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Gives a key a value. True if it had one.
+    /// Sets the value of a key. Returns true if it had one.
     pub(crate) fn put(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_table(id)?;
         check_key(key, LONGEST)?;
@@ -169,7 +172,8 @@ impl<'e> Transaction<'e> {
             None => self.put_in_tree(id, key, value),
         };
         if let (Err(Error::LogFull { .. }), Some(mark)) = (&put, mark) {
-            // The value may have pages already, which nothing refers to, and is put again.
+            // The value may already have pages to which nothing refers, and is stored
+            // again.
             self.rollback_to(mark)?;
         }
         put
@@ -184,8 +188,8 @@ impl<'e> Transaction<'e> {
         Ok(put.existed)
     }
 
-    /// A value as a leaf holds it, which is going to be written; a large one is stored, and
-    /// its descriptor is put into `stored`.
+    /// Returns a value in the form of a leaf; a large one is stored, with its descriptor
+    /// in `stored`.
     fn cell<'v>(
         &mut self,
         id: TableId,
@@ -214,8 +218,8 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Locks a key that is going to be changed; at the level of a snapshot, only if
-    /// nobody has changed it since.
+    /// Locks a key for a change. At the snapshot level it fails if the key was changed
+    /// after the snapshot.
     fn lock_to_write(&mut self, id: TableId, key: &[u8]) -> Result<()> {
         self.lock_record(id.table, key, Mode::Write)?;
         match self.view(id.table, None) {
@@ -230,7 +234,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Takes a key away. True if it was there.
+    /// Removes a key. Returns true if it existed.
     pub(crate) fn delete(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
         self.check_table(id)?;
         match self.tree_key(key) {
@@ -251,7 +255,7 @@ impl<'e> Transaction<'e> {
         Ok(existed)
     }
 
-    /// A new tree, which is gone if this does not commit.
+    /// Creates a tree, which is removed if the transaction does not commit.
     pub(crate) fn make_tree(&mut self, table: u32) -> Result<TableId> {
         self.check()?;
         let catalog = TableId {
@@ -263,7 +267,7 @@ impl<'e> Transaction<'e> {
         Ok(TableId { table, root })
     }
 
-    /// Takes a table away, whose lock is held: when this commits, its pages are free.
+    /// Drops a table, which must be locked. Its pages are freed after the commit.
     pub(crate) fn drop_tree(&mut self, id: TableId) -> Result<()> {
         self.check_table(id)?;
         let chains = self.tree(id).all_chains()?;
@@ -278,7 +282,7 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Tables that this has dropped.
+    /// Returns the tables that the transaction has dropped.
     pub(crate) fn dropped(&self) -> &[TableId] {
         &self.dropped
     }
@@ -306,8 +310,9 @@ impl<'e> Transaction<'e> {
             self.ended = true;
             self.release();
         } else if let Some(writer) = &mut self.author.writer {
-            // Before their locks go, as those of a child do: whoever changes these keys then
-            // notes them behind nothing of this one.
+            // This must precede the release of the locks (as at the end of a child), so
+            // that the next writer of these keys does not keep its versions behind those
+            // of this transaction.
             self.engine.versions.forget_behind(writer, mark.noted);
         }
         rolled
@@ -336,8 +341,8 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Commits. With `durable` it returns when that survives a crash. `prepare` is called
-    /// with the LSN of the commit record, before anybody can see what was committed.
+    /// Commits. With `durable` it returns when the commit survives a crash. `prepare` is
+    /// called with the LSN of the commit record before the changes become visible.
     pub(crate) fn commit(mut self, durable: bool, prepare: impl FnOnce(Lsn)) -> Result<()> {
         self.check()?;
         let Some(active) = self.author.active.clone() else {
@@ -361,7 +366,7 @@ impl<'e> Transaction<'e> {
         }
         let chains = chain_bytes(last);
         let commit = Change::Commit { chains: &chains };
-        // If this fails, dropping it aborts.
+        // If this fails, dropping the transaction aborts it.
         let writer = self.author.writer.take();
         let appended = self.engine.versions.commit(writer.as_ref(), || {
             let lsn = self.engine.log(&mut self.author, 0, &commit)?;
@@ -376,7 +381,7 @@ impl<'e> Transaction<'e> {
             }
         };
         self.ended = true;
-        // Its own snapshot needs nothing any more.
+        // Its own snapshot needs no versions any more.
         self.snapshot = None;
         let chains = !self.chains.is_empty();
         match chains {
@@ -392,7 +397,7 @@ impl<'e> Transaction<'e> {
         });
         self.release();
         if let Err(error) = &finished {
-            // It is committed; a restart frees what is to be freed.
+            // The transaction is committed; a restart frees its chains.
             self.engine.log.poison(error);
         }
         finished = finished.and(finish(self.engine));
@@ -421,7 +426,7 @@ impl<'e> Transaction<'e> {
             }
             self.engine.leave(&active);
         }
-        // Where it was not undone, snapshots go on with its versions.
+        // If the undo failed, snapshots continue to use its versions.
         if undone.is_ok()
             && let Some(writer) = self.author.writer.take()
         {
@@ -442,7 +447,7 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// An error if a table's name is longer than a key that a tree has as it is.
+/// Fails if a table's name is longer than a key that a tree stores unchanged.
 pub(crate) fn check_name(name: &str, page_bytes: usize) -> Result<()> {
     check_key(name.as_bytes(), page::longest_key(page_bytes))
 }

@@ -6,7 +6,7 @@ use super::{Granted, Mark, Transaction};
 use crate::error::Result;
 use varve_locks::{Mode, OwnerId};
 
-/// The transaction around a child, as it was when the child began.
+/// The state of the transaction around a child, when the child began.
 #[derive(Debug)]
 pub(crate) struct Outer {
     mark: Mark,
@@ -15,7 +15,7 @@ pub(crate) struct Outer {
 }
 
 impl Transaction<'_> {
-    /// From here on a child works.
+    /// Begins a child.
     pub(crate) fn begin_child(&mut self) -> Outer {
         let owner = self.owner();
         self.outer.push(owner);
@@ -27,7 +27,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// What the child has done and locked is its parent's.
+    /// Passes the child's changes and locks to its parent.
     pub(crate) fn commit_child(&mut self) -> Result<()> {
         self.check()?;
         if let Some(child) = self.end_child() {
@@ -42,7 +42,7 @@ impl Transaction<'_> {
         self.owner.replace(parent)
     }
 
-    /// What the child has done is undone, and what it alone has locked is free.
+    /// Undoes the child's changes, and releases the locks that only the child owns.
     pub(crate) fn abort_child(&mut self, outer: Outer) -> Result<()> {
         self.rollback_to(outer.mark)?;
         if let Some(child) = self.end_child() {

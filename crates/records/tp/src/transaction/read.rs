@@ -1,4 +1,4 @@
-//! Reading, at each level of isolation.
+//! Reads at each level of isolation.
 
 use super::{TableId, Transaction};
 use crate::error::Result;
@@ -13,13 +13,13 @@ use varve_locks::Mode;
 /// A value that was read.
 pub(crate) type Bytes = SmallVec<[u8; 128]>;
 
-/// What an operation sees that reads several times: at the level of read committed, all
-/// that was committed when it began.
+/// The view of an operation that reads several times: at the read-committed level, the
+/// state committed when it began.
 #[derive(Debug)]
 pub(crate) struct Statement<'e>(Option<Snapshot<'e>>);
 
 impl<'e> Transaction<'e> {
-    /// What was read came from a page last changed at `lsn`.
+    /// Records that a page last changed at `lsn` was read.
     fn saw(&mut self, lsn: u64, at: Option<Lsn>) -> Result<()> {
         let mut lsn = self.engine.visible(lsn);
         if let Some(at) = at {
@@ -32,8 +32,8 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// A table as this transaction or statement sees it; `None` if it reads what it has
-    /// locked.
+    /// Returns the view of a table for this transaction or statement; `None` if reads
+    /// lock.
     pub(super) fn view<'v>(
         &'v self,
         table: u32,
@@ -44,14 +44,13 @@ impl<'e> Transaction<'e> {
         Some(View::new(&self.engine.versions, snapshot, own, table))
     }
 
-    /// Before something that reads once or several times.
+    /// Begins a statement, which reads once or several times.
     pub(crate) fn statement(&self) -> Statement<'e> {
         let fresh = self.isolation == Isolation::ReadCommitted;
         Statement(fresh.then(|| self.engine.versions.snapshot()))
     }
 
-    /// Locks a table that is going to be read from one end to the other, where reading
-    /// locks.
+    /// Locks a table for a scan, if reads lock.
     pub(crate) fn lock_to_scan(&mut self, id: TableId) -> Result<()> {
         self.check_table(id)?;
         match self.isolation {
@@ -60,13 +59,13 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// The value of a key, as its level of isolation says.
+    /// Returns the value of a key, according to the level of isolation.
     pub(crate) fn read(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let statement = self.statement();
         self.read_in(id, key, &statement)
     }
 
-    /// The same, as of a statement.
+    /// Returns the value of a key in a statement.
     pub(crate) fn read_in(
         &mut self,
         id: TableId,
@@ -99,7 +98,7 @@ impl<'e> Transaction<'e> {
         let value = match found {
             Some((true, stored)) => {
                 let loaded = self.tree(id).load(&stored);
-                // If the snapshot is too old, its pages may have been freed.
+                // If the snapshot is too old, the value's pages may have been freed.
                 view.map_or(Ok(()), |view| view.check())?;
                 Some(loaded?.into())
             }
@@ -111,7 +110,7 @@ impl<'e> Transaction<'e> {
         Ok(value)
     }
 
-    /// The value of a key, locked in this mode.
+    /// Returns the value of a key, locked in this mode.
     pub(crate) fn get(&mut self, id: TableId, key: &[u8], mode: Mode) -> Result<Option<Bytes>> {
         self.check_table(id)?;
         let tree_key = self.tree_key(key);
@@ -120,7 +119,7 @@ impl<'e> Transaction<'e> {
         self.whole(id, key, tree_key)
     }
 
-    /// What is read under a lock, of long keys and others.
+    /// Reads a locked key, long or short.
     fn whole(
         &mut self,
         id: TableId,
@@ -146,7 +145,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// The value of a key that is going to be changed: locked for writing.
+    /// Returns the value of a key, locked for writing.
     pub(crate) fn get_to_write(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.check_table(id)?;
         let tree_key = self.tree_key(key);
@@ -155,7 +154,7 @@ impl<'e> Transaction<'e> {
         self.whole(id, key, tree_key)
     }
 
-    /// The records of one leaf from a bound on.
+    /// Returns the records of one leaf from a bound on.
     pub(crate) fn leaf_from(
         &mut self,
         id: TableId,
@@ -170,7 +169,7 @@ impl<'e> Transaction<'e> {
         Ok(leaf)
     }
 
-    /// The records of one leaf up to a bound.
+    /// Returns the records of one leaf up to a bound.
     pub(crate) fn leaf_until(
         &mut self,
         id: TableId,
@@ -185,7 +184,7 @@ impl<'e> Transaction<'e> {
         Ok(leaf)
     }
 
-    /// The last key of a table, whoever has put it there.
+    /// Returns the last key of a table, committed or not.
     pub(crate) fn last_key(&self, id: TableId) -> Result<Option<Vec<u8>>> {
         let mut to = None;
         loop {
@@ -201,12 +200,12 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// The commit up to which a snapshot sees.
+    /// Returns the last commit that the snapshot includes.
     pub(crate) fn snapshot_at(&self) -> Option<Lsn> {
         self.snapshot.as_ref().map(|snapshot| snapshot.at)
     }
 
-    /// A large value that a leaf's record named.
+    /// Loads a large value that a leaf's record names.
     pub(crate) fn load(
         &self,
         id: TableId,

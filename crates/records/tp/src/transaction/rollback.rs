@@ -1,4 +1,4 @@
-//! Undoing a transaction's records backward, and what is left to do of a committed one.
+//! Undoes a transaction's records backward, and completes committed transactions.
 
 use crate::change::Change;
 use crate::engine::{Active, Author, Engine};
@@ -10,7 +10,7 @@ use crate::tree::{self, Tree};
 use std::sync::Arc;
 
 /// Undoes the records of the author's transaction behind `until`, the last one first.
-/// What a compensation record tells to be undone already is passed over.
+/// Records that a compensation record shows as undone are skipped.
 pub(crate) fn rollback(
     engine: &Engine,
     author: &mut Author,
@@ -45,7 +45,7 @@ pub(crate) fn rollback(
     Ok(())
 }
 
-/// Finishes those that snapshots have kept from it.
+/// Completes committed transactions that snapshots have delayed.
 pub(crate) fn finish(engine: &Engine) -> Result<()> {
     if !engine.versions.has_to_finish() {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     for active in engine.versions.to_finish() {
         let finished = finish_commit(engine, &mut Author::nobody(), &active);
         if let Err(error) = finished {
-            // A restart frees what is to be freed.
+            // A restart frees the chains.
             engine.log.poison(&error);
             return Err(error);
         }
@@ -61,7 +61,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Frees what a committed transaction has replaced, and ends it.
+/// Frees the chains that a committed transaction has replaced, and ends it.
 pub(crate) fn finish_commit(
     engine: &Engine,
     author: &mut Author,

@@ -1,5 +1,5 @@
-//! Pages taken from the free list, or from beyond the last. The meta page is latched
-//! last, and until the change that takes the page is applied.
+//! Allocates pages from the free list, or behind the last page. The meta page is latched
+//! last, and until the change that allocates the page is applied.
 
 use super::Tree;
 use crate::buffer::WritePage;
@@ -8,7 +8,7 @@ use crate::engine::Author;
 use crate::error::{Error, Result};
 use crate::page::META_PAGE;
 
-/// A page that is about to be made, and what the meta page will say then.
+/// A page that is about to be created, and the future content of the meta page.
 pub(super) struct Fresh<'a> {
     pub page: WritePage<'a>,
     pub meta: WritePage<'a>,
@@ -54,7 +54,8 @@ impl<'a> Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// A new, empty tree, taken back with the author's transaction. Answers its root.
+    /// Creates an empty tree, which is undone with the author's transaction. Returns its
+    /// root.
     pub(crate) fn make(&self, author: &mut Author, table: u32) -> Result<u32> {
         let mut fresh = self.allocate()?;
         let root = fresh.page.number();

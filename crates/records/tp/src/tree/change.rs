@@ -1,4 +1,4 @@
-//! Putting and deleting records.
+//! Inserts, replaces and deletes records.
 
 use super::Tree;
 use crate::buffer::WritePage;
@@ -7,20 +7,20 @@ use crate::engine::Author;
 use crate::error::Result;
 use crate::page::{Cell, Found};
 
-/// A leaf that is emptier than this part of a page is merged.
+/// A leaf that uses less than one part in this number of a page is merged.
 pub(super) const UNDERFULL: usize = 4;
 
-/// What a put has done.
+/// Result of [`Tree::put`].
 #[derive(Debug)]
 pub(crate) struct Put {
-    /// What was there before, if it was to be told: a descriptor of a large value.
+    /// The former descriptor, if the former value was large.
     pub old_overflow: Option<Vec<u8>>,
-    /// True if there was a value before.
+    /// True if the key had a value before.
     pub existed: bool,
 }
 
 impl<'a> Tree<'a> {
-    /// Gives a key a value, whether it has one or not.
+    /// Sets the value of a key, whether it has one or not.
     pub(crate) fn put(&self, author: &mut Author, key: &[u8], value: Cell<'_>) -> Result<Put> {
         loop {
             let mut leaf = self.leaf_for_writing(key)?;
@@ -50,7 +50,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// False if there is no room.
+    /// Inserts a cell. Returns false if there is no space.
     fn insert(
         &self,
         author: &mut Author,
@@ -74,7 +74,7 @@ impl<'a> Tree<'a> {
         Ok(true)
     }
 
-    /// False if there is no room.
+    /// Replaces a value. Returns false if there is no space.
     fn replace(
         &self,
         author: &mut Author,
@@ -120,7 +120,7 @@ impl<'a> Tree<'a> {
         Ok(true)
     }
 
-    /// Writes over a part of a key's value: for undoing a patch.
+    /// Overwrites a part of a key's value, to undo a patch.
     pub(super) fn patch(
         &self,
         author: &mut Author,
@@ -149,7 +149,7 @@ impl<'a> Tree<'a> {
         Ok(true)
     }
 
-    /// Takes a key away. Answers its value as the leaf had it, if it was there.
+    /// Deletes a key. Returns its value as the leaf stored it, if the key existed.
     pub(crate) fn delete(
         &self,
         author: &mut Author,
@@ -183,7 +183,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The bytes between the first and the last that differ.
+/// Returns the range from the first to the last byte that differs.
 fn difference(old: &[u8], new: &[u8]) -> std::ops::Range<usize> {
     let differ = |(old, new): (&u8, &u8)| old != new;
     let Some(start) = old.iter().zip(new).position(differ) else {

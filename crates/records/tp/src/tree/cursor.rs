@@ -1,4 +1,4 @@
-//! Reading records: one, or a leaf's at a time, forward and backward.
+//! Reads records: one, or those of a leaf, forward and backward.
 
 use super::Tree;
 use super::find::{Step, Wanted};
@@ -8,12 +8,12 @@ use crate::versions::{Found, Record, View};
 use smallvec::SmallVec;
 use std::ops::Bound;
 
-/// The records of a leaf that lie in a range, and where the next leaf is looked for.
+/// The records of a leaf in a range, and the position of the next leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Leaf {
     pub records: Vec<Record>,
-    /// Forward: the first key of the next leaf. Backward: all keys of the next one are
-    /// below this. `None`: there is no other.
+    /// Forward: the first key of the next leaf. Backward: a key above all keys of the
+    /// next leaf. `None` if there is no further leaf.
     pub next: Option<Vec<u8>>,
     /// LSN of the last change of the leaf.
     pub lsn: u64,
@@ -27,8 +27,8 @@ fn value_in<'p>(page: Page<'p>, key: &[u8]) -> Option<Cell<'p>> {
 }
 
 impl Tree<'_> {
-    /// The value of a key as a view has it, or, without one, as its leaf has it; and the
-    /// LSN of the leaf's last change.
+    /// Returns the value of a key in a view, or without one as its leaf stores it, and
+    /// the LSN of the leaf's last change.
     pub(crate) fn get(&self, key: &[u8], view: Option<View<'_>>) -> Result<(Found, u64)> {
         let mut seen = None;
         let leaf = self.leaf_unless(key, |number| {
@@ -53,8 +53,9 @@ impl Tree<'_> {
         Ok((found, lsn))
     }
 
-    /// The same without a latch, of a page that this thread has read lately and that is
-    /// the key's leaf and as the view sees it; `None` if it is not.
+    /// Does the same as [`get`](Self::get) without a latch, if this thread has recently
+    /// read the page, and the page is the key's leaf and settled for the view; `None`
+    /// otherwise.
     fn near(&self, number: u32, key: &[u8], view: View<'_>) -> Option<Result<(Found, u64)>> {
         let look = |page: Page<'_>| {
             let lsn = page.lsn();
@@ -67,8 +68,7 @@ impl Tree<'_> {
         self.engine.pool.near(number, look)?
     }
 
-    /// The records from a bound on that one leaf holds, as a view has them, if there is
-    /// one.
+    /// Returns the records of one leaf from a bound on, as a view sees them.
     pub(crate) fn leaf_from(
         &self,
         from: Bound<&[u8]>,
@@ -98,7 +98,7 @@ impl Tree<'_> {
         })
     }
 
-    /// The records up to a bound that one leaf holds, in the order of their keys.
+    /// Returns the records of one leaf up to a bound, in the order of their keys.
     pub(crate) fn leaf_until(
         &self,
         from: Bound<&[u8]>,

@@ -1,5 +1,5 @@
-//! Giving a whole tree back. The pages of a level are linked, so a level is a chain as
-//! those of large values are: freeing it costs one record, however long it is.
+//! Frees a whole tree. The pages of a level are linked, so a level is a chain like those
+//! of large values: one record frees it, however long it is.
 
 use super::{Stored, Tree};
 use crate::bundle::{Bundle, is_bundle};
@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::page::{Cell, Page, longest_key};
 
 impl Tree<'_> {
-    /// The chains of all pages of the tree, its large values included. Nobody else may
-    /// use it meanwhile.
+    /// Returns the chains of all pages of the tree, including its large values. No other
+    /// thread may use the tree meanwhile.
     pub(crate) fn all_chains(&self) -> Result<Vec<Chain>> {
         let mut chains = Vec::new();
         let (mut next, mut above) = (Some(self.root), None);
@@ -64,7 +64,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The bundle that a leaf has.
+    /// Returns the bundle stored in a leaf.
     pub(crate) fn bundle(&self, key: &[u8], value: Cell<'_>) -> Result<Bundle> {
         let bytes = match value.overflow {
             true => self.load(value.bytes)?,

@@ -1,4 +1,4 @@
-//! Finding the page that a key belongs to.
+//! Finds the page to which a key belongs.
 
 use super::routes::Routed;
 use super::{MOST_STEPS, Tree};
@@ -6,19 +6,19 @@ use crate::buffer::{ReadPage, WritePage};
 use crate::error::Result;
 use crate::page::{Page, order};
 
-/// Where a search goes on.
+/// The next step of a search.
 pub(super) enum Step {
     Here,
     Right(u32),
     Restart,
 }
 
-/// What is looked for.
+/// The target of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted<'k> {
-    /// The page that this key belongs to.
+    /// The page to which this key belongs.
     Key(&'k [u8]),
-    /// The last page with keys below this; without it, the last page.
+    /// The last page with keys below this one; for `None` the last page.
     Below(Option<&'k [u8]>),
 }
 
@@ -33,7 +33,8 @@ impl Wanted<'_> {
             Wanted::Below(None) => (page.high().is_some(), false),
             Wanted::Below(Some(key)) => (
                 page.high().is_some_and(|high| order(key, high).is_gt()),
-                // All keys are below the empty one's successors: the first page stays.
+                // The first page remains the target, although no key is below its empty
+                // low fence.
                 order(key, page.low()).is_le() && !page.low().is_empty(),
             ),
         };
@@ -59,7 +60,7 @@ impl Wanted<'_> {
 }
 
 impl<'a> Tree<'a> {
-    /// A leaf for reading.
+    /// Latches a leaf for reading.
     pub(super) fn leaf(&self, wanted: Wanted<'_>) -> Result<ReadPage<'a>> {
         if let Wanted::Key(key) = wanted
             && let Routed::Leaf(leaf) = self.leaf_by_routes(key, |_| false)?
@@ -69,7 +70,7 @@ impl<'a> Tree<'a> {
         self.page_for_reading(wanted, 0)
     }
 
-    /// The leaf of a key for reading; `None` if `near` can do without it.
+    /// Latches the leaf of a key for reading; `None` if `near` makes that unnecessary.
     pub(super) fn leaf_unless(
         &self,
         key: &[u8],
@@ -82,7 +83,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The leaf of a key for writing.
+    /// Latches the leaf of a key for writing.
     pub(super) fn leaf_for_writing(&self, key: &[u8]) -> Result<WritePage<'a>> {
         if let Some(page) = self.led_to(key) {
             let leaf = self.engine.pool.write(page)?;
@@ -91,7 +92,7 @@ impl<'a> Tree<'a> {
                 return Ok(leaf);
             }
             drop(leaf);
-            // Corrects the copies.
+            // This search corrects the copies.
             self.leaf_by_routes(key, |_| false)?;
         }
         match self.page_for_writing(key, 0)? {
@@ -104,8 +105,8 @@ impl<'a> Tree<'a> {
         page.is_of_tree(self.table) && page.header().level == level
     }
 
-    /// The number of the page at `level` that a descent from the root leads to. `None` if
-    /// the root lies below that level.
+    /// Returns the number of the page at `level` to which a descent from the root leads.
+    /// `None` if the root is below that level.
     fn descend(&self, wanted: Wanted<'_>, level: u8) -> Result<Option<u32>> {
         let (mut number, mut expected) = (self.root, None);
         for _ in 0..MOST_STEPS {
@@ -158,7 +159,7 @@ impl<'a> Tree<'a> {
         Err(self.damaged(self.root, "a search does not end"))
     }
 
-    /// The page of a key at a level; `None` if the tree is not so high.
+    /// Latches the page of a key at a level; `None` if the tree has no such level.
     pub(super) fn page_for_writing(&self, key: &[u8], level: u8) -> Result<Option<WritePage<'a>>> {
         for _ in 0..MOST_STEPS {
             let Some(mut number) = self.descend(Wanted::Key(key), level)? else {

@@ -1,5 +1,6 @@
-//! Pages that hold little are merged with a neighbour under the same parent, and a root
-//! with one child takes its content. Merges go to the left, so that low fences stay.
+//! Merges small pages with a neighbour under the same parent, and moves the content of an
+//! only child to the root. A merge moves cells to the left, so that low fences do not
+//! change.
 
 use super::Tree;
 use super::change::UNDERFULL;
@@ -9,12 +10,12 @@ use crate::engine::Author;
 use crate::error::Result;
 use crate::page::{Image, META_PAGE, Page};
 
-/// Two pages are merged only if this part of a page stays free, lest the next insert
-/// splits them again.
+/// Two pages are merged only if one part in this number of a page stays free, so that the
+/// next insert does not split them again.
 const STAYS_FREE: usize = 8;
 
 impl<'a> Tree<'a> {
-    /// The page of a key at a level has become small.
+    /// Merges the page of a key at a level if possible.
     pub(super) fn merge(&self, author: &mut Author, key: &[u8], level: u8) -> Result<()> {
         self.post_beside(author, key, level)?;
         let Some(parent) = self.page_for_writing(key, level + 1)? else {
@@ -42,7 +43,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Both pages, latched, if they are neighbours and fit into one.
+    /// Latches both pages if they are neighbours and fit into one.
     fn pair(
         &self,
         (left, right): (u32, u32),
@@ -96,7 +97,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// While the root has one child only, it takes its content.
+    /// Moves the content of the only child to the root, repeatedly.
     fn collapse(&self, author: &mut Author) -> Result<()> {
         loop {
             let mut root = self.engine.pool.write(self.root)?;
@@ -107,7 +108,7 @@ impl<'a> Tree<'a> {
             let mut child = self.engine.pool.write(page.child(0))?;
             let is_ours = child.page().is_of_tree(self.table);
             if !is_ours || child.page().high().is_some() {
-                // A split of it has not been posted yet.
+                // A split of the child has not been posted yet.
                 return Ok(());
             }
             child.edit().pack();

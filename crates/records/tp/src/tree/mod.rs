@@ -1,12 +1,13 @@
 //! B+-trees with link pointers.
 //!
-//! Everybody goes down with one latch at a time. The fences of a page say whether it is
-//! still the right one: a key at or beyond the high fence lies to the right; a page
-//! whose low fence is above the key, or that is of another table, kind or level, has been
-//! freed meanwhile, and the search begins at the root again. A page's low fence never
-//! changes while it is in the tree, since pages split and merge to the left.
+//! A descent latches one page at a time. The fences of a page show whether it is still
+//! the right one: a key at or beyond the high fence is in a page to the right. A page
+//! whose low fence is above the key, or that has another table, kind or level, was freed
+//! meanwhile, and the search starts again at the root. The low fence of a page never
+//! changes while it is in the tree, because splits create the right page and merges move
+//! cells to the left.
 //!
-//! Latches are taken parents before children, left before right, the meta page last.
+//! Latch order: parents before children, left before right, the meta page last.
 //!
 //! Source: Lehman and Yao 1981; Seltzer 1992, §5.1.2.
 
@@ -28,7 +29,7 @@ pub(crate) use undo::undo;
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// A tree: where its root is, and the table that it holds.
+/// A tree: its root page, and the table that it stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree<'a> {
     pub engine: &'a Engine,
@@ -36,7 +37,7 @@ pub(crate) struct Tree<'a> {
     pub root: u32,
 }
 
-/// Steps of one search after which its tree must be in a circle.
+/// Number of steps of one search that only a tree with a cycle exceeds.
 const MOST_STEPS: usize = 100_000;
 
 impl Tree<'_> {

@@ -1,11 +1,12 @@
 //! Values too large for a leaf: chains of pages.
 //!
-//! Each page of a chain is a record of its own, undone by freeing the page. A chain that
-//! a committed transaction has replaced is freed behind its commit record, which names
-//! it; the pages become the beginning of the free list as they are.
+//! Each page of a chain has a log record of its own, undone by freeing the page. A chain
+//! that a committed transaction has replaced is freed after its commit record, which
+//! names it; its pages become the beginning of the free list unchanged.
 //!
-//! A value is in memory once, the caller's; besides it one page at a time is needed. The
-//! log has to have room for all of it, which [`Tree::store`] asks for first.
+//! The caller's copy of a value is the only one in memory, in addition to one page at a
+//! time. The log must have space for the whole value, which [`Tree::store`] reserves
+//! first.
 
 use super::Tree;
 use crate::change::{Chain, Change};
@@ -13,7 +14,7 @@ use crate::engine::{Author, FREEING};
 use crate::error::Result;
 use crate::page::{META_PAGE, kind};
 
-/// Where a large value is.
+/// Descriptor of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub first: u32,
@@ -51,15 +52,15 @@ impl Stored {
     }
 }
 
-/// Bytes of log that a page's record takes besides those of the value, and its share of the
-/// batch.
+/// Bytes of log for a page's record in addition to those of the value, and its share of
+/// the batch.
 const RECORD: u64 = 128;
-/// Memory that is taken before the first page has been seen.
+/// Bytes of memory allocated before the first page was read.
 const AT_FIRST: u64 = 1 << 20;
 
 impl Tree<'_> {
-    /// Stores a value in pages of its own. They are made from the last to the first, as
-    /// each names the next.
+    /// Stores a value in pages of its own. They are created from the last to the first,
+    /// because each names the next.
     pub(crate) fn store(&self, author: &mut Author, value: &[u8]) -> Result<Stored> {
         let room = crate::page::overflow_room(self.engine.pool.page_bytes);
         let count = value.len().div_ceil(room) as u64;
@@ -92,7 +93,7 @@ impl Tree<'_> {
         })
     }
 
-    /// The value that was stored.
+    /// Loads a stored value.
     pub(crate) fn load(&self, stored: &[u8]) -> Result<Vec<u8>> {
         let what = "a large value is not where it should be";
         let stored = Stored::parse(stored).ok_or_else(|| self.damaged(self.root, what))?;
@@ -115,7 +116,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Frees a chain. The record is the author's, if it is one's.
+    /// Frees a chain. The record belongs to the author's transaction, if there is one.
     pub(crate) fn free(&self, author: &mut Author, chain: Chain) -> Result<()> {
         let mut last = self.engine.pool.write(chain.last)?;
         let mut meta = self.engine.pool.write(META_PAGE)?;

@@ -1,9 +1,9 @@
-//! Ways to leaves: copies of inner pages, so that a search latches the leaf only.
+//! Routes to leaves: copies of inner pages, so that a search latches the leaf only.
 //!
-//! Each thread has copies of its own, mostly, so searches share nothing above the leaves.
-//! Nobody keeps copies up to date. That is what links and fences are for: an old copy
-//! leads to a page that has split since, and its link leads on; or to one that has been
-//! freed, whose fences, table or level tell it, and the search begins anew without copies.
+//! Most threads have copies of their own, so searches share nothing above the leaves.
+//! Copies are not kept up to date; links and fences correct them. An old copy leads to a
+//! page that has split since, whose link leads on, or to one that was freed, which its
+//! fences, table or level show, and the search starts again without copies.
 
 use super::Tree;
 use super::find::{Step, Wanted};
@@ -13,24 +13,24 @@ use crate::home::home;
 use crate::page::Page;
 use foldhash::HashMap;
 
-/// Bytes of copies in a place.
+/// Bytes of copies per place.
 const MOST_BYTES: usize = 1 << 20;
-/// Steps after which a search begins anew, without copies.
+/// Number of steps after which a search starts again without copies.
 const STEPS: usize = 40;
 
-/// Where a copy leads.
+/// Result of a look-up in a copy.
 enum Led {
     To(u32),
     NoCopy,
     Astray,
 }
 
-/// Where the copies led a search for a leaf.
+/// Result of a search for a leaf by copies.
 pub(super) enum Routed<'a> {
     Leaf(ReadPage<'a>),
     /// The key was read without a latch.
     Near,
-    /// The leaf has to be looked for without copies.
+    /// The leaf must be searched for without copies.
     Lost,
 }
 
@@ -48,7 +48,7 @@ fn lead(copies: &HashMap<u32, Box<[u8]>>, table: u32, number: u32, key: &[u8]) -
 }
 
 impl<'a> Tree<'a> {
-    /// The leaf of a key, for reading, unless `near` can do without it.
+    /// Latches the leaf of a key for reading, unless `near` makes that unnecessary.
     pub(super) fn leaf_by_routes(
         &self,
         key: &[u8],
@@ -87,7 +87,7 @@ impl<'a> Tree<'a> {
             match Wanted::Key(key).step(page) {
                 Step::Here => return Ok(Routed::Leaf(held)),
                 Step::Right(right) => {
-                    // The page above has another entry by now, or soon.
+                    // The page above has, or will soon have, another entry.
                     if let Some(above) = above {
                         copies.remove(&above);
                     }
@@ -100,7 +100,8 @@ impl<'a> Tree<'a> {
         Ok(Routed::Lost)
     }
 
-    /// The number of the page that copies lead to: the key's leaf, if they are right.
+    /// Returns the number of the page to which copies lead: the key's leaf, if they are
+    /// right.
     pub(super) fn led_to(&self, key: &[u8]) -> Option<u32> {
         let routes = &self.engine.routes.0;
         let copies = routes[home(routes.len())].0.try_lock()?;

@@ -1,9 +1,9 @@
-//! Splitting pages, and posting what splits have made.
+//! Splits pages, and posts the results to their parents.
 //!
-//! A split is one record: the left page cut, the right one made. Its entry in the parent
-//! comes in a record of its own, by whoever finds it missing. Under the parent's latch
-//! the child's link says what is missing; it stays true while that latch is held, as
-//! merges need it, too.
+//! A split is one record: the left page is cut, the right one created. The entry in the
+//! parent has a record of its own, written by the first operation that finds it missing.
+//! Under the parent's latch the child's link shows the missing entry; this cannot change,
+//! because merges need the same latch.
 
 use super::find::Wanted;
 use super::{MOST_STEPS, Tree};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::page::{Found, Image, Page, PageMut};
 
 impl<'a> Tree<'a> {
-    /// Makes room in a page for a key at a position. The caller searches again.
+    /// Splits a page to make space for a key at a position. The caller searches again.
     pub(super) fn split(
         &self,
         author: &mut Author,
@@ -49,7 +49,7 @@ impl<'a> Tree<'a> {
         self.post(author, &fence, level + 1)
     }
 
-    /// The root is full: its content moves to a child.
+    /// Moves the content of a full root to a child.
     fn grow(&self, author: &mut Author, mut root: WritePage<'a>) -> Result<()> {
         let mut fresh = self.allocate()?;
         root.edit().pack();
@@ -65,7 +65,7 @@ impl<'a> Tree<'a> {
         self.engine.apply(&change, lsn, pages)
     }
 
-    /// Posts to `level` what is missing on the way to a key.
+    /// Posts to `level` the entries that are missing on the path to a key.
     fn post(&self, author: &mut Author, key: &[u8], level: u8) -> Result<()> {
         for _ in 0..MOST_STEPS {
             let Some(mut parent) = self.page_for_writing(key, level)? else {
@@ -103,7 +103,7 @@ impl<'a> Tree<'a> {
         Err(self.damaged(self.root, "posting does not end"))
     }
 
-    /// Posts what a crash has left unposted beside the page of a key, if anything.
+    /// Posts the entries next to the page of a key that a crash has left unposted.
     pub(super) fn post_beside(&self, author: &mut Author, key: &[u8], level: u8) -> Result<()> {
         let high = {
             let page = self.page_for_reading(Wanted::Key(key), level)?;
@@ -116,11 +116,12 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Where a page is split for a key that goes to `at`, and the fence between the halves.
+/// Returns the position of a split for a key inserted at `at`, and the fence between the
+/// halves.
 fn place(page: Page<'_>, at: usize, key: &[u8]) -> Option<(usize, Vec<u8>)> {
     let count = page.count();
     let leaf = page.header().level == 0;
-    // Growing at the end: the left page stays full.
+    // An insertion at the end leaves the left page full.
     if at == count && page.high().is_none() && count > 0 && leaf {
         let fence = separator(page.key(count - 1), key);
         if page.used() + fence.len() <= page.room() {
@@ -135,7 +136,7 @@ fn place(page: Page<'_>, at: usize, key: &[u8]) -> Option<(usize, Vec<u8>)> {
     }
     let cut = cut.clamp(1, count.checked_sub(1)?.max(1));
     if cut >= count {
-        // A single cell: the new one goes beside it.
+        // With a single cell, the new one gets a page of its own.
         let only = page.key(0);
         return match key > only {
             true => Some((1, separator(only, key))),
@@ -149,7 +150,7 @@ fn place(page: Page<'_>, at: usize, key: &[u8]) -> Option<(usize, Vec<u8>)> {
     Some((cut, fence))
 }
 
-/// The shortest key above `left` and not above `right`.
+/// Returns the shortest key above `left` and not above `right`.
 fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     let same = left
         .iter()
@@ -158,7 +159,7 @@ fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(same.count() + 1).min(right.len())].to_vec()
 }
 
-/// The page that holds the cells from `cut` on.
+/// Makes the page with the cells from `cut` on.
 fn right_half(page: Page<'_>, cut: usize, fence: &[u8], to: &mut [u8]) -> bool {
     let header = page.header();
     let mut right = PageMut(to);

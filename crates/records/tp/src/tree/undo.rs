@@ -1,5 +1,5 @@
-//! Taking a record of the log back: by key, since what it changed may lie in another
-//! page now. What this does is logged as compensation, never to be undone itself.
+//! Undoes a record of the log: by key, because its change may be in another page by now.
+//! The undo is logged as compensation and never undone itself.
 
 use super::Tree;
 use crate::change::{Chain, Change};
@@ -7,7 +7,7 @@ use crate::engine::{Author, Engine};
 use crate::error::{Error, Result};
 use crate::log::Record;
 
-/// Undoes one record. `root` tells where a table's tree begins.
+/// Undoes one record. `root` returns the root of a table's tree.
 pub(crate) fn undo(
     engine: &Engine,
     author: &mut Author,

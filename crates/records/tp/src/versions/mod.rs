@@ -1,20 +1,24 @@
-//! Old values beside the trees, for readers that never wait: multi-version reads.
+//! Old values next to the trees, for readers that never wait: multi-version reads.
 //!
-//! Whoever changes a record first notes here what it was, under the latch of its leaf.
-//! A version ends with the commit of its writer; what all snapshots see is dropped.
+//! A transaction that changes a record first keeps the old value here, under the latch of
+//! the record's leaf. A version ends with the commit of its writer; when all snapshots
+//! see that commit, it is dropped.
 //!
 //! Invariants:
-//! - Under a leaf's latch, the leaf and the versions of its keys agree: the value as of
-//!   a snapshot is that of the first version whose writer the snapshot does not see, or
+//! - Under a leaf's latch, the leaf and the versions of its keys agree: the value in a
+//!   snapshot is that of the first version whose writer the snapshot does not see, or
 //!   else the leaf's.
-//! - A transaction becomes visible at once: its stamp is set before the clock, and
+//! - A transaction becomes visible atomically: its stamp is set before the clock, and
 //!   commit records are appended in the order of the clock.
-//! - A version is dropped when the horizon has passed its end. If the limit of memory
-//!   drops it earlier, the floor rises first, and snapshots below it get an error.
-//! - A writer that alone exceeds the limit notes nothing any more, but leaves a mark in
-//!   its tables: who does not see it reads only pages there that are older than it.
+//! - A version is dropped when the horizon has passed its end. If the memory limit drops
+//!   it earlier, the low watermark of snapshots rises first, and older snapshots get an
+//!   error.
+//! - A writer that alone exceeds the limit keeps no more versions, but leaves a mark in
+//!   its tables: a reader that does not see it reads only pages there that are older than
+//!   it.
 //!
-//! Order: a leaf's latch before a table's versions; the mutex of those kept before them.
+//! Lock order: a leaf's latch before a table's versions; the mutex of kept transactions
+//! before them.
 //!
 //! Source: Bernstein, Hadzilacos, Goodman 1987, §5.5 (locking writers, multi-version
 //! queries).
@@ -38,7 +42,8 @@ use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use varve_device::sync::{Mutex, RwLock};
 
-/// When a transaction became visible: the LSN of its commit record; 0: it has not.
+/// The LSN of the commit record by which a transaction became visible; 0 if it is not
+/// visible.
 #[derive(Debug, Default)]
 pub(crate) struct Stamp(AtomicU64);
 
@@ -51,17 +56,17 @@ impl Stamp {
     }
 }
 
-/// A value as leaves hold it: whether it is large, and its bytes or where it is.
+/// A value in the form of a leaf: true if it is large, and its bytes or its descriptor.
 pub(crate) type Before = Option<(bool, Arc<[u8]>)>;
 
-/// What a record was until a transaction changed it.
+/// The value of a record until a transaction changed it.
 #[derive(Debug)]
 struct Version {
     until: Arc<Stamp>,
     before: Before,
 }
 
-/// Bytes that a version takes besides its key and value, about.
+/// Approximate bytes of a version in addition to its key and value.
 const OVERHEAD: usize = 160;
 
 impl Version {
@@ -71,7 +76,7 @@ impl Version {
     }
 }
 
-/// A writer that notes nothing, and the LSN below which it has changed nothing.
+/// A writer that keeps no versions, and the LSN below which it has changed nothing.
 #[derive(Debug)]
 struct Unversioned {
     until: Arc<Stamp>,
@@ -94,27 +99,27 @@ struct TableVersions(RwLock<Keys>);
 struct Kept {
     commit: Lsn,
     writer: Option<Writer>,
-    /// Its pages are to be freed yet.
+    /// Set if its pages must still be freed.
     finish: Option<Arc<Active>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Versions {
     clock: AtomicU64,
-    /// No transaction that is active has logged anything below this.
+    /// Lower bound of the LSNs that active transactions have logged.
     oldest: AtomicU64,
     slots: Box<[Slot]>,
     further: Mutex<BTreeMap<u64, usize>>,
-    /// Commit records are appended and made visible one by one.
+    /// Locked while a commit record is appended and made visible.
     order: Mutex<()>,
     tables: RwLock<HashMap<u32, Arc<TableVersions>>>,
-    /// In the order of their commits.
+    /// Kept transactions in the order of their commits.
     kept: Mutex<VecDeque<Kept>>,
     kept_count: AtomicUsize,
-    /// Dropped here, their pages to be freed by whoever may write.
+    /// Transactions dropped here whose pages the next writer frees.
     finish: Mutex<Vec<Arc<Active>>>,
     finish_count: AtomicUsize,
-    /// Snapshots older than this have lost versions.
+    /// Low watermark: older snapshots have lost versions.
     floor: AtomicU64,
     bytes: AtomicUsize,
     pub limit: usize,
@@ -139,23 +144,24 @@ impl Versions {
         }
     }
 
-    /// Everything before this is committed, and nobody is active.
+    /// Starts with everything before `end` committed, and no active transaction.
     pub(crate) fn begin(&self, end: Lsn) {
         self.clock.store(end.0.saturating_sub(1), SeqCst);
     }
 
-    /// The last commit that is visible.
+    /// Returns the last visible commit.
     pub(crate) fn clock(&self) -> Lsn {
         Lsn(self.clock.load(SeqCst))
     }
 
-    /// The least LSN that an active transaction may have logged; `u64::MAX`: none is.
+    /// Sets the least LSN that an active transaction may have logged; `u64::MAX` if there
+    /// is none.
     pub(crate) fn set_oldest(&self, oldest: u64) {
         self.oldest.store(oldest, SeqCst);
     }
 
-    /// Appends a commit record and makes its transaction visible, all at once for
-    /// every snapshot.
+    /// Appends a commit record and makes its transaction visible, atomically for every
+    /// snapshot.
     pub(crate) fn commit<E>(
         &self,
         writer: Option<&Writer>,
@@ -170,8 +176,9 @@ impl Versions {
         Ok(commit)
     }
 
-    /// A committed transaction's versions, and the pages that it has to free, are kept
-    /// for as long as a snapshot may need them. Answers what can be freed now.
+    /// Keeps a committed transaction's versions, and the pages that it must free, for as
+    /// long as a snapshot may need them. Returns the transaction if its pages can be
+    /// freed now.
     pub(crate) fn keep(
         &self,
         commit: Lsn,
@@ -181,7 +188,7 @@ impl Versions {
         let needed = self.horizon() < commit && !planted::is(Planted::VersionDroppedEarly);
         if needed {
             let mut kept = self.kept.lock();
-            // Those that commit at the same time may come in another order.
+            // Concurrent commits may arrive in another order.
             let at = kept.partition_point(|other| other.commit < commit);
             let (now, later) = match planted::is(Planted::ChainFreedEarly) {
                 true => (finish, None),
@@ -203,7 +210,7 @@ impl Versions {
         finish
     }
 
-    /// Drops what no snapshot needs. Nobody is waited for.
+    /// Drops everything that no snapshot needs, without waiting for a lock.
     pub(crate) fn drop_unneeded(&self) {
         if self.kept_count.load(SeqCst) == 0 {
             return;
@@ -236,17 +243,18 @@ impl Versions {
         self.finish_count.load(SeqCst) > 0
     }
 
-    /// Committed transactions whose pages may be freed now.
+    /// Returns committed transactions whose pages may be freed now.
     pub(crate) fn to_finish(&self) -> Vec<Arc<Active>> {
         let mut finish = self.finish.lock();
         self.finish_count.store(0, SeqCst);
         std::mem::take(&mut *finish)
     }
 
-    /// Forgets tables that have no versions.
+    /// Removes tables without versions.
     pub(crate) fn sweep(&self) {
         let in_use = |table: &Arc<TableVersions>| {
-            // Nobody gets hold of it meanwhile, as the table of them is locked.
+            // No other thread can obtain the table meanwhile, because the map of tables
+            // is locked.
             let keys = table.0.read();
             Arc::strong_count(table) > 1
                 || !keys.versions.is_empty()
@@ -255,7 +263,7 @@ impl Versions {
         self.tables.write().retain(|_, table| in_use(table));
     }
 
-    /// Bytes that versions take, about.
+    /// Returns the approximate bytes of versions.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }

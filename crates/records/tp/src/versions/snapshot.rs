@@ -1,10 +1,11 @@
-//! Snapshots: which commits a reader sees, and which versions must be kept for readers.
+//! Snapshots: the commits that a reader sees, and the versions that must be kept for
+//! readers.
 //!
-//! The clock is the LSN of the last commit record that snapshots see. A reader enters the
-//! clock in a slot of its own, then reads the clock again: that is its snapshot. Whoever
-//! looks for the horizon reads the clock first, then the slots. If he misses a slot, its
-//! owner has read the clock after him. So no snapshot is older than the horizon, and
-//! neither side waits for the other.
+//! The clock is the LSN of the last commit record that snapshots see. A reader stores the
+//! clock in a slot of its own, then reads the clock again: that is its snapshot. The
+//! computation of the horizon reads the clock first, then the slots. If it misses a slot,
+//! the owner of the slot has read the clock after it. So no snapshot is older than the
+//! horizon, and neither side waits for the other.
 
 use super::Versions;
 use crate::home::home;
@@ -12,12 +13,12 @@ use crate::log::Lsn;
 use varve_device::sync::MODEL;
 use varve_device::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Snapshots that find a slot; further ones share a mutex.
+/// Number of snapshots with a slot; further ones share a mutex.
 const SLOTS: usize = if MODEL { 2 } else { 64 };
-/// Of a slot that nobody has.
+/// Value of a free slot.
 const FREE: u64 = u64::MAX;
 
-/// CPUs fetch lines of 64 bytes in pairs.
+/// The alignment is 128 because CPUs fetch lines of 64 bytes in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Slot(AtomicU64);
@@ -26,22 +27,22 @@ pub(super) fn slots() -> Box<[Slot]> {
     (0..SLOTS).map(|_| Slot(AtomicU64::new(FREE))).collect()
 }
 
-/// All commits up to one, and no other change. Registered while it lives.
+/// All commits up to one, and no other change. Registered until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'e> {
     versions: &'e Versions,
     slot: Option<usize>,
     entered: u64,
-    /// The last commit seen.
+    /// The last commit that it includes.
     pub at: Lsn,
-    /// A page whose last change is below this is as the snapshot sees it.
+    /// A page whose last change is below this LSN has its state of the snapshot.
     pub clean: u64,
 }
 
 impl Versions {
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         let (slot, entered) = self.enter();
-        // In this order: whoever has written and not been seen here logs behind `entered`.
+        // The order matters: a writer that is not seen here logs behind `entered`.
         let oldest = self.oldest.load(SeqCst);
         let at = Lsn(self.clock.load(SeqCst));
         Snapshot {
@@ -71,7 +72,7 @@ impl Versions {
         (None, now)
     }
 
-    /// No snapshot, now or later, is older than this.
+    /// Returns a lower bound of all present and future snapshots.
     pub(crate) fn horizon(&self) -> Lsn {
         let now = self.clock.load(SeqCst);
         let slots = self.slots.iter().map(|slot| slot.0.load(SeqCst));

@@ -1,4 +1,4 @@
-//! What a snapshot sees of a leaf.
+//! The view of a leaf in a snapshot.
 
 use super::{Before, Keys, Snapshot, Stamp, TableVersions, Version, Versions};
 use crate::error::{Error, Result};
@@ -10,20 +10,20 @@ use std::ops::Bound;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::*;
 
-/// A record as a leaf has it: its key, whether its value is large, the value or where
-/// it is.
+/// A record of a leaf: its key, true if its value is large, and the value or its
+/// descriptor.
 pub(crate) type Record = (Vec<u8>, bool, Vec<u8>);
 
-/// What was found: whether it is large, its bytes or where it is.
+/// Result of a search: true if the value is large, and its bytes or its descriptor.
 pub(crate) type Found = Option<(bool, SmallVec<[u8; 128]>)>;
 
-/// A table as a reader sees it.
+/// A table in the view of a reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     versions: &'a Versions,
     at: Lsn,
     clean: u64,
-    /// Of the reader's own changes, which he sees.
+    /// Stamp of the reader's own changes, which it sees.
     own: Option<&'a Arc<Stamp>>,
     table: u32,
 }
@@ -44,7 +44,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The last commit that it shows.
+    /// Returns the last commit in the view.
     pub(crate) fn at(&self) -> Lsn {
         self.at
     }
@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         first.map(|version| &version.before)
     }
 
-    /// An error if versions that it needs have been dropped.
+    /// Fails if versions that the view needs were dropped.
     pub(crate) fn check(&self) -> Result<()> {
         match self.versions.floor.load(SeqCst) > self.at.0 {
             true => Err(self.too_old()),
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// On a page last changed at `lsn`: writers who noted nothing may have changed it.
+    /// Fails if a writer without versions may have changed a page last changed at `lsn`.
     fn check_page(&self, keys: &Keys, lsn: u64) -> Result<()> {
         let hidden = keys
             .unversioned
@@ -90,7 +90,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// True if a page last changed at `lsn` is as the snapshot sees it.
+    /// Returns true if a page last changed at `lsn` has its state of the snapshot.
     pub(crate) fn is_settled(&self, lsn: u64) -> bool {
         lsn < self.clean
     }
@@ -102,8 +102,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The value of a key, of which a leaf last changed at `lsn` holds `cell`. The leaf
-    /// is latched.
+    /// Returns the value of a key whose leaf was last changed at `lsn` and contains
+    /// `cell`. The leaf must be latched.
     pub(crate) fn value(&self, key: &[u8], cell: Option<Cell<'_>>, lsn: u64) -> Result<Found> {
         let leafs = |cell: Cell<'_>| (cell.overflow, SmallVec::from_slice(cell.bytes));
         if let Some(table) = self.needed(lsn) {
@@ -120,8 +120,8 @@ impl<'a> View<'a> {
         Ok(cell.map(leafs))
     }
 
-    /// Corrects the records of a range that a leaf last changed at `lsn` has: all of its
-    /// keys that lie within the bounds. The leaf is latched.
+    /// Corrects the records of a range in a leaf last changed at `lsn`: all of its keys
+    /// within the bounds. The leaf must be latched.
     pub(crate) fn correct(
         &self,
         records: &mut Vec<Record>,
@@ -152,8 +152,9 @@ impl<'a> View<'a> {
         self.check()
     }
 
-    /// Whether somebody else has changed this key and committed behind the snapshot: who
-    /// wants to change it, too, would lose that change. The key is locked for writing.
+    /// Returns true if another transaction has changed this key and committed after the
+    /// snapshot, so that a further change would lose that one. The key must be locked for
+    /// writing.
     pub(crate) fn changed_since(&self, key: &[u8]) -> Result<bool> {
         let Some(table) = self.versions.existing(self.table) else {
             return self.check().map(|()| false);
@@ -162,7 +163,7 @@ impl<'a> View<'a> {
         let list = keys.versions.get(key);
         let newest = list.and_then(|list| list.last());
         let changed = newest.is_some_and(|newest| !self.sees(&newest.until));
-        // Those that have not committed have not changed it.
+        // Uncommitted transactions have not changed the key.
         let hidden = |until: &Arc<Stamp>| until.get().is_some() && !self.sees(until);
         let hidden = keys.unversioned.iter().any(|mark| hidden(&mark.until));
         drop(keys);
@@ -171,7 +172,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// True if no key lies within the bounds.
+/// Returns true if no key is within the bounds.
 pub(crate) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,

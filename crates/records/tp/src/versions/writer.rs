@@ -1,4 +1,4 @@
-//! What a writing transaction has noted.
+//! The versions that a writing transaction has kept.
 
 use super::{Before, Stamp, TableVersions, Unversioned, Version, Versions};
 use smallvec::smallvec;
@@ -14,7 +14,7 @@ pub(crate) struct Writer {
     tables: Vec<(u32, Arc<TableVersions>)>,
     keys: Vec<(Arc<TableVersions>, Arc<[u8]>)>,
     bytes: usize,
-    /// It has exceeded the limit, and only marks its tables.
+    /// True if it has exceeded the limit, and only marks its tables.
     gave_up: bool,
 }
 
@@ -30,12 +30,12 @@ impl Writer {
         }
     }
 
-    /// Its own changes are seen by whoever has this.
+    /// Returns the stamp, by which a view recognises the transaction's own changes.
     pub(crate) fn stamp(&self) -> &Arc<Stamp> {
         &self.stamp
     }
 
-    /// Keys that it has noted.
+    /// Returns the number of keys with versions.
     pub(crate) fn count(&self) -> usize {
         self.keys.len()
     }
@@ -49,8 +49,8 @@ impl Writer {
 }
 
 impl Versions {
-    /// Notes what a record was, the first time that this writer changes it. The latch of
-    /// its leaf is held.
+    /// Keeps the value of a record before this writer changes it for the first time. The
+    /// record's leaf must be latched.
     pub(crate) fn note(
         &self,
         writer: &mut Writer,
@@ -98,7 +98,8 @@ impl Versions {
         }
     }
 
-    /// Too much is kept: the oldest goes first, unless this writer has most of it.
+    /// Reduces the memory: the oldest versions are dropped first, unless this writer has
+    /// most of them.
     fn shrink(&self, writer: &mut Writer) {
         if writer.bytes <= self.limit / 2 {
             let mut kept = self.kept.lock();
@@ -119,7 +120,8 @@ impl Versions {
         }
     }
 
-    /// What it has changed behind the first so many keys is undone, and still locked.
+    /// Drops the versions of all keys but the first `count`, whose changes are undone and
+    /// still locked.
     pub(crate) fn forget_behind(&self, writer: &mut Writer, count: usize) {
         let mut bytes = 0;
         for (table, key) in writer.keys.drain(count.min(writer.keys.len())..) {
@@ -140,7 +142,7 @@ impl Versions {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Its versions are needed no more, or its changes are undone.
+    /// Drops all versions, which are no longer needed, or whose changes are undone.
     pub(crate) fn forget(&self, mut writer: Writer) {
         self.forget_behind(&mut writer, 0);
         if writer.gave_up {

@@ -1,5 +1,5 @@
-//! Backups, archives, restores and standbys; and crashes of either side: what the tests of
-//! them and of planted mistakes do.
+//! Backups, archives, restores and standbys, and crashes of either side, for the tests of
+//! these and of planted faults.
 
 use super::pieces::InPieces;
 use super::prefixed::{Prefixed, part};
@@ -19,7 +19,7 @@ fn archiving(archive: Arc<dyn Storage>) -> Options {
     options
 }
 
-/// Commits changes, and answers what there was after each: LSN and content.
+/// Commits changes, and returns LSN and content after each.
 fn work(
     random: &mut Random,
     environment: &Environment,
@@ -29,7 +29,7 @@ fn work(
     work_alone(random, environment, model, transactions, true)
 }
 
-/// The same, where nothing may be done in the background.
+/// Does the same in an environment without background work.
 fn work_alone(
     random: &mut Random,
     environment: &Environment,
@@ -72,7 +72,8 @@ fn restored(copy: &Files, archive: &MemoryStorage, until: Until) -> Result<Model
     Ok(content(&environment))
 }
 
-/// An original with an archive, a copy of it from the middle, and what there was when.
+/// Makes an original with an archive and a copy from the middle of its history. Returns
+/// the copy, the archive, and the content at each LSN.
 fn history(seed: u64) -> (Files, MemoryStorage, Vec<(u64, Model)>) {
     let mut random = Random::new(seed);
     let (archive, mut copy) = (MemoryStorage::new(), MemoryStorage::new());
@@ -83,14 +84,14 @@ fn history(seed: u64) -> (Files, MemoryStorage, Vec<(u64, Model)>) {
     work(&mut random, &environment, &mut model, 40);
     environment.backup(&copy).unwrap();
     while !copy.files().contains_key("wal-0") {
-        // The log ended where a segment does.
+        // The log ended at the end of a segment.
         work(&mut random, &environment, &mut model, 1);
         copy = MemoryStorage::new();
         environment.backup(&copy).unwrap();
     }
     let mut states = vec![(environment.durable_lsn(), model.clone())];
     states.extend(work(&mut random, &environment, &mut model, 60));
-    // A life more, after a crash before all was archived.
+    // One more life, after a crash that precedes the end of archiving.
     states.extend(work_alone(&mut random, &environment, &mut model, 40, false));
     std::mem::forget(environment);
     let files = storage.files();
@@ -100,20 +101,21 @@ fn history(seed: u64) -> (Files, MemoryStorage, Vec<(u64, Model)>) {
     (copy.files(), archive, states)
 }
 
-/// With few frames pages are written all the time, also those that are being copied.
+/// With few frames, pages are written all the time, including those that are being
+/// copied.
 pub fn backup_at_work(memory: usize) {
     let environment = small()
         .memory(memory)
         .background(true)
         .checkpoint_after(128 << 10)
-        .log(256 << 20) // A backup holds it, however long it waits for a processor.
+        .log(256 << 20) // A backup pins the log, however long it waits for a processor.
         .open_storage(Arc::new(InPieces(MemoryStorage::new())))
         .unwrap();
     const ACCOUNTS: u32 = 2_000;
     environment.load(ACCOUNTS).unwrap();
     let stop = AtomicBool::new(false);
     let (environment, stop) = (&environment, &stop);
-    /// Whatever fails, the others stop.
+    /// If one thread fails, this stops the others.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -161,7 +163,7 @@ pub fn archive_leads_everywhere(seed: u64) {
         let found = restored(&copy, &archive, Until::Lsn(*lsn)).unwrap();
         assert!(found == *model, "at {lsn}");
     }
-    // Times: what was closed later than 1970 is not wanted.
+    // No batch that was closed after 1970 is applied.
     let error = restored(&copy, &archive, Until::Time(0)).unwrap_err();
     assert!(error.to_string().contains("take an older one"), "{error}");
     let all = restored(&copy, &archive, Until::Time(u64::MAX)).unwrap();
@@ -193,7 +195,7 @@ pub fn misfits_are_named(seed: u64) {
     let named =
         matches!(&error, Error::Damaged { file, what, .. } if file == name && what.contains(next));
     assert!(named, "{error}");
-    // The next one, though the rest of this one is not there yet.
+    // This is a later piece, while the rest of the present one is missing.
     let mut early = standby(&copy).unwrap();
     let from = |name: &String| u64::from_le_bytes(files[name][32..40].try_into().unwrap());
     let mut later = names.iter().filter(|name| from(name) > early.position());
@@ -229,7 +231,7 @@ pub fn misfits_are_named(seed: u64) {
         matches!(&error, Error::Incompatible { file, .. } if file == name),
         "{error}"
     );
-    // Nor does an original go on in an archive of another.
+    // An original does not use the archive of another one either.
     let foreign = archiving(Arc::new(other)).open_storage(Arc::new(MemoryStorage::new()));
     assert!(matches!(foreign.unwrap_err(), Error::Incompatible { .. }));
     // A copy whose log is shorter than it was.
@@ -252,10 +254,10 @@ pub fn standby_follows(seed: u64) {
     let copy = MemoryStorage::new();
     original.backup(&copy).unwrap();
     let mut standby = Standby::open(&small(), Arc::new(copy.clone())).unwrap();
-    // A reader from the beginning sees the beginning, whatever is applied meanwhile.
+    // A reader opened at the beginning sees that state, whatever is applied meanwhile.
     let (early, first) = (standby.open_read_only().unwrap(), model.clone());
     for round in 0..12 {
-        // One has not ended when the piece is shipped.
+        // One transaction has not ended when the piece is shipped.
         let open = original.begin_write();
         let table = open.open_table(TABLE).unwrap();
         table.insert(b"not committed", &[round]).unwrap();
@@ -276,7 +278,7 @@ pub fn standby_follows(seed: u64) {
         open.abort().unwrap();
         work(&mut random, &original, &mut model, 10);
         if round % 4 == 3 {
-            // It goes on from what its own files have.
+            // It continues from its own files.
             drop(standby);
             let files = copy.files();
             standby = Standby::open(&small(), Arc::new(MemoryStorage::with_files(files))).unwrap();
@@ -294,7 +296,7 @@ pub fn standby_follows(seed: u64) {
     work(&mut random, &promoted, &mut model, 20);
     assert!(content(&promoted) == model);
     assert_eq!(promoted.verify().unwrap().lost_pages, 0);
-    // They have gone different ways.
+    // The two environments have diverged.
     work(&mut random, &original, &mut content(&original), 5);
     let piece = original.ship(behind).unwrap().unwrap();
     let copy = MemoryStorage::new();
@@ -322,8 +324,9 @@ fn draw(random: &mut Random, crashes: &CrashImages, number: u64) -> Files {
     }
 }
 
-/// The original, its archive and a backup under way, crashed together at every point: the
-/// archive is whole as far as it goes, the backup is whole or not there, and all go on.
+/// The original, its archive and a running backup crash together at every point: the
+/// archive is complete up to its end, the backup is complete or missing, and all
+/// continue.
 pub fn crashes_of_original(seed: u64) {
     let mut random = Random::new(seed);
     let all = MemoryStorage::new();
@@ -337,7 +340,7 @@ pub fn crashes_of_original(seed: u64) {
     let mut states = work(&mut random, &environment, &mut model, 15);
     environment.backup(&Prefixed(all.clone(), "base")).unwrap();
     let base = part(&all.files(), "base");
-    // As the record counts files: in the order of their names.
+    // The record numbers files in the order of their names.
     environment.close().unwrap();
     let before = all.files();
     let all = MemoryStorage::with_files(before.clone());
@@ -377,7 +380,7 @@ pub fn crashes_of_original(seed: u64) {
         if !random.one_in(8) {
             continue;
         }
-        // It goes on, and so does the archive.
+        // The original and the archive continue.
         let all = MemoryStorage::with_files(image);
         let environment = open(&all).unwrap_or_else(|error| panic!("{place}: {error}"));
         let mut model = content(&environment);
@@ -394,8 +397,8 @@ pub fn crashes_of_original(seed: u64) {
     assert!(looked > 60 && seconds > 10, "{looked}, {seconds}");
 }
 
-/// A standby, crashed at every point of following and of taking over: it goes on from
-/// where it is, or is what was committed at some point.
+/// A standby crashes at every point of following and of its promotion: it continues from
+/// its position, or has a state that was committed.
 pub fn crashes_of_standby(seed: u64) {
     let mut random = Random::new(seed);
     let original = small()
@@ -444,7 +447,7 @@ pub fn crashes_of_standby(seed: u64) {
                     "{place}"
                 );
             }
-            // It has taken over before the crash.
+            // The promotion was complete before the crash.
             Err(Error::Incompatible { .. }) => originals += 1,
             Err(error) => panic!("{place}: {error}"),
         }
@@ -458,8 +461,8 @@ pub fn crashes_of_standby(seed: u64) {
     assert!(looked > 60 && originals > 0, "{looked}, {originals}");
 }
 
-/// An archive that takes nothing stops those who write when the log is full, and nobody
-/// before; when it takes something again, they go on, and it has everything.
+/// An archive that cannot be written stops writers when the log is full, and not earlier;
+/// when it can be written again, they continue, and the archive has everything.
 pub fn archive_is_full(seed: u64) {
     let mut random = Random::new(seed);
     let (archive, copy) = (MemoryStorage::new(), MemoryStorage::new());

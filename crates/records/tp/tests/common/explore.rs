@@ -1,7 +1,7 @@
 //! The crash explorer: a workload is recorded, and at every point of the record the power
-//! goes, with any subset of what was not synced. The store must open, whole, in a state
-//! between what was acknowledged and what was asked for. Then it works on, and the power
-//! goes again.
+//! fails, with any subset of the unsynced writes. The store must open without damage, in
+//! a state between the last acknowledged and the last requested one. Then it is used, and
+//! the power fails again.
 
 use super::{Model, Random, TABLE, small};
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ use varve_tp::{
 use xxhash_rust::xxh3::Xxh3;
 
 const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
-/// The records of the other table, by the beginning of their values.
+/// The index of the other table, by the beginning of the value.
 const INDEX: IndexDefinition<&[u8], &[u8], &[u8]> = IndexDefinition::new(OTHER, "by value");
 
-/// `placement` is that of a new environment.
+/// Options; `placement` is used for a new environment.
 fn options(placement: Placement) -> Options {
     let mut options = small();
     options.placement(placement);
@@ -30,14 +30,14 @@ fn options(placement: Placement) -> Options {
     options
 }
 
-/// What the table was called before it was made anew.
+/// Name of the table before it was created again.
 const FORMER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("former");
 
 type Files = BTreeMap<String, Vec<u8>>;
-/// Of the three tables.
+/// Content of the three tables.
 type State = (Model, Model, Model);
 
-/// Committed states in their order, and which of them a mark allows.
+/// Committed states in their order, and the range of them that each mark allows.
 #[derive(Default)]
 struct History {
     states: Vec<State>,
@@ -51,14 +51,14 @@ impl History {
     }
 }
 
-/// How much is explored.
+/// Extent of an exploration.
 #[derive(Clone, Copy)]
 pub struct Effort {
     pub placement: Placement,
     pub transactions: u64,
-    /// One in so many crash images is crashed again.
+    /// One in this number of crash images crashes again.
     pub nested: u64,
-    /// Images drawn at each point.
+    /// Number of images drawn at each point.
     pub draws: u64,
 }
 
@@ -97,7 +97,7 @@ impl Work<'_> {
             false => Durability::Durable,
         };
         transaction.commit_with(durability).unwrap();
-        // One that wrote nothing makes nothing durable.
+        // A transaction without changes makes nothing durable.
         let last = self.history.states.len() - 1;
         let wrote = self.history.states[last] != self.history.states[last - 1];
         if durability == Durability::Durable && wrote {
@@ -110,7 +110,7 @@ impl Work<'_> {
         let mut long: Option<(WriteTransaction<'_>, Model)> = None;
         let mut snapshot = None;
         for _ in 0..transactions {
-            // What a commit frees is kept while a snapshot needs it.
+            // Pages freed by a commit are kept while a snapshot needs them.
             if random.one_in(4) {
                 snapshot = random.one_in(2).then(|| self.environment.begin_read());
             }
@@ -193,7 +193,7 @@ impl Work<'_> {
     }
 }
 
-/// Works from a state on, and answers the record.
+/// Runs a workload from a state, and returns the record.
 fn work(
     random: &mut Random,
     files: Files,
@@ -234,7 +234,7 @@ fn work(
     Ok((storage.crashes(files), history))
 }
 
-/// A number that tells files from any others.
+/// Returns a hash that identifies files.
 fn fingerprint(files: &Files) -> u128 {
     let mut hash = Xxh3::new();
     for (name, bytes) in files {
@@ -246,7 +246,7 @@ fn fingerprint(files: &Files) -> u128 {
     hash.digest128()
 }
 
-/// Opens what is left, and answers the state it is in.
+/// Opens the files after a crash, and returns their state.
 fn opened(image: &Files) -> Result<State, String> {
     let storage = Arc::new(MemoryStorage::with_files(image.clone()));
     let environment = options(Placement::Shadow).open_storage(storage);
@@ -260,13 +260,13 @@ fn opened(image: &Files) -> Result<State, String> {
     state_of(&environment)
 }
 
-/// What images that were opened were found to hold. Many of those drawn are equal, and
-/// the same bytes open the same way.
+/// States of images that were opened. Many drawn images are equal, and equal bytes open
+/// to the same state.
 #[derive(Default)]
 struct Opened(HashMap<u128, State>);
 
 impl Opened {
-    /// Answers which state an image is in.
+    /// Returns the number of the state of an image.
     fn check(&mut self, image: &Files, history: &History, mark: usize) -> Result<usize, String> {
         let state = match self.0.entry(fingerprint(image)) {
             Entry::Occupied(known) => known.into_mut(),
@@ -283,7 +283,7 @@ impl Opened {
     }
 }
 
-/// What a crash leaves. Writes are torn, unless nothing is said to be.
+/// Draws the files after a crash. Writes are torn unless the placement excludes that.
 fn draw(random: &mut Random, crashes: &CrashImages, effort: Effort, number: u64) -> Files {
     match number {
         0 => crashes.image(Survival::None),
@@ -306,8 +306,8 @@ fn draw(random: &mut Random, crashes: &CrashImages, effort: Effort, number: u64)
     }
 }
 
-/// Deletes a file of the log, but the last one, which a crash may have kept from being
-/// made: nothing is missing then, or the environment is not opened.
+/// Deletes a file of the log except for the last one, whose creation a crash may have
+/// prevented. Then nothing may be missing, or the environment must not open.
 fn without_one(random: &mut Random, image: &Files, state: &State) -> Result<(), String> {
     let mut logs: Vec<&String> = image
         .keys()
@@ -329,7 +329,7 @@ fn without_one(random: &mut Random, image: &Files, state: &State) -> Result<(), 
     }
 }
 
-/// Explores one workload. Answers how many images were looked at.
+/// Explores one workload. Returns the number of images examined.
 pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut thief = Random::new(!seed);
@@ -362,7 +362,7 @@ pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
     Ok(looked)
 }
 
-/// Goes on from what a crash has left, and crashes within the restart and behind it.
+/// Continues from a crash image, and crashes within the restart and after it.
 fn again(
     random: &mut Random,
     image: Files,

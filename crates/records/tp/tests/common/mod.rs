@@ -1,4 +1,4 @@
-//! What the tests of the store share.
+//! Helpers shared by the tests of the store.
 
 pub mod copying;
 pub mod explore;
@@ -34,7 +34,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Keys of few letters, so that they meet; some long.
+    /// Draws a key of few letters, so that keys collide; some are long.
     pub fn key(&mut self) -> Vec<u8> {
         let length = match self.below(14) {
             0 => self.below(2),
@@ -45,7 +45,7 @@ impl Random {
         (0..length).map(|_| b'a' + self.below(3) as u8).collect()
     }
 
-    /// Keys around the limit of a tree's, an eighth of a page: most begin alike.
+    /// Draws a key around the limit of a tree, an eighth of a page; most begin alike.
     pub fn long_key(&mut self) -> Vec<u8> {
         let mut key = vec![b'a'; 510 + self.below(4) as usize];
         let more = match self.one_in(4) {
@@ -56,7 +56,7 @@ impl Random {
         key
     }
 
-    /// Values of any length; a few need pages of their own.
+    /// Draws a value of any length; a few need their own pages.
     pub fn value(&mut self) -> Vec<u8> {
         let length = match self.below(16) {
             0 => 1_000 + self.below(20_000),
@@ -78,7 +78,7 @@ pub fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Every place where pages can lie.
+/// All placements of pages.
 pub const PLACEMENTS: [Placement; 3] = [
     Placement::Shadow,
     Placement::InPlace(TornPages::LogImages),
@@ -105,7 +105,7 @@ pub fn wherever_pages_lie(test: impl Fn()) {
     }
 }
 
-/// Small everything, so that little work reaches every corner.
+/// Returns small limits, so that little work reaches every case.
 pub fn small() -> Options {
     let mut options = Options::new();
     options
@@ -119,7 +119,7 @@ pub fn small() -> Options {
     options
 }
 
-/// One random change, on both sides.
+/// Makes one random change in the store and in the model.
 pub fn change(random: &mut Random, transaction: &WriteTransaction<'_>, model: &mut Model) {
     let table = transaction.open_table(TABLE).unwrap();
     let key = match random.one_in(2) {

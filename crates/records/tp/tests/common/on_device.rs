@@ -1,11 +1,11 @@
-//! The crash explorer on a device: an environment, and some plain files beside it, lie on a
-//! recorded device by `DeviceStorage`, and at every request the power goes. Of what was not
-//! flushed any writes are there, in any order, and of some any sectors. The table of files
-//! must be whole, all files as some call left them, the records as some commit did; nothing
-//! that was acknowledged is missing, and the next life works.
+//! The crash explorer on a device. An environment and some plain files are stored on a
+//! recorded device by `DeviceStorage`, and the power fails at every request. Any of the
+//! unflushed writes survive, in any order, some of them in part. The table of files must
+//! be valid, all files must be in a state after some call, the records in a state after
+//! some commit; nothing acknowledged may be missing, and the next life must work.
 //!
-//! The device has been another's, and was emptied as one does it, by overwriting what it
-//! begins with: an environment like this one is beneath, in the same places.
+//! The device was used before, and cleared only by overwriting its beginning: a similar
+//! environment is underneath, in the same places.
 
 use super::{Model, Random, TABLE, content, small};
 use std::collections::BTreeMap;
@@ -17,19 +17,19 @@ use varve_tp::storage::{DeviceStorage, Storage};
 use varve_tp::{Durability, Environment, Options, Placement, TornPages};
 
 const SIZE: u64 = 64 << 20;
-/// Room of a file.
+/// Capacity of a file.
 const EXTENT: u64 = 128 << 10;
-/// Both copies of the table.
+/// Bytes of both copies of the table.
 const TABLES: usize = 32 << 10;
-/// What whoever had the device first has left in it.
+/// Byte that the former user left on the device.
 const FOREIGN: u8 = 0xee;
-/// A plain file that is being made, and one that grows.
+/// A plain file that is being created, and one that grows.
 const MAKING: &str = "note.new";
 const JOURNAL: &str = "journal";
-/// The key of what is committed after a crash.
+/// Key of the record committed after a crash.
 const AFTERWARDS: &[u8] = b"zz";
 
-/// What is tried at each stop of the first recording, and of those behind a crash.
+/// Attempts at each stop of the first recording, and of those after a crash.
 const LIMITS: Limits = Limits {
     exhaustive_writes: 2,
     random_subsets: 2,
@@ -50,7 +50,7 @@ const AGAIN: Limits = Limits {
 /// Plain files.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// States in their order; those before `floor` are past for good.
+/// States in their order; those before `floor` can no longer appear.
 #[derive(Clone, Debug)]
 struct History<T> {
     states: Vec<T>,
@@ -95,7 +95,7 @@ struct Allowed {
     files: RangeInclusive<usize>,
 }
 
-/// Lives on a recorded device, and what they have done.
+/// Lives on a recorded device, with their history.
 struct Recorded {
     device: Arc<RecordingDevice<MemoryDevice>>,
     records: History<Model>,
@@ -134,7 +134,7 @@ impl Recorded {
                 _ => environment.maintain().unwrap(),
             }
         }
-        // It is in this storage's memory alone how long files have become.
+        // The lengths of files are only in the memory of this storage.
         if self.files.last().contains_key(JOURNAL) {
             self.sync(&storage, JOURNAL);
         }
@@ -158,7 +158,7 @@ impl Recorded {
             true => Durability::Buffered,
             false => Durability::Durable,
         };
-        // One that wrote nothing makes nothing durable.
+        // A transaction without changes makes nothing durable.
         let durable = durability == Durability::Durable && changed != before;
         self.records.states.push(changed);
         self.mark();
@@ -169,8 +169,8 @@ impl Recorded {
         self.mark();
     }
 
-    /// A call of the storage that changes the plain files so. A table that is written has
-    /// the sizes of all of them.
+    /// Makes a call of the storage with this change of the plain files. A written table
+    /// has the lengths of all files.
     fn call(
         &mut self,
         storage: &DeviceStorage,
@@ -190,7 +190,7 @@ impl Recorded {
     }
 
     fn open(&mut self, storage: &DeviceStorage, name: &str) {
-        // For one that is there nothing is written.
+        // For an existing file nothing is written.
         let new = !self.files.last().contains_key(name);
         let change = |files: &mut Files| _ = files.entry(name.to_owned()).or_default();
         self.call(storage, new, change, |storage| {
@@ -198,7 +198,7 @@ impl Recorded {
         });
     }
 
-    /// Writes some bytes behind the end, or behind a gap there.
+    /// Writes some bytes at the end, or after a gap behind it.
     fn grow(&mut self, random: &mut Random, storage: &DeviceStorage, name: &str) {
         let gap = match random.below(4) {
             0 => random.below(9000),
@@ -221,7 +221,7 @@ impl Recorded {
         });
     }
 
-    /// Gives a file so many bytes, and syncs it.
+    /// Sets the length of a file, and syncs it.
     fn cut(&mut self, storage: &DeviceStorage, name: &str, bytes: usize) {
         let change = |files: &mut Files| files.get_mut(name).expect("opened").resize(bytes, 0);
         self.call(storage, true, change, |storage| {
@@ -238,7 +238,7 @@ impl Recorded {
         });
     }
 
-    /// A file that is made whole under another name, and often takes the place of one.
+    /// Creates a complete file under another name, which often replaces an existing one.
     fn put(&mut self, random: &mut Random, storage: &DeviceStorage) {
         self.open(storage, MAKING);
         self.cut(storage, MAKING, 0);
@@ -257,7 +257,7 @@ impl Recorded {
         });
     }
 
-    /// A file that grows where it is, and is cut now and then.
+    /// Extends a file in place, and sometimes truncates it.
     fn journal(&mut self, random: &mut Random, storage: &DeviceStorage) {
         if !self.files.last().contains_key(JOURNAL) {
             self.open(storage, JOURNAL);
@@ -272,7 +272,7 @@ impl Recorded {
         }
     }
 
-    /// Looks at what crashes leave, and answers at how much.
+    /// Examines crash states, and returns their number.
     fn explore(
         &self,
         base: &MemoryImage,
@@ -303,7 +303,8 @@ impl Recorded {
         Ok(looked)
     }
 
-    /// Opens what is left of the device, and works with it. Answers what was found.
+    /// Opens a crash state of the device, and works with it. Returns the state that was
+    /// found.
     fn check(
         &self,
         image: &MemoryImage,
@@ -343,7 +344,7 @@ fn open(
     Ok((storage, environment))
 }
 
-/// The plain files; no others may be there than these and the environment's.
+/// Returns the plain files; no file may exist except for these and the environment's.
 fn files_of(storage: &DeviceStorage) -> Result<Files, String> {
     let mut files = Files::new();
     for name in storage.list().map_err(|error| error.to_string())? {
@@ -374,17 +375,17 @@ fn look_at(environment: &Environment) -> Result<Model, String> {
     }
 }
 
-/// How much is explored.
+/// Extent of an exploration.
 #[derive(Clone, Copy)]
 pub struct Effort {
     pub placement: Placement,
-    /// Of each of two lives.
+    /// Steps of each of two lives.
     pub steps: u64,
-    /// One in so many states is used further, and crashed again.
+    /// One in this number of states is used further, and crashes again.
     pub nested: u64,
 }
 
-/// A device that another environment has had, without its table.
+/// Returns a device that another environment has used, without its table.
 fn used(random: &mut Random, options: &Options, steps: u64) -> Result<MemoryImage, String> {
     let device = MemoryDevice::new(SIZE);
     let bytes = vec![FOREIGN; SIZE as usize];
@@ -397,12 +398,12 @@ fn used(random: &mut Random, options: &Options, steps: u64) -> Result<MemoryImag
     Ok(device.snapshot())
 }
 
-/// Explores two lives on a device. Answers how many states were looked at.
+/// Explores two lives on a device. Returns the number of states examined.
 pub fn sweep(seed: u64, effort: Effort) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let mut options = small();
     options.placement(effort.placement);
-    // Where nothing is done about torn pages, the medium must not tear them.
+    // If nothing protects against torn pages, the medium must not tear them.
     let unit = match effort.placement {
         Placement::InPlace(TornPages::Never) => 4096,
         _ => 512,

@@ -1,4 +1,4 @@
-//! A storage in whose file `pages` others can see writes half done.
+//! A storage in which half of a write to the file `pages` is visible to other threads.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Several storages in one, so that one record has what was written to all of them in its
-//! order, and a crash crashes all.
+//! Several storages in one, so that one record has the writes to all of them in their
+//! order, and a crash affects all.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ impl Prefixed {
     }
 }
 
-/// These files of a storage that was crashed.
+/// Returns the files with a prefix from a crashed storage.
 pub fn part(files: &BTreeMap<String, Vec<u8>>, prefix: &str) -> BTreeMap<String, Vec<u8>> {
     let strip = |name: &String| Some(name.strip_prefix(prefix)?.strip_prefix('/')?.to_owned());
     let files = files.iter();

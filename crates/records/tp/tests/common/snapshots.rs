@@ -1,12 +1,12 @@
-//! Snapshots beside copies of a map: whatever is changed, committed, aborted, dropped or
-//! freed meanwhile, each shows what was committed when it began.
+//! Snapshots are compared with copies of a map: whatever is changed, committed, aborted,
+//! dropped or freed meanwhile, each shows the state committed at its beginning.
 
 use super::{Model, Random, TABLE, change, small};
 use std::sync::Arc;
 use varve_tp::storage::MemoryStorage;
 use varve_tp::{Environment, Error, Isolation, ReadTransaction, TableDefinition, WriteTransaction};
 
-/// Of one that is active for long.
+/// Table of a transaction that is active for long.
 const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -21,7 +21,7 @@ fn told(what: &str, error: Error) -> String {
 }
 
 impl Seen<'_> {
-    /// Reads something, in one of several ways.
+    /// Reads by one of several methods.
     fn look(&self, random: &mut Random) -> Result<(), String> {
         for (definition, model) in &self.models {
             let table = match self.transaction.open_table(*definition) {
@@ -60,14 +60,14 @@ impl Seen<'_> {
     }
 }
 
-/// Two who change the same record: the later commit must not be lost.
+/// Two transactions change the same record: the later commit must not be lost.
 fn conflict(
     random: &mut Random,
     environment: &Environment,
     models: &mut [(Definition, Model); 2],
 ) -> Result<(), String> {
     let model = &mut models[0].1;
-    // Else the first would make the table, and the other wait for it.
+    // Otherwise the first one would create the table, and the other would wait for it.
     let made = environment.begin_write();
     made.open_table(TABLE).unwrap();
     made.commit().unwrap();
@@ -98,7 +98,7 @@ fn conflict(
     transaction.commit().map_err(|error| told("commit", error))
 }
 
-/// Works with up to five snapshots open.
+/// Works with up to five open snapshots.
 pub fn run(seed: u64, steps: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let storage = Arc::new(MemoryStorage::new());
@@ -162,7 +162,7 @@ pub fn run(seed: u64, steps: u64) -> Result<(), String> {
         for one in &seen {
             one.look(&mut random)?;
         }
-        // What an active one has replaced belongs to nothing yet.
+        // Pages that an active transaction has replaced belong to nothing yet.
         if long.is_none() && random.one_in(2) {
             let verified = environment
                 .verify()

@@ -1,27 +1,27 @@
-//! What a crash may leave of a file whose blocks are overwritten in place.
+//! The possible contents after a crash of a file whose blocks are overwritten in place.
 //!
-//! Data that is written over goes to its place before anything says so: a block may
-//! be a mixture of its versions, those of operations behind the moment included, sector
-//! by sector: where units are larger, too, as a tail's place says how many sectors of
-//! its last unit are the file's. It is nothing else, unless the medium tore the unit
-//! that it was at.
+//! Overwritten data is written to its place before anything records it. So a block may be
+//! a mixture of its versions, including those of operations behind the moment, sector by
+//! sector; also if units are larger, because a tail's place states how many sectors of
+//! its last unit belong to the file. Other contents are possible only if the medium tore
+//! the unit during a write.
 
 use super::{Content, Version, describe};
 
-/// What belongs to one file only.
+/// Bytes of the smallest piece that belongs to one file.
 const SECTOR: usize = 512;
 
-/// The versions that a block may be a mixture of.
+/// The versions of which a block may be a mixture.
 struct Mixture {
     own: Vec<Version>,
-    /// Those of later operations alone; zeros follow where one cuts the file.
+    /// Versions of later operations alone; zeros follow if one truncates the file.
     later: Vec<Version>,
-    /// Something was written over.
+    /// True if something was overwritten.
     changed: bool,
 }
 
 impl Mixture {
-    /// Whether the file may hold `part`, `start` bytes into the block.
+    /// Returns true if the file may contain `part`, `start` bytes into the block.
     fn has(&self, start: usize, part: &[u8]) -> bool {
         let end = start + part.len();
         let bytes = |version: &'_ Version| version.clone().unwrap_or_default();
@@ -38,14 +38,14 @@ impl Mixture {
 }
 
 impl Content {
-    /// Whether a crash may leave `bytes` as the whole file, if blocks are overwritten in
-    /// place: the length of each is that of a version here, and each of its sectors is a
-    /// version's, of those in `later`, too. If a write was `torn`, a sector of a block
-    /// that was written over may be anything that `is_known` does not know to be some
-    /// file's.
+    /// Checks that a crash may leave `bytes` as the whole file, if blocks are overwritten
+    /// in place: the length of each block is that of a version here, and each of its
+    /// sectors is one of a version, including those in `later`. If a write was `torn`, a
+    /// sector of an overwritten block may have any content, unless `is_known` returns
+    /// true because it is a sector of some file.
     ///
     /// # Errors
-    /// Says which block is in no possible version.
+    /// The block that is in no possible version.
     pub fn explains_in_place(
         &self,
         bytes: &[u8],
@@ -105,7 +105,7 @@ impl Content {
         }
     }
 
-    /// True if a block has a sector of `bytes` in some version.
+    /// Returns true if a block has a sector of `bytes` in some version.
     pub fn has_sector_of(&self, bytes: &[u8]) -> bool {
         let sectors = || bytes.as_chunks::<SECTOR>().0.iter();
         let versions = self.blocks.iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! The power is cut everywhere in a story, and what a mount finds is judged.
+//! Cuts the power at every write of a story and judges what a mount finds.
 
 use super::{CLOSELY_ONE_IN, Done, Plan, Story, system};
 use crate::failure::{Failure, Promise};
@@ -92,7 +92,7 @@ impl Story {
             .map_err(broken(Promise::Afterwards))
     }
 
-    /// What was found, in words: it is at no moment, or at a wrong one.
+    /// Describes the wrong finding: the tree is at no commit, or at the wrong commit.
     fn wrong(&self, tree: &Tree, (least, most): (usize, usize)) -> Failure {
         let at = self.states.iter().position(|state| state == tree);
         let text = match at {
@@ -106,7 +106,8 @@ impl Story {
         Failure::new(Promise::Contract, text)
     }
 
-    /// The recovered volume takes transactions, and another mount sees them.
+    /// Checks that the recovered volume accepts transactions, and that another mount sees
+    /// them.
     fn use_further(
         &self,
         log: &Log,

@@ -1,4 +1,4 @@
-//! The volume's structures in words, as `varve dump` prints them.
+//! Text form of the volume's structures, for `varve dump`.
 
 use super::{HeadView, OwnerView, PositionView, RecordView, SlotView, SuperblockView, VolumeView};
 use crate::inspect::utc;

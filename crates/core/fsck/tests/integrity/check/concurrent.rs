@@ -1,5 +1,5 @@
-//! Checkpoints and the cleaner beside running writers: what a power cut at any
-//! moment leaves is sound.
+//! Checkpoints and the cleaner run in parallel with writers; the state after a power cut
+//! at any moment is sound.
 
 use crate::volume::{Image, Volume, checked, pattern};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Every state a power cut may leave is sound.
+//! Every possible state after a power cut is sound.
 
 use crate::volume::{Image, Volume, checked, formatted, step};
 use rand::SeedableRng;

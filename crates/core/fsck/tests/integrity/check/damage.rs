@@ -1,4 +1,4 @@
-//! One thing wrong at a time, and the finding it must give.
+//! Single faults, each with the finding that it must give.
 
 use crate::patient::{Files, patient};
 use crate::surgeon::Surgeon;
@@ -13,7 +13,7 @@ use varve_lfs::FormatOptions;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::ImapState;
 
-/// A populated volume and where its files are.
+/// A populated volume with the numbers of its files.
 struct Patient {
     surgeon: Surgeon,
     files: Files,
@@ -29,7 +29,7 @@ impl Patient {
         self.files[name]
     }
 
-    /// A segment that holds a block of "large".
+    /// Returns a segment that contains a block of "large".
     fn live_segment(&mut self) -> u32 {
         let pointer = self.surgeon.pointer(self.files["large"], 0, 3);
         let geometry = self.surgeon.geometry;
@@ -42,7 +42,7 @@ impl Patient {
     }
 }
 
-/// Exactly these kinds of errors, each at least once.
+/// Checks a volume. The kinds of errors must be exactly these.
 #[track_caller]
 fn expect(surgeon: &Surgeon, data: bool, kinds: &[Kind]) -> CheckReport {
     let report = surgeon.check(data);
@@ -62,8 +62,8 @@ fn expect(surgeon: &Surgeon, data: bool, kinds: &[Kind]) -> CheckReport {
     report
 }
 
-/// Repair mends it: a check finds nothing, the volume can be mounted and
-/// walked, and the second repair writes nothing.
+/// Repairs a volume. A check must then find nothing, the volume must be mountable and
+/// readable, and a second repair must write nothing.
 #[track_caller]
 fn mends(surgeon: &Surgeon) {
     let device = surgeon.device();
@@ -108,7 +108,7 @@ fn nothing() {
     let patient = Patient::new();
     let report = patient.expect(&[]);
     assert!(report.is_spotless(), "{report}");
-    // The surgeon leaves no traces.
+    // An edit without a change leaves no finding.
     let mut patient = patient;
     let large = patient.file("large");
     patient
@@ -217,7 +217,7 @@ fn stale_link_of_the_free_list() {
         only(&report, Kind::FreeList).subject,
         Subject::Inode(second)
     );
-    // A list that returns to its head.
+    // The free list returns to its head.
     patient
         .surgeon
         .edit_imap(InodeNo(second), &|state| match state {
@@ -438,7 +438,7 @@ fn attributes_that_are_none() {
     let pointer = patient.surgeon.inode(file).xattrs;
     patient.surgeon.rot(&pointer);
     expect(&patient.surgeon, false, &[Kind::Attributes]);
-    // The same with a checksum that fits: the second name is cut short.
+    // The checksum is right, and the second name is truncated.
     let mut patient = Patient::new();
     let at = (pointer.sector() * 512) as usize;
     patient.surgeon.bytes[at] = 255;
@@ -490,7 +490,7 @@ fn parents_and_circles() {
         Some("/home/deep")
     );
 
-    // "home" leaves the root and hangs below its own child.
+    // "home" is moved from the root to below its own child.
     let mut patient = Patient::new();
     let many = patient.file("many").0;
     patient.surgeon.edit_name(InodeNo::ROOT, "home", many, None);

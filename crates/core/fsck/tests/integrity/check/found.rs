@@ -1,4 +1,4 @@
-//! Faults of the layout that the check, or crafting images for it, has found.
+//! Faults of the layout that the check, or images crafted for it, have found.
 
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, formatted, mount_options, pattern};
@@ -10,9 +10,9 @@ use varve_fs::{Cause, Group, InodeNo, Item, Layout, View};
 use varve_fsck::check::FindingKind;
 use varve_lfs::{FormatOptions, Lfs};
 
-/// Two slots of a root lead to one node, which names its place: the second is
-/// refused even when the first has brought the node into memory. Else a
-/// crafted index of ten nodes has 126^9 blocks, and freeing it never ends.
+/// Two slots of a root lead to one node, which names its place: the second is refused
+/// even if the first has brought the node into the cache. If this is omitted, a crafted
+/// index of ten nodes has 126^9 blocks, and freeing it never ends.
 #[test]
 fn a_node_answers_for_its_own_place_only() {
     let volume = Volume::new(16 << 20);
@@ -30,10 +30,10 @@ fn a_node_answers_for_its_own_place_only() {
     assert!(lfs.map(View::Live, file, 130, 1).is_err());
 }
 
-/// A checkpoint beside groups that nobody flushes: its record's position lies
-/// before its own blocks. Power fails right after the record, and the first
-/// partial behind the position rots. No summary can testify that it was
-/// durable, but the record does; else the log goes on over the image.
+/// A checkpoint runs in parallel with groups that are not flushed, so the position in its
+/// record precedes its own blocks. The power fails right after the record, and the first
+/// partial behind the position is damaged. No summary proves that the partial was
+/// durable, but the record does; if it is not used, the log continues over the image.
 #[test]
 fn a_record_testifies_to_what_was_durable() {
     let (device, clock) = formatted(8 << 20, FormatOptions::default());
@@ -80,7 +80,7 @@ fn a_record_testifies_to_what_was_durable() {
     eprintln!("{tried} records lay behind their positions");
 }
 
-/// True if there was something to rot.
+/// Damages the partial behind the record's position. Returns true if there was one.
 fn rot_behind_the_position(image: &varve_device::MemoryImage) -> bool {
     let mut surgeon = Surgeon::new(&MemoryDevice::from_image(image));
     let header = surgeon.record.header;

@@ -1,4 +1,4 @@
-//! Looking at volumes, whole and damaged.
+//! Inspection of undamaged and damaged volumes.
 
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, formatted};
@@ -15,7 +15,7 @@ fn open(device: &MemoryDevice) -> Inspector {
     inspector
 }
 
-/// Every view, as text and as JSON.
+/// Returns every view, as text and as JSON.
 pub fn everything(inspector: &Inspector) -> String {
     let mut text = format!("{}\n", inspector.volume());
     let json = serde_json::to_string(&inspector.volume()).unwrap();
@@ -145,7 +145,7 @@ fn a_new_volume_has_no_root_yet() {
 fn damaged_volumes_show_what_is_left() {
     let (device, _) = formatted(8 << 20, FormatOptions::default());
     let sound = Surgeon::new(&device);
-    // Both records gone: superblocks and summaries are still there.
+    // Both records are lost: superblocks and summaries remain.
     let mut surgeon = sound.clone();
     let ring = surgeon.superblock.ring_offset.get() as usize;
     let length = surgeon.superblock.record_bytes.get() as usize;
@@ -162,20 +162,20 @@ fn damaged_volumes_show_what_is_left() {
     assert!(!inspector.contents(0, true).unwrap().partials.is_empty());
     assert_eq!(inspector.inode(InodeNo::ROOT).problems.len(), 1);
     everything(&inspector);
-    // The usage table of both checkpoints gone.
+    // The usage tables of both checkpoints are lost.
     let mut surgeon = sound.clone();
     surgeon.edit_ifile(0, &mut |surgeon, pointer| {
         surgeon.rot(&pointer);
         pointer
     });
     everything(&open(&surgeon.device()));
-    // The primary superblock gone.
+    // The primary superblock is lost.
     let mut surgeon = sound.clone();
     surgeon.bytes[..4096].fill(0);
     let inspector = open(&surgeon.device());
     let copies = inspector.superblocks();
     assert!(copies[0].problem.is_some() && copies[1].in_use);
-    // A summary with a payload that rotted.
+    // The payload of a partial is damaged.
     let mut surgeon = sound;
     let root = surgeon.imap(InodeNo::ROOT);
     let varve_lfs::format::ifile::ImapState::Used { place, .. } = root else {

@@ -1,5 +1,5 @@
-//! A usage table longer than a segment: writing it opens segments that it does
-//! not know yet.
+//! A usage table longer than a segment: writing it opens segments that the table itself
+//! does not list yet.
 
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, checked, pattern};
@@ -7,8 +7,8 @@ use varve_fs::{Caller, InodeNo, SetAttr};
 use varve_fsck::check::FindingKind;
 use varve_lfs::FormatOptions;
 
-/// A volume whose usage table fills more than three segments. A checkpoint has
-/// just written all of that anew, and the log ends with it.
+/// Returns a volume whose usage table fills more than three segments. A checkpoint has
+/// just rewritten all of it, and the log ends there.
 fn rewritten() -> Volume {
     let volume = Volume::with(
         512 << 20,
@@ -23,7 +23,7 @@ fn rewritten() -> Volume {
         volume.write(file, at << 20, &mebibyte);
     }
     volume.system.checkpoint().unwrap();
-    // Every segment loses what it holds.
+    // Every segment loses its live blocks.
     let nothing = SetAttr {
         size: Some(0),
         ..SetAttr::default()
@@ -50,7 +50,7 @@ fn a_table_longer_than_a_segment_knows_the_segments_it_lies_in() {
     let report = checked(&surgeon.image(), true);
     assert!(report.errors.is_empty(), "{:#?}", report.errors);
 
-    // The next life knows them as well: its cleaner does not distrust them.
+    // The next mount knows the segments as well, so its cleaner does not suspect them.
     let next = Volume::mount(surgeon.device(), volume.clock.clone(), 3);
     for candidate in next.lfs.candidates() {
         next.lfs.clean_segment(candidate.segment).unwrap();
@@ -61,7 +61,7 @@ fn a_table_longer_than_a_segment_knows_the_segments_it_lies_in() {
     assert!(report.errors.is_empty(), "{:#?}", report.errors);
     assert!(report.warnings.is_empty(), "{:#?}", report.warnings);
 
-    // Without the record's word for it, they are strangers.
+    // Without the corrections of the record, the segments are unknown.
     for delta in &mut surgeon.record.deltas {
         delta.incarnation = 0.into();
     }

@@ -1,5 +1,5 @@
-//! `varve fsck`: sound volumes give no findings, each kind of damage gives
-//! its own, and no bytes make it panic.
+//! `varve fsck`: undamaged volumes give no findings, each kind of damage gives its own,
+//! and no bytes make it panic.
 
 mod concurrent;
 mod crashes;

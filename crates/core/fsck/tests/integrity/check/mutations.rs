@@ -1,4 +1,4 @@
-//! Any bytes: findings perhaps, a panic or an endless loop never.
+//! Arbitrary bytes may give findings, but never a panic or an endless loop.
 
 use super::inspect::everything;
 use crate::surgeon::Surgeon;
@@ -14,7 +14,8 @@ use varve_fsck::repair::{RepairOptions, repair};
 use varve_lfs::format::CheckpointHeader;
 use zerocopy::IntoBytes;
 
-/// A volume with some history; with `crashed`, log behind the checkpoint.
+/// Returns a volume with some history; with `crashed`, the log continues behind the
+/// checkpoint.
 fn patient(seed: u64, crashed: bool) -> Surgeon {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let volume = Volume::new(8 << 20);
@@ -29,7 +30,7 @@ fn patient(seed: u64, crashed: bool) -> Surgeon {
     Surgeon::new(&volume.device)
 }
 
-/// Check and inspection must end, whatever they say.
+/// Check and inspection must end, with any result.
 pub fn survives(surgeon: &Surgeon) {
     let options = CheckOptions {
         data: true,
@@ -46,7 +47,7 @@ pub fn survives(surgeon: &Surgeon) {
     mended(surgeon);
 }
 
-/// Repair must end, and what it calls whole must be so.
+/// Repair must end, and a volume that it reports as whole must pass a check.
 fn mended(surgeon: &Surgeon) {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let device = surgeon.device();
@@ -84,7 +85,7 @@ fn random_bytes() {
     }
 }
 
-/// A few bytes changed, to likely troublemakers now and then.
+/// Changes a few bytes, sometimes to values that often cause faults.
 fn scramble(rng: &mut Xoshiro256PlusPlus, bytes: &mut [u8], from: usize) {
     for _ in 0..rng.random_range(1..4) {
         let at = rng.random_range(from..bytes.len());
@@ -97,7 +98,7 @@ fn scramble(rng: &mut Xoshiro256PlusPlus, bytes: &mut [u8], from: usize) {
     }
 }
 
-/// What a crafted image may hold: wrong values under right checksums.
+/// Wrong values with right checksums, as in a crafted image.
 #[test]
 fn wrong_values_under_right_checksums() {
     let sound = patient(3, false);

@@ -1,4 +1,4 @@
-//! Volumes that are as they should be.
+//! Undamaged volumes.
 
 use crate::volume::{Image, Volume, checked, formatted, step};
 use rand::SeedableRng;
@@ -8,7 +8,8 @@ use varve_device::MemoryDevice;
 use varve_fsck::check::{CheckReport, FindingKind};
 use varve_lfs::FormatOptions;
 
-/// No errors, and no warnings but of a slot that a crash may have torn.
+/// The report must have no errors, and no warnings except for a slot that a crash may
+/// have torn.
 #[track_caller]
 fn sound(report: &CheckReport) {
     let warnings = report.warnings.iter();

@@ -1,5 +1,5 @@
-//! The power fails during repair: what it leaves can be repaired, and the
-//! outcome is the same.
+//! The power fails during repair: the remaining volume can be repaired with the same
+//! result.
 
 use super::sweep::{mend, patient};
 use crate::tree::Tree;

@@ -1,6 +1,5 @@
-//! `varve fsck --repair`: whatever single block of a volume is cleared, the
-//! volume is whole afterwards, what is not concerned is as it was, and what is
-//! lost is named.
+//! `varve fsck --repair`: after any single block of a volume is cleared, repair makes the
+//! volume whole, leaves unrelated files as they were, and reports every loss.
 
 mod crashes;
 pub mod sweep;

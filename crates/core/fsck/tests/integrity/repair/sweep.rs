@@ -1,4 +1,4 @@
-//! Every block of a volume cleared, one after the other.
+//! Every block of a volume is cleared, one after the other.
 
 use crate::tree::{Tree, populate};
 use crate::volume::{Image, Volume, checked};
@@ -26,8 +26,8 @@ pub fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
     bytes
 }
 
-/// Repairs, and verifies everything repair promises. Returns what is not as in
-/// `before`.
+/// Repairs a volume, and verifies everything that repair promises. Returns the
+/// differences from `before`.
 pub fn repaired(
     device: &Arc<MemoryDevice>,
     before: &Tree,
@@ -89,7 +89,7 @@ fn clear(device: &MemoryDevice, offset: u64, length: usize) -> Arc<MemoryDevice>
     damaged
 }
 
-/// Units of the volume that hold something.
+/// Returns the units of the volume that contain data.
 fn written_units(device: &MemoryDevice, unit: usize) -> Vec<u64> {
     bytes_of(device)
         .chunks(unit)
@@ -179,8 +179,8 @@ fn random_sectors_garbled() {
     }
 }
 
-/// The server died: what the log holds behind the checkpoint is part of the
-/// volume, and clearing it costs what was logged there and since.
+/// The server crashed: the log behind the checkpoint is part of the volume, and clearing
+/// a block of it costs only changes logged there and later.
 #[test]
 fn a_volume_that_was_not_unmounted() {
     let (device, clock) = crate::volume::formatted(16 << 20, FormatOptions::default());
@@ -190,7 +190,7 @@ fn a_volume_that_was_not_unmounted() {
     for n in 0..12 {
         let file = volume.file(home, &format!("late{n}"));
         volume.write(file, 0, &crate::volume::pattern(n, 9000));
-        // Each testifies that the one before was durable.
+        // Each sync proves that the one before was durable.
         volume.system.sync().unwrap();
     }
     let device = Arc::new(MemoryDevice::from_image(&volume.device.snapshot()));
@@ -217,7 +217,7 @@ fn a_volume_that_was_not_unmounted() {
     assert!(short > 3, "{short} times the log was cut short");
 }
 
-/// Every so manyth unit is cleared; all with `VARVE_SWEEP=1`.
+/// Returns the interval between cleared units; `VARVE_SWEEP=1` clears all.
 fn stride() -> usize {
     std::env::var("VARVE_SWEEP").map_or(4, |stride| stride.parse().unwrap())
 }

@@ -1,5 +1,5 @@
-//! Verification beside random operations, checkpoints and cleaning: a sound
-//! volume gives nothing, whatever moves meanwhile.
+//! Verification in parallel with random operations, checkpoints and cleaning: an
+//! undamaged volume gives no findings.
 
 use crate::volume::{Volume, step};
 use rand::SeedableRng;
@@ -22,7 +22,7 @@ fn thousands_of_random_steps_give_no_false_alarm() {
     }
 }
 
-/// Steps of one round at least, and verifications of each kind.
+/// Least number of steps of one round, and of verifications of each kind.
 const STEPS: u32 = 4000;
 const VERIFICATIONS: u32 = 10;
 
@@ -63,7 +63,7 @@ fn one_round(seed: u64) {
             step(volume, &mut rng);
             steps += 1;
             if steps % 64 == 0 {
-                // Else the log goes round before anything can be verified.
+                // If this is omitted, the log wraps before anything can be verified.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             assert!(steps < 2_000_000, "{counted:?} verifications");
@@ -78,7 +78,8 @@ fn one_round(seed: u64) {
     assert!(volume.check().is_spotless());
 }
 
-/// The image is held while its segments are emptied, and given up for room.
+/// The image is pinned while its segments are cleaned, and the pin is broken when space
+/// is needed.
 #[test]
 fn a_full_volume_is_served_before_it_is_verified() {
     let options = FormatOptions {
@@ -96,7 +97,7 @@ fn a_full_volume_is_served_before_it_is_verified() {
         while control.progress().read_bytes == 0 && control.progress().inodes == 0 {
             std::thread::yield_now();
         }
-        // Twice the volume, over and over the same file.
+        // The same file is written four times, twice the volume in all.
         for round in 0..4 {
             volume.write(file, 0, &data[..(8 << 20) + round]);
             volume.system.sync().unwrap();

@@ -1,5 +1,5 @@
-//! One byte of the device changed, anywhere: found if and only if the offline
-//! check finds something live there, and named alike.
+//! One byte of the device is changed: verification finds it if and only if the offline
+//! check finds damage in a live structure, and both name the same object.
 
 use super::forged::verified;
 use crate::patient::patient;
@@ -11,7 +11,8 @@ use varve_fs::InodeNo;
 use varve_fsck::check::{FindingKind as Kind, Subject};
 use varve_lfs::format::ifile::ImapState;
 
-/// What the offline check finds rotten, without what only it looks at.
+/// Returns the damage that the offline check finds, without structures that only it
+/// examines.
 fn offline(surgeon: &Surgeon) -> BTreeSet<String> {
     let ignored = [
         Kind::Summary,
@@ -66,7 +67,7 @@ fn a_flipped_byte_is_found_where_something_lives_and_nowhere_else() {
             })
         });
         let found: BTreeSet<String> = metadata.chain(data).collect();
-        // Of a directory's block the offline check complains twice.
+        // The offline check reports a directory's block twice.
         expected.retain(|text| {
             let owner = text.split(',').next().unwrap();
             owner == text || !found.contains(owner)

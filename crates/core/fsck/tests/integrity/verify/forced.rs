@@ -1,4 +1,4 @@
-//! What a failed verification does to a volume in service.
+//! The effects of a failed verification on a volume in use.
 
 use super::scrub;
 use crate::surgeon::Surgeon;
@@ -8,7 +8,7 @@ use varve_fs::{Caller, InodeNo};
 use varve_fsck::check::Subject;
 use varve_fsck::verify::{Control, Outcome, VerifyOptions, verify};
 
-/// A volume in service whose image `damage` changes beneath it.
+/// Returns a mounted volume whose device was damaged underneath.
 fn damaged(damage: impl FnOnce(&mut Surgeon, InodeNo)) -> (Volume, InodeNo) {
     let volume = Volume::new(16 << 20);
     let file = volume.file(InodeNo::ROOT, "file");
@@ -84,7 +84,7 @@ fn damaged_data_is_told_and_stops_nothing_unless_asked_to() {
     assert_eq!(ranges, [(7 * 4096, 3 * 4096), (200 * 4096, 4096)]);
     assert_eq!(report.files[0].path.as_deref(), Some("/file"));
     assert_eq!(volume.lfs.stopped(), None);
-    // Writing anew is enough.
+    // Rewriting the data removes the damage.
     volume.write(file, 7 * 4096, &pattern(2, 3 * 4096));
     volume.write(file, 200 * 4096, &pattern(3, 4096));
     volume.system.sync().unwrap();
@@ -113,7 +113,7 @@ fn damaged_data_is_told_and_stops_nothing_unless_asked_to() {
 #[test]
 fn one_at_a_time_and_stopped_at_once() {
     let (volume, _) = damaged(|_, _| {});
-    let control = Arc::new(Control::new(1)); // a byte a second
+    let control = Arc::new(Control::new(1)); // one byte per second
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| verify(&volume.lfs, &control, &VerifyOptions::default()));
         while control.progress().attempt == 0 {
@@ -121,7 +121,7 @@ fn one_at_a_time_and_stopped_at_once() {
         }
         let other = Arc::new(Control::new(0));
         assert!(verify(&volume.lfs, &other, &VerifyOptions::default()).is_none());
-        // At its pace it would take hours.
+        // At this rate it would take hours.
         control.stop();
         let report = slow.join().unwrap().unwrap();
         assert_eq!(report.outcome, Outcome::Cancelled);
@@ -130,8 +130,8 @@ fn one_at_a_time_and_stopped_at_once() {
     volume.unmount();
 }
 
-/// Decision: a checkpoint that cannot read an index node it must change stops
-/// the volume, rather than write a node that says "lost". See docs/design/repair.md.
+/// A checkpoint that cannot read an index node that it must change stops the volume,
+/// instead of writing a node that marks a loss. See docs/design/repair.md.
 #[test]
 fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
     let volume = Volume::new(16 << 20);
@@ -143,7 +143,8 @@ fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
     volume.write(other, 0, b"kept");
     volume.write(file, 5 * 4096, &pattern(8, 4096));
     volume.system.sync().unwrap();
-    // Only now: a write that needs the node is refused itself.
+    // The damage follows the write, because a write that needs the damaged node fails
+    // itself.
     let pointer = surgeon.pointer(file, 1, 0);
     surgeon.rot(&pointer);
     let (start, length) = (pointer.sector() * 512, pointer.stored_bytes());
@@ -162,14 +163,14 @@ fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
         "{reason}"
     );
     assert_eq!(refused(&volume).errno(), 30);
-    // What was written before, and what does not need the node, can be read.
+    // Data that was written before, and does not need the node, can be read.
     let mut buffer = vec![0; 4096];
     volume.system.drop_caches();
     let read = volume.system.read(other, 0, &mut buffer).unwrap();
     assert_eq!(&buffer[..read], b"kept");
     let read = volume.system.read(file, 6 * 4096, &mut buffer);
     assert_eq!(read.unwrap_err().errno(), 5);
-    // What was synced survives: the next mount replays it.
+    // Synced changes survive: the next mount replays them.
     let again = volume.crash(9);
     let other = again.lookup(InodeNo::ROOT, "other");
     let read = again.system.read(other, 0, &mut buffer).unwrap();

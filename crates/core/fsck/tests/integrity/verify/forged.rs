@@ -1,5 +1,4 @@
-//! What a fault of Varve itself would leave: every checksum is right, and
-//! something does not fit together.
+//! Faults of Varve itself: every checksum is right, and structures contradict each other.
 
 use super::scrub;
 use crate::patient::patient;
@@ -14,8 +13,8 @@ use varve_lfs::Lfs;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::ImapState;
 
-/// Mounts and verifies. A volume whose tree cannot even be opened is verified
-/// all the same.
+/// Mounts and verifies a volume. The layout is verified even if its tree cannot be
+/// opened.
 pub fn verified(surgeon: &Surgeon) -> (Verification, Option<String>) {
     let clock = Arc::new(VirtualClock::new(2_000_000_000_000, 1000));
     let lfs = Lfs::mount(surgeon.device(), clock.clone(), mount_options(3)).unwrap();
@@ -127,7 +126,7 @@ fn pointers_that_cannot_be() {
         Pointer::new(ring, p.sectors(), 1, p.birth(), 1)
     });
     expect(&surgeon, Kind::PointerBounds, block);
-    // Two files with one block.
+    // Two files share a block.
     let (mut surgeon, files) = patient();
     let target = surgeon.pointer(files["large"], 0, 7);
     surgeon.edit_pointer(file, 0, 0, &mut |_, _| target);

@@ -1,5 +1,5 @@
-//! Verification in service: what is damaged is found and named, what is whole
-//! never is, whatever goes on beside.
+//! Verification in use: damage is found and named, and undamaged structures never are,
+//! whatever runs in parallel.
 
 mod beside;
 mod flipped;

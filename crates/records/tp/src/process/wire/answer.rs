@@ -1,21 +1,21 @@
-//! Answers as bytes: a code, and its fields. From 100 on they are errors; those without a
-//! code of their own are told in words.
+//! Answers as bytes: a code, and its fields. Codes from 100 on are errors; an error
+//! without its own code is sent as text.
 
 use super::fields::{Fields, bytes};
 use crate::error::{Error, Result};
 
-/// What it gets.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::process) enum Answer {
     Done,
     Value(Option<Vec<u8>>),
     Flag(bool),
     Number(u64),
-    /// Records, and whether there are more behind them.
+    /// Records, and true if more follow.
     Rows(Vec<(Vec<u8>, Vec<u8>)>, bool),
 }
 
-/// An answer, or why there is none.
+/// Encodes an answer or an error.
 pub(in crate::process) fn encode(result: &Result<Answer>, to: &mut Vec<u8>) {
     let error = match result {
         Ok(answer) => return encode_answer(answer, to),
@@ -100,7 +100,7 @@ fn encode_answer(answer: &Answer, to: &mut Vec<u8>) {
     }
 }
 
-/// What an answer's bytes say. `None` if they are none.
+/// Parses an answer. `None` if the bytes are invalid.
 pub(in crate::process) fn decode(from: &[u8]) -> Option<Result<Answer>> {
     let mut fields = Fields(from);
     let owned = |text: &str| text.to_owned();

@@ -1,4 +1,5 @@
-//! Fields of requests and answers: little-endian numbers, byte strings behind their length.
+//! Fields of requests and answers: little-endian numbers, and byte strings after their
+//! length.
 
 use std::ops::Bound;
 
@@ -17,7 +18,7 @@ pub(super) fn bound(to: &mut Vec<u8>, bound: Bound<&[u8]>) {
     bytes(to, key);
 }
 
-/// Reads fields off the front of bytes.
+/// Parses fields from the front of bytes.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! Requests and answers survive their bytes.
+//! Requests and answers are parsed back from their bytes.
 
 use super::*;
 use crate::error::Error;
@@ -62,7 +62,7 @@ fn requests_and_answers_survive_and_parts_of_them_are_refused() {
             (Ok(a), Ok(b)) => assert_eq!(a, b),
             (Err(a), Err(b)) => {
                 assert!(a.to_string().ends_with(&b.to_string()));
-                // All but one have a code of their own.
+                // All errors but one have their own code.
                 let in_words = matches!(b, Error::BufferFull { .. });
                 assert_eq!(matches!(a, Error::Holder(_)), in_words, "{b}");
             }

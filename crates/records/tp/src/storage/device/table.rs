@@ -1,12 +1,14 @@
-//! The table of a device's files, as bytes. What is read is checked whole: whoever uses an
-//! entry need not look again.
+//! The table of a device's files, as bytes. A table is validated completely when it is
+//! read, so its entries need no further checks.
 //!
 //! Two copies are written alternately, so one is valid whenever two have been written. If
-//! none is and only the first one's place has been begun, the first writing of all was torn:
-//! the device holds nothing yet. All else is damage, and never taken for an empty device.
+//! none is valid and only the place of the first one was begun, the very first write was
+//! torn, and the device is empty. Any other state is damage, and never taken for an empty
+//! device.
 //!
-//! A copy that was torn is not the next one's ground: its first block, with the checksum, is
-//! overwritten before. Else the two together could be the torn one, whole at last.
+//! Before a copy is written over a torn one, the first block of that, with the checksum,
+//! is overwritten. If this is omitted, two torn writes together can make the former copy
+//! valid.
 
 use std::io;
 use varve_device::Geometry;
@@ -16,14 +18,14 @@ pub(super) const MAGIC: [u8; 8] = *b"VARVETPD";
 pub(super) const TABLE: usize = 16 << 10;
 const ENTRY: usize = 56;
 const HEAD: usize = 24;
-/// Places of files and their bytes are multiples of this.
+/// Alignment of files in bytes.
 pub(super) const ALIGNED: u64 = 4096;
 /// Bytes of a name.
 const NAME: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Empty: another file has taken its name.
+    /// Empty if another file has taken its name.
     pub name: String,
     pub at: u64,
     pub room: u64,
@@ -34,9 +36,9 @@ pub(super) struct Entry {
 pub(super) struct Table {
     pub entries: Vec<Entry>,
     pub serial: u64,
-    /// A size has changed since it was written.
+    /// True if a length has changed since the table was written.
     pub changed: bool,
-    /// Where the next copy goes, a part of one may be.
+    /// True if the place of the next copy may contain a part of one.
     pub torn: bool,
 }
 
@@ -45,7 +47,7 @@ fn damaged(what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// An error if a file cannot be called so.
+/// Fails if a file cannot have this name.
 pub(super) fn check_name(name: &str) -> io::Result<()> {
     match name.is_empty() || name.len() > NAME || name.contains('\0') {
         true => Err(io::ErrorKind::InvalidInput.into()),
@@ -54,22 +56,23 @@ pub(super) fn check_name(name: &str) -> io::Result<()> {
 }
 
 impl Table {
-    /// Where a copy lies.
+    /// Returns the address of a copy.
     pub(super) fn place(serial: u64) -> u64 {
         serial % 2 * TABLE as u64
     }
 
-    /// The newer one of both copies, in the order of their places; empty if the device has
-    /// none yet.
+    /// Returns the newer one of both copies, given in the order of their places; empty if
+    /// the device has none yet.
     ///
     /// # Errors
-    /// `InvalidData` if there was one and none is whole, or if it names what cannot be.
+    /// `InvalidData` if there was one and none is valid, or if it names an impossible
+    /// place.
     pub(super) fn newest(copies: [&[u8]; 2], geometry: Geometry) -> io::Result<Self> {
         let found = copies.map(Self::parse);
         let torn = found.iter().any(Option::is_none);
         let newest = found.into_iter().flatten().max_by_key(|table| table.serial);
         let Some(mut table) = newest else {
-            // The first one has serial 1.
+            // The first table has serial 1.
             let begun = copies.map(|copy| copy.starts_with(&MAGIC));
             return match begun {
                 [false, _] => Ok(Table {
@@ -84,7 +87,7 @@ impl Table {
         Ok(table)
     }
 
-    /// `None` if the bytes are no table, or were not written whole.
+    /// Parses a copy. `None` if the bytes are no table, or were written in part.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let body = bytes.get(12..TABLE)?;
         let crc = u32::from_le_bytes(bytes[8..12].try_into().ok()?);
@@ -99,7 +102,7 @@ impl Table {
             Some(Entry {
                 name: match std::str::from_utf8(name) {
                     Ok(name) => name.trim_end_matches('\0').to_owned(),
-                    // None that a file can have.
+                    // A name that no file can have.
                     Err(_) => "\0".to_owned(),
                 },
                 at: number(at + 32)?,
@@ -150,15 +153,15 @@ impl Table {
         }
     }
 
-    /// There is no place for another file.
+    /// Returns true if no further file can be added.
     pub(super) fn is_full(&self) -> bool {
         HEAD + (self.entries.len() + 1) * ENTRY > TABLE
     }
 
-    /// The bytes of the table with the next serial.
+    /// Advances the serial and returns the bytes of the table.
     ///
     /// # Errors
-    /// `StorageFull` if there is none.
+    /// `StorageFull` if there is no higher serial.
     pub(super) fn next_bytes(&mut self) -> io::Result<Vec<u8>> {
         let serial = self.serial.checked_add(1);
         self.serial = serial.ok_or(io::ErrorKind::StorageFull)?;
@@ -178,7 +181,7 @@ impl Table {
     }
 }
 
-/// Gives a table's bytes their checksum.
+/// Sets the checksum of a table's bytes.
 pub(super) fn seal(bytes: &mut [u8]) {
     let crc = crate::checksum(0, &bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());

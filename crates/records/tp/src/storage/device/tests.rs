@@ -1,4 +1,4 @@
-//! Files on a device that another one has used: gaps, tables that are damaged, threads.
+//! Files on a device with former content: gaps, damaged tables, threads.
 
 use super::*;
 use varve_device::{Event, Fault, FaultDevice, FaultKind, MemoryDevice, RecordingDevice};
@@ -6,7 +6,7 @@ use varve_device::{Event, Fault, FaultDevice, FaultKind, MemoryDevice, Recording
 const SIZE: u64 = 4 << 20;
 const EXTENT: u64 = 1 << 20;
 
-/// A device that is full of another's bytes, but for its tables.
+/// Returns a device that is full of other bytes, except for its tables.
 fn used() -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let bytes = vec![0xee; (SIZE - 2 * TABLE as u64) as usize];
@@ -35,7 +35,7 @@ fn a_gap_that_a_write_leaves_is_zero() {
     let mut expected = vec![0; 5000];
     expected.extend_from_slice(b"first");
     assert!(content(&*file) == expected);
-    // Up to a block, within one, over many.
+    // Gaps up to a block, within one, and over several.
     for offset in [8192, 8200, 700_001] {
         file.write_at(offset, b"more").unwrap();
         expected.resize(offset as usize, 0);
@@ -60,7 +60,7 @@ fn a_gap_that_a_write_leaves_is_zero() {
     assert_eq!(content(&*next), b"next");
 }
 
-/// Whoever makes a file longer clears nothing that another has written meanwhile.
+/// A thread that extends a file clears nothing that another thread wrote meanwhile.
 #[test]
 fn many_make_a_file_longer() {
     let device = used();
@@ -70,7 +70,7 @@ fn many_make_a_file_longer() {
             let file = &file;
             scope.spawn(move || {
                 for at in 0..100u64 {
-                    // Neighbours in a block are of different threads.
+                    // Adjacent bytes of a block are written by different threads.
                     let offset = (at * 4 + thread) * 100;
                     file.write_at(offset, &[thread as u8 + 1; 60]).unwrap();
                 }
@@ -88,7 +88,7 @@ fn many_make_a_file_longer() {
     }
 }
 
-/// The table that a device has, with a number of its first entry changed.
+/// Opens a device after changing a number in the first entry of its table.
 fn with_number(at: usize, number: u64) -> io::Result<DeviceStorage> {
     let device = used();
     let storage = storage(&device);
@@ -128,7 +128,8 @@ fn numbers_of_the_table_are_checked() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains(what), "{error}, not: {what}");
     }
-    // More files than there is room for: no table, and the other copy counts.
+    // With more files than a table can have, the copy is invalid, and the other one is
+    // used.
     let storage = with_number(12, u64::from(u32::MAX)).unwrap();
     assert_eq!(storage.list().unwrap(), ["one"]);
 }
@@ -141,7 +142,7 @@ fn a_damaged_table_is_no_empty_device() {
         device.write(byte, &[IoSlice::new(&[0xaa; 512])]).unwrap();
         DeviceStorage::new(device.clone(), EXTENT)
     };
-    // The first writing of all is torn: nothing was there.
+    // The very first write is torn, so the device is empty.
     storage(&device).open("one", true).unwrap();
     assert_eq!(broken(1).unwrap().list().unwrap(), [""; 0]);
     storage(&device).open("one", true).unwrap();
@@ -171,7 +172,7 @@ fn names_are_short_and_one_file_s() {
     assert_eq!(content(&*again.open("two", false).unwrap()), b"first");
 }
 
-/// Whoever is refused leaves nothing behind that others could not be written with.
+/// A refused file leaves nothing behind that prevents other files from being written.
 #[test]
 fn a_full_table_takes_no_file_and_goes_on() {
     let device = used();
@@ -187,7 +188,7 @@ fn a_full_table_takes_no_file_and_goes_on() {
     assert_eq!(content(&*again.open("f0", false).unwrap()), b"bytes");
 }
 
-/// Ten files without bytes: more than a sector of the table.
+/// Makes ten files without bytes, which need more than a sector of the table.
 fn ten_files(device: Arc<dyn Device>) -> (DeviceStorage, Vec<String>) {
     let storage = DeviceStorage::new(device, 4096).unwrap();
     let names: Vec<String> = (0..10).map(|number| format!("f{number}")).collect();
@@ -197,7 +198,7 @@ fn ten_files(device: Arc<dyn Device>) -> (DeviceStorage, Vec<String>) {
     (storage, names)
 }
 
-/// The second copy is not written beyond its first sector.
+/// Returns a fault by which the second copy is written up to its first sector only.
 fn torn() -> Fault {
     let behind = TABLE as u64 + 512..2 * TABLE as u64;
     let torn = Fault::once(FaultKind::TornWrite).argument(512);
@@ -210,8 +211,8 @@ fn grow(storage: &DeviceStorage, name: &str) -> io::Result<()> {
     file.sync()
 }
 
-/// The power goes twice while a table is written: of the first only the beginning is there,
-/// of the second only the rest, which is the same in both.
+/// The power fails twice while a table is written: of the first write only the beginning
+/// is stored, of the second only the rest, which is equal in both.
 #[test]
 fn a_torn_copy_of_an_earlier_life_is_not_completed() {
     let device = Arc::new(FaultDevice::new(MemoryDevice::new(SIZE), 1));
@@ -239,8 +240,8 @@ fn a_torn_copy_of_an_earlier_life_is_not_completed() {
     assert_eq!(storage.open("f0", false).unwrap().size().unwrap(), 0);
 }
 
-/// What could not be written counts for nothing, and the next writing goes where it would
-/// have gone: if that is torn, the newest copy is still there.
+/// A failed write of the table has no effect, and the next one uses the same place: if
+/// that is torn, the newest copy is intact.
 #[test]
 fn a_table_that_was_not_written_costs_no_name() {
     let faults = [

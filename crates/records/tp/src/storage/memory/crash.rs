@@ -1,27 +1,27 @@
-//! The files that a power cut may leave behind.
+//! The files that a power cut may leave.
 
 use super::{Event, put};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
 
-/// Which of the sectors that were not synced survive.
+/// The sectors that survive among those that were not synced.
 pub enum Survival<'a> {
-    /// None.
+    /// No sector survives.
     None,
-    /// All.
+    /// All sectors survive.
     All,
-    /// Those for which this answers true, asked for each write (`None`) and then for
-    /// each of its sectors: 0 none of the write, 1 all of it, else by sector.
+    /// The callback decides, first for each write and then, if it answers neither 0 nor
+    /// 1, for each of its sectors.
     Draw(&'a mut dyn FnMut(Choice) -> u8),
 }
 
-/// What is asked of [`Survival::Draw`].
+/// A decision of [`Survival::Draw`].
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
-    /// A write: 0 is lost, 1 survives, anything else by sector.
+    /// A write: 0 loses it, 1 keeps it, any other value decides by sector.
     Write,
-    /// A sector: 0 is lost.
+    /// A sector: 0 loses it.
     Sector,
 }
 
@@ -37,7 +37,7 @@ enum Pending {
     Truncate(u64),
 }
 
-/// Steps through what was asked of a storage.
+/// Steps through the requests to a storage.
 #[derive(Clone, Debug)]
 pub struct CrashImages {
     names: BTreeMap<String, usize>,
@@ -67,27 +67,27 @@ impl CrashImages {
         }
     }
 
-    /// Events there are.
+    /// Returns the number of recorded requests.
     pub fn len(&self) -> usize {
         self.trace.len()
     }
 
-    /// True if nothing was recorded.
+    /// Returns true if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.trace.is_empty()
     }
 
-    /// The last mark that was passed.
+    /// Returns the last mark that was passed.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// Writes that may be lost now.
+    /// Returns the number of writes that may be lost now.
     pub fn pending(&self) -> usize {
         self.files.iter().map(|file| file.pending.len()).sum()
     }
 
-    /// Goes past the next event. False at the end.
+    /// Advances past the next request. Returns false at the end.
     pub fn step(&mut self) -> bool {
         let Some(event) = self.trace.get(self.at) else {
             return false;
@@ -120,7 +120,7 @@ impl CrashImages {
         true
     }
 
-    /// What is left if the power goes now.
+    /// Returns the files after a power cut at this point.
     pub fn image(&self, mut survival: Survival<'_>) -> BTreeMap<String, Vec<u8>> {
         let mut image = BTreeMap::new();
         for (name, file) in &self.names {
