@@ -49,7 +49,7 @@ pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
     Answer, BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping,
-    Position, Promise, Purpose, Request, StatFs, Unwritten, Usage, Waiting,
+    Position, Promise, Purpose, Request, StatFs, Unwritten, Usage, VolumeSnapshot, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
