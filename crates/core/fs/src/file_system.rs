@@ -18,6 +18,7 @@
 //! | `setattr` | owner, mode, times and size |
 //! | `names` | looking up, making, removing, moving, listing |
 //! | `transactions` | private trees, and how they become part of another |
+//! | `snapshots` | snapshots of the volume: their names, their trees, what differs |
 //! | `maintenance`, `mount` | what concerns the whole volume; its beginning and end |
 //!
 //! Each knows those above it (`DESIGN.md` has the two calls that lead back).
@@ -31,7 +32,7 @@ mod vnodes;
 
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
-use crate::isolation::{self, Budget, Object, Open, Snapshots};
+use crate::isolation::{self, Budget, Kind, Object, Open, Snapshots};
 use crate::layout::{Layout, Usage};
 use crate::locks::Level;
 use crate::memory::listings::Listings;
@@ -73,6 +74,8 @@ pub struct FileSystem<L: Layout> {
     /// Those that stand on this one.
     pub(crate) open: Mutex<Open<Self>>,
     pub(crate) snapshots: Snapshots<L>,
+    /// One snapshot of the volume gets its name at a time.
+    pub(crate) naming: Mutex<()>,
     /// The locks of transactions, once there are any.
     pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
     pub(crate) budget: Arc<Budget>,
@@ -149,6 +152,7 @@ impl<L: Layout> FileSystem<L> {
             below: parts.below,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            naming: Mutex::new(()),
             locks: OnceLock::new(),
             budget: parts.budget,
             writer: Mutex::new(Writer::new(parts.usage)),
@@ -186,6 +190,9 @@ impl<L: Layout> FileSystem<L> {
         if let Some(below) = &self.below {
             if below.is_over() {
                 return Err(Error::Aborted);
+            }
+            if matches!(below.kind, Kind::ReadOnly) {
+                return Err(Error::ReadOnly("it is a snapshot".to_owned()));
             }
             return below.target.check_writable();
         }

@@ -30,6 +30,7 @@ mod options;
 #[doc(hidden)]
 pub mod planted;
 mod setattr;
+mod snapshots;
 mod space;
 mod statistics;
 mod transactions;
@@ -54,6 +55,7 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
+pub use snapshots::{SnapshotTree, parse_time, show_time};
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};

@@ -17,6 +17,7 @@ mod model;
 mod names;
 mod passages;
 mod small_groups;
+mod snapshots;
 mod space;
 mod stress;
 mod transactions;

@@ -1,0 +1,159 @@
+//! Snapshots of the volume: names, what they hold, what reads them.
+
+use super::harness::*;
+use crate::{Caller, Error, Rename, SetAttr, Timestamp};
+use std::sync::Arc;
+
+fn names(fs: &Fs) -> Vec<String> {
+    let all = fs.snapshots().unwrap();
+    all.into_iter().map(|snapshot| snapshot.name).collect()
+}
+
+#[test]
+fn a_snapshot_has_what_was_written_and_nothing_later() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(50_000, 1));
+    let home = fs.t_mkdir(ROOT, "home");
+    fs.t_create(home, "inner");
+    let taken = fs.create_snapshot("monday").unwrap();
+    assert_eq!(fs.statistics().dirty_bytes, 0, "it was appended first");
+    fs.t_write(file, 10_000, &pattern(20_000, 9));
+    fs.t_truncate(file, 40_000);
+    fs.t_file("later", b"later");
+    fs.unlink(&Caller::root(), home, b"inner").unwrap();
+    fs.sync().unwrap();
+    fs.layout().memory().move_blocks();
+    let after = Arc::new(crash(&fs, None));
+    for fs in [&fs, &after] {
+        let tree = fs.at(taken.number).unwrap();
+        assert_eq!(tree.t_names(ROOT), ["file", "home"]);
+        assert_eq!(tree.t_content("file"), pattern(50_000, 1));
+        assert_eq!(tree.t_names(home), ["inner"]);
+        drop(tree);
+        assert_eq!(fs.layout().memory().snapshots(), 0, "one is held for ever");
+        assert_eq!(fs.statistics().transaction_aborts, 0);
+        assert_eq!(names(fs), ["monday"]);
+    }
+}
+
+#[test]
+fn its_tree_takes_no_change() {
+    let fs = shared();
+    let file = fs.t_file("file", b"content");
+    let number = fs.create_snapshot("s").unwrap().number;
+    let tree = fs.at(number).unwrap();
+    let caller = Caller::root();
+    let set = SetAttr {
+        size: Some(1),
+        ..SetAttr::default()
+    };
+    let refused = [
+        tree.write(&caller, file, 0, b"x").map(drop),
+        tree.setattr(&caller, file, &set).map(drop),
+        tree.setxattr(&caller, file, b"user.a", b"x", false, false),
+        tree.mkdir(&caller, ROOT, b"d", 0o755).map(drop),
+        tree.mknod(&caller, ROOT, b"f", 0o644, 0).map(drop),
+        tree.symlink(&caller, ROOT, b"l", b"t").map(drop),
+        tree.link(&caller, file, ROOT, b"h").map(drop),
+        tree.unlink(&caller, ROOT, b"file"),
+        tree.rename(&caller, ROOT, b"file", ROOT, b"g", Rename::default()),
+        tree.fallocate(&caller, file, 0, 0, 10_000),
+        tree.create_snapshot("within").map(drop),
+        tree.delete_snapshots(&[number]),
+        tree.tree().begin_transaction(&Default::default()).map(drop),
+    ];
+    for (nth, answer) in refused.into_iter().enumerate() {
+        let text = answer.unwrap_err().to_string();
+        assert_eq!(text, "the volume is read-only: it is a snapshot", "{nth}");
+    }
+    assert_eq!(tree.t_content("file"), b"content");
+    assert_eq!(fs.statistics().transactions_open, 0);
+}
+
+#[test]
+fn names_are_checked() {
+    let fs = shared();
+    let long = "n".repeat(256);
+    for name in ["a/b", "@-2h", "@", ".", "..", "a\nb", "a\0", &long] {
+        let refused = fs.create_snapshot(name);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{name}");
+    }
+    let first = fs.create_snapshot(&long[1..]).unwrap();
+    fs.create_snapshot("a b@\u{e4}").unwrap();
+    fs.create_snapshot("").unwrap();
+    let automatic = fs.create_snapshot("").unwrap();
+    assert!(automatic.is_automatic() && !first.is_automatic());
+    let again = fs.create_snapshot("a b@\u{e4}");
+    assert!(matches!(again, Err(Error::SnapshotExists)));
+    let again = fs.rename_snapshot(first.number, "a b@\u{e4}");
+    assert!(matches!(again, Err(Error::SnapshotExists)));
+    let unnamed = fs.rename_snapshot(first.number, "");
+    assert!(matches!(unnamed, Err(Error::Invalid(_))));
+    fs.rename_snapshot(automatic.number, "kept").unwrap();
+    fs.rename_snapshot(first.number, "first").unwrap();
+    assert_eq!(names(&fs), ["first", "a b@\u{e4}", "", "kept"]);
+    assert_eq!(fs.snapshot_named("kept").unwrap().number, automatic.number);
+    assert!(matches!(fs.snapshot_named(""), Err(Error::NoSuchSnapshot)));
+    assert!(matches!(fs.snapshot_named("x"), Err(Error::NoSuchSnapshot)));
+}
+
+#[test]
+fn a_time_means_the_newest_that_is_not_younger() {
+    let fs = shared();
+    let mut taken = Vec::new();
+    for day in 1..=3 {
+        let ctime = Some(Timestamp {
+            seconds: 1_000_000_000 + day * 86_400,
+            nanos: 7,
+        });
+        let set = SetAttr {
+            mode: Some(0o700 + day as u32),
+            ctime,
+            ..SetAttr::default()
+        };
+        fs.setattr(&Caller::root(), ROOT, &set).unwrap();
+        taken.push(fs.create_snapshot("").unwrap());
+    }
+    for snapshot in &taken {
+        let name = crate::show_time(snapshot.taken);
+        assert_eq!(&fs.snapshot_named(&name).unwrap(), snapshot);
+    }
+    // The clock of these tests begins at 1,000,000,000.
+    let missing = fs.snapshot_named("@-1s");
+    assert!(matches!(missing, Err(Error::NoSuchSnapshot)), "{missing:?}");
+    let latest = fs.snapshot_named("@2099-01-01T00:00").unwrap();
+    assert_eq!(latest, taken[2]);
+    assert!(matches!(fs.snapshot_named("@x"), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn a_deleted_one_is_gone_for_its_readers_too() {
+    let fs = shared();
+    fs.t_file("file", &pattern(50_000, 1));
+    let one = fs.create_snapshot("one").unwrap().number;
+    fs.t_write(fs.t_lookup("file").unwrap(), 0, &pattern(8192, 2));
+    let two = fs.create_snapshot("two").unwrap().number;
+    assert_eq!(fs.snapshot_bytes().unwrap(), [(one, 8192), (two, 0)]);
+    let tree = fs.at(one).unwrap();
+    let unknown = fs.delete_snapshots(&[one, two + 1]);
+    assert!(matches!(unknown, Err(Error::NoSuchSnapshot)));
+    assert_eq!(tree.t_names(ROOT), ["file"]);
+    fs.delete_snapshots(&[one]).unwrap();
+    assert!(matches!(tree.t_lookup("file"), Err(Error::Aborted)));
+    assert!(matches!(fs.at(one), Err(Error::NoSuchSnapshot)));
+    assert_eq!(names(&fs), ["two"]);
+    let three = fs.create_snapshot("three").unwrap().number;
+    assert!(three > two);
+    fs.delete_snapshots(&[two, three]).unwrap();
+    assert!(crash(&fs, None).create_snapshot("four").unwrap().number > three);
+}
+
+#[test]
+fn unmounting_ends_its_trees() {
+    let fs = shared();
+    let number = fs.create_snapshot("s").unwrap().number;
+    let tree = fs.at(number).unwrap();
+    fs.unmount().unwrap();
+    assert!(matches!(tree.t_lookup("x"), Err(Error::Aborted)));
+    assert!(matches!(fs.at(number), Err(Error::Aborted)));
+}
