@@ -55,7 +55,9 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
-pub use snapshots::{SnapshotTree, parse_time, show_time};
+pub use snapshots::{
+    Change, ChangeKind, FormerFile, RemovedName, Restored, SnapshotTree, parse_time, show_time,
+};
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};

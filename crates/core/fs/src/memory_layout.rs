@@ -82,7 +82,7 @@ impl Default for MemoryOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPointer {
     id: u64,
-    /// The first it had.
+    /// Which write it was.
     birth: u64,
     sectors: u32,
     unwritten: bool,

@@ -31,7 +31,7 @@ pub(super) struct Volume {
     pub snapshots: BTreeMap<SnapshotNo, State>,
     pub next_snapshot: u64,
     pub history: History,
-    /// Of the snapshots that are held, those of the volume, and their numbers there.
+    /// The open snapshots of the volume, and their numbers there.
     pub opened: BTreeMap<SnapshotNo, u32>,
     /// Blocks that are part of no file.
     pub spills: BTreeMap<SpillNo, Spill>,
@@ -94,7 +94,7 @@ impl Volume {
         group
     }
 
-    /// Holds a state until it is released.
+    /// Keeps a state until it is released.
     pub fn new_snapshot(&mut self, state: State) -> SnapshotNo {
         let number = SnapshotNo(self.next_snapshot);
         self.next_snapshot += 1;

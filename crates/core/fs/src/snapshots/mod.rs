@@ -1,13 +1,19 @@
 //! Snapshots of the volume: what they are called, and their trees.
 //!
 //! A snapshot is the layout's (`Layout::create_volume_snapshot`); here are its name, what
-//! it holds and how it is read. Its tree is a private tree that takes no changes, so
+//! it has in it and how it is read. Its tree is a private tree that takes no changes, so
 //! everything that reads works in it. See `docs/design/snapshots.md`.
 //!
 //! | file | |
 //! |---|---|
+//! | `diff.rs` | what differs between two of them |
+//! | `restore.rs` | writing what one has back, in a transaction |
+//! | `former.rs` | what a path was in each of them |
 //! | `time.rs` | times as names: `@-2h`, `@2026-11-28T10:00` |
 
+mod diff;
+mod former;
+mod restore;
 mod time;
 
 use crate::error::{Error, Result};
@@ -17,6 +23,9 @@ use crate::layout::{Cause, Layout, Position, VolumeSnapshot};
 use std::ops::Deref;
 use std::sync::Arc;
 
+pub use diff::{Change, ChangeKind};
+pub use former::{FormerFile, RemovedName};
+pub use restore::Restored;
 pub use time::{parse_time, show_time};
 
 /// Longest name, in bytes.
@@ -26,6 +35,8 @@ const NAME_BYTES: usize = 255;
 /// is deleted, or the volume unmounted, reads answer `Aborted`.
 pub struct SnapshotTree<L: Layout> {
     tree: Arc<FileSystem<L>>,
+    /// 0 of the present.
+    number: u32,
 }
 
 impl<L: Layout> SnapshotTree<L> {
@@ -87,7 +98,7 @@ impl<L: Layout> FileSystem<L> {
     /// that is not younger.
     ///
     /// # Errors
-    /// `NoSuchSnapshot`, `Invalid` for what is no time; as [`Self::snapshots`].
+    /// `NoSuchSnapshot`, `Invalid` for a malformed time; as [`Self::snapshots`].
     pub fn snapshot_named(&self, name: &str) -> Result<VolumeSnapshot> {
         let mut all = self.snapshots()?.into_iter();
         let found = match name.starts_with('@') {
@@ -137,14 +148,14 @@ impl<L: Layout> FileSystem<L> {
     /// `NoSuchSnapshot`, `NoSnapshots`, `Aborted` if the volume is being unmounted,
     /// device errors.
     pub fn at(self: &Arc<Self>, number: u32) -> Result<SnapshotTree<L>> {
-        let number = self.layout().open_volume_snapshot(number).map_err(told)?;
+        let view = self.layout().open_volume_snapshot(number).map_err(told)?;
         let snapshot = Arc::new(Snapshot {
             store: Arc::clone(&self.store),
-            number,
+            number: view,
             position: Position::default(),
         });
         let tree = self.make_private(Some(snapshot), Kind::ReadOnly)?;
-        Ok(SnapshotTree { tree })
+        Ok(SnapshotTree { tree, number })
     }
 
     fn check_name(&self, name: &str) -> Result<()> {

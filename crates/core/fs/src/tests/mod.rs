@@ -18,6 +18,7 @@ mod names;
 mod passages;
 mod small_groups;
 mod snapshots;
+mod snapshots_model;
 mod space;
 mod stress;
 mod transactions;

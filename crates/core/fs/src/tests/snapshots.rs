@@ -1,7 +1,7 @@
-//! Snapshots of the volume: names, what they hold, what reads them.
+//! Snapshots of the volume: names, content, differences, former files.
 
 use super::harness::*;
-use crate::{Caller, Error, Rename, SetAttr, Timestamp};
+use crate::{Caller, Change, Error, Rename, SetAttr, Timestamp};
 use std::sync::Arc;
 
 fn names(fs: &Fs) -> Vec<String> {
@@ -30,7 +30,7 @@ fn a_snapshot_has_what_was_written_and_nothing_later() {
         assert_eq!(tree.t_content("file"), pattern(50_000, 1));
         assert_eq!(tree.t_names(home), ["inner"]);
         drop(tree);
-        assert_eq!(fs.layout().memory().snapshots(), 0, "one is held for ever");
+        assert_eq!(fs.layout().memory().snapshots(), 0, "one was not released");
         assert_eq!(fs.statistics().transaction_aborts, 0);
         assert_eq!(names(fs), ["monday"]);
     }
@@ -156,4 +156,137 @@ fn unmounting_ends_its_trees() {
     fs.unmount().unwrap();
     assert!(matches!(tree.t_lookup("x"), Err(Error::Aborted)));
     assert!(matches!(fs.at(number), Err(Error::Aborted)));
+}
+
+/// A difference as text: kind, paths, ranges.
+fn shown(changes: Vec<Change>) -> Vec<String> {
+    let show = |change: Change| {
+        let text = |path: Vec<u8>| String::from_utf8(path).unwrap();
+        let from = change.from.map(|from| format!("{} -> ", text(from)));
+        let (kind, from) = (change.kind, from.unwrap_or_default());
+        format!("{kind:?} {from}{} {:?}", text(change.path), change.ranges)
+    };
+    changes.into_iter().map(show).collect()
+}
+
+#[test]
+fn a_difference_names_each_change_once() {
+    let fs = shared();
+    let caller = Caller::root();
+    let home = fs.t_mkdir(ROOT, "home");
+    let deep = fs.t_mkdir(home, "deep");
+    let inner = fs.t_create(deep, "inner").ino;
+    fs.t_write(inner, 0, &pattern(20_000, 1));
+    fs.t_file("same", &pattern(9000, 1));
+    fs.t_file("gone", b"x");
+    fs.t_file("moved", b"x");
+    let mode = fs.t_file("mode", b"x");
+    let from = fs.create_snapshot("from").unwrap().number;
+    assert_eq!(shown(fs.diff(from, None).unwrap()), [""; 0]);
+    fs.t_write(inner, 5000, b"other");
+    fs.t_truncate(inner, 19_000);
+    fs.t_unlink("gone");
+    fs.t_rename("moved", "renamed").unwrap();
+    fs.t_rename("home", "house").unwrap();
+    let new = fs.t_mkdir(ROOT, "new");
+    let below = fs.t_mkdir(new, "below");
+    let file = fs.t_create(below, "file").ino;
+    fs.t_write(file, 0, &pattern(5000, 1));
+    let set = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    fs.setattr(&caller, mode, &set).unwrap();
+    let wanted = [
+        "Removed /gone []",
+        "Renamed /home -> /house []",
+        "Modified /house/deep/inner [4096..8192, 19000..20000]",
+        "Attributes /mode []",
+        "Created /new []",
+        "Created /new/below []",
+        "Created /new/below/file [0..5000]",
+        "Renamed /moved -> /renamed []",
+    ];
+    assert_eq!(shown(fs.diff(from, None).unwrap()), wanted);
+    let to = fs.create_snapshot("to").unwrap().number;
+    fs.t_unlink("same");
+    assert_eq!(shown(fs.diff(from, Some(to)).unwrap()), wanted);
+    assert_eq!(shown(fs.diff(to, None).unwrap()), ["Removed /same []"]);
+    assert!(matches!(fs.diff(to, Some(from)), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn a_file_has_versions_and_a_directory_names_that_are_gone() {
+    let fs = shared();
+    let caller = Caller::root();
+    let home = fs.t_mkdir(ROOT, "home");
+    let file = fs.t_create(home, "file").ino;
+    fs.t_write(file, 0, b"one");
+    let first = fs.create_snapshot("first").unwrap();
+    let second = fs.create_snapshot("second").unwrap();
+    fs.t_write(file, 3, b"two");
+    let third = fs.create_snapshot("third").unwrap();
+    fs.t_write(file, 6, b"three");
+    let versions = |fs: &Arc<Fs>| -> Vec<(Option<u32>, u64)> {
+        let versions = fs.versions(&caller, b"/home/file").unwrap().into_iter();
+        versions
+            .map(|version| (version.snapshot.map(|s| s.number), version.attr.size))
+            .collect()
+    };
+    let [one, three] = [Some(first.number), Some(third.number)];
+    assert_eq!(versions(&fs), [(one, 3), (three, 6), (None, 11)]);
+    assert!(fs.removed_names(&caller, b"/home").unwrap().is_empty());
+    fs.unlink(&caller, home, b"file").unwrap();
+    assert_eq!(versions(&fs), [(one, 3), (three, 6)]);
+    let gone = |path: &[u8]| -> Vec<(Vec<u8>, u32)> {
+        let removed = fs.removed_names(&caller, path).unwrap().into_iter();
+        removed.map(|one| (one.name, one.snapshot.number)).collect()
+    };
+    assert_eq!(gone(b"/home"), [(b"file".to_vec(), third.number)]);
+    fs.rmdir(&caller, ROOT, b"home").unwrap();
+    assert_eq!(gone(b"home/"), [(b"file".to_vec(), third.number)]);
+    assert_eq!(gone(b"/"), [(b"home".to_vec(), third.number)]);
+    let newest = fs.newest_with(&caller, b"/home/file").unwrap();
+    assert_eq!(newest, third);
+    assert!(matches!(
+        fs.newest_with(&caller, b"/x"),
+        Err(Error::NotFound)
+    ));
+    // A part is restored with the directories above it.
+    let txn = begin(&fs);
+    let from = fs.at(second.number).unwrap();
+    txn.restore(&caller, &from, b"/home/file").unwrap();
+    txn.commit().unwrap();
+    let found = fs.lookup_path(&caller, b"/home/file").unwrap();
+    assert_eq!(fs.t_read(found.ino), b"one");
+}
+
+#[test]
+fn what_a_user_may_not_read_is_not_restored_for_him() {
+    let fs = shared();
+    let file = fs.t_file("secret", b"secret");
+    let set = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    fs.setattr(&Caller::root(), file, &set).unwrap();
+    let home = fs.t_mkdir(ROOT, "home");
+    let set = SetAttr {
+        uid: Some(7),
+        ..SetAttr::default()
+    };
+    fs.setattr(&Caller::root(), home, &set).unwrap();
+    let own = fs.mknod(&user(7), home, b"own", 0o600, 0).unwrap().ino;
+    fs.write(&user(7), own, 0, b"mine").unwrap();
+    let from = fs.create_snapshot("s").unwrap().number;
+    fs.unlink(&user(7), home, b"own").unwrap();
+    fs.t_unlink("secret");
+    let from = fs.at(from).unwrap();
+    let txn = begin(&fs);
+    txn.restore(&user(7), &from, b"/home/own").unwrap();
+    let refused = txn.restore(&user(7), &from, b"/secret");
+    assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
+    txn.commit().unwrap();
+    let found = fs.lookup_path(&Caller::root(), b"/home/own").unwrap();
+    assert_eq!((fs.t_read(found.ino), found.uid), (b"mine".to_vec(), 7));
 }
