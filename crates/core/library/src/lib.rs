@@ -40,6 +40,7 @@
 //! | `io::Error` | [`Error`], which turns into one |
 //! | | [`Volume::walk`], [`Volume::exchange`], extended attributes, holes |
 //! | | [`Volume::begin`], [`Volume::transact`]: transactions |
+//! | | [`Volume::snapshot`], [`Volume::at`], [`Volume::diff`], [`Volume::restore`]: snapshots |
 //!
 //! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
 //! `rename` promise is in `docs/guide/semantics.md`.
@@ -58,6 +59,7 @@ mod mounted;
 mod options;
 mod shipping;
 mod signature;
+mod snapshots;
 mod statistics;
 #[cfg(feature = "tp")]
 mod tp;
@@ -72,6 +74,7 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
+pub use snapshots::{Change, FormerFile, ReadOnlyVolume, RemovedName, Snapshot};
 #[cfg(feature = "tp")]
 pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};
@@ -79,7 +82,9 @@ pub use varve_device::IoMode;
 pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
-pub use varve_fs::{Atime, Contended, Detection, FileFlags, Isolation, StatFs};
+pub use varve_fs::{
+    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Restored, StatFs,
+};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Every handle may be used from any thread, and sent to another.
@@ -93,6 +98,7 @@ const _: () = {
     shared::<DirEntry>();
     shared::<Transaction>();
     shared::<Ticket>();
+    shared::<ReadOnlyVolume>();
     shared::<Error>();
     cloned::<Volume>();
 };

@@ -271,6 +271,14 @@ impl Volume {
 }
 
 impl Transaction {
+    /// That of the file system, on the log.
+    pub(crate) fn log(&self) -> Option<&varve_fs::Transaction<Lfs>> {
+        match &self.inner {
+            Inner::Log(transaction) => Some(transaction),
+            Inner::VirtualLog(_) | Inner::InPlace(_) => None,
+        }
+    }
+
     /// A transaction within this one: what it commits becomes part of this one, and
     /// aborting it leaves this one as it was. Until it ends everything done in this one
     /// is refused (`EBUSY`), another savepoint, too; committing or dropping this one

@@ -158,6 +158,15 @@ impl<L: Layout> FileSystem<L> {
         Ok(SnapshotTree { tree, number })
     }
 
+    /// The mounted tree.
+    fn outermost(self: &Arc<Self>) -> &Arc<Self> {
+        let mut tree = self;
+        while let Some(below) = &tree.below {
+            tree = &below.target;
+        }
+        tree
+    }
+
     fn check_name(&self, name: &str) -> Result<()> {
         let flaw = match name {
             "" => "the name is empty",

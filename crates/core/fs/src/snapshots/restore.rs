@@ -38,6 +38,14 @@ pub struct Restored {
 }
 
 impl<L: Layout> Transaction<L> {
+    /// A snapshot of the volume that the transaction is on, to restore from.
+    ///
+    /// # Errors
+    /// As [`FileSystem::at`].
+    pub fn snapshot(&self, number: u32) -> Result<SnapshotTree<L>> {
+        self.tree().outermost().at(number)
+    }
+
     /// Makes the file or directory at a path what it was in a snapshot, with all that
     /// was in it; `/` is the whole tree. Directories above it that are gone are made.
     /// The caller needs the rights that doing so step by step needs.

@@ -156,10 +156,10 @@ impl Volume {
     /// # Errors
     /// What made a write fail, now or before: the volume is closed anyway and
     /// will be recovered when it is opened again. `NotConnected` if it was
-    /// closed before, `InvalidInput` for a transaction's.
+    /// closed before, `InvalidInput` for a transaction's or a snapshot's.
     pub fn close(self) -> Result<usize> {
         if self.mounted().is_private() {
-            let problem = "it is a transaction's: commit or abort that";
+            let problem = "it is a transaction's or a snapshot's: end that instead";
             return Err(Error::of_volume("close", Cause::Argument(problem)));
         }
         self.mounted().running().close(|| self.shut())?;
