@@ -9,10 +9,12 @@
 //! | `diff.rs` | what differs between two of them |
 //! | `restore.rs` | writing what one has back, in a transaction |
 //! | `former.rs` | what a path was in each of them |
+//! | `keep.rs` | the schedule of automatic ones |
 //! | `time.rs` | times as names: `@-2h`, `@2026-11-28T10:00` |
 
 mod diff;
 mod former;
+mod keep;
 mod restore;
 mod time;
 
@@ -25,6 +27,7 @@ use std::sync::Arc;
 
 pub use diff::{Change, ChangeKind};
 pub use former::{FormerFile, RemovedName};
+pub use keep::Schedule;
 pub use restore::Restored;
 pub use time::{parse_time, show_time};
 

@@ -1,7 +1,7 @@
 //! Snapshots of the volume: names, content, differences, former files.
 
 use super::harness::*;
-use crate::{Caller, Change, Error, Rename, SetAttr, Timestamp};
+use crate::{Caller, Change, Error, Rename, Schedule, SetAttr, Timestamp};
 use std::sync::Arc;
 
 fn names(fs: &Fs) -> Vec<String> {
@@ -289,4 +289,35 @@ fn what_a_user_may_not_read_is_not_restored_for_him() {
     txn.commit().unwrap();
     let found = fs.lookup_path(&Caller::root(), b"/home/own").unwrap();
     assert_eq!((fs.t_read(found.ino), found.uid), (b"mine".to_vec(), 7));
+}
+
+#[test]
+fn a_schedule_takes_and_deletes_snapshots() {
+    let fs = shared();
+    fs.keep_snapshots().unwrap();
+    assert!(
+        fs.snapshots().unwrap().is_empty(),
+        "none without a schedule"
+    );
+    let schedule = Schedule {
+        hourly: 1,
+        ..Schedule::default()
+    };
+    fs.set_snapshot_schedule(schedule).unwrap();
+    assert_eq!(crash(&fs, None).snapshot_schedule().unwrap(), schedule);
+    let listed = fs.listxattr(&user(7), ROOT).unwrap();
+    assert!(listed.is_empty(), "no affair of users");
+    fs.create_snapshot("kept").unwrap();
+    // The layout's snapshots are as old as the root directory, which is old.
+    fs.keep_snapshots().unwrap();
+    let first = fs.snapshots().unwrap();
+    assert_eq!(first.len(), 2);
+    fs.t_file("later", b"x");
+    fs.create_snapshot("").unwrap();
+    fs.keep_snapshots().unwrap();
+    let second = fs.snapshots().unwrap();
+    assert_eq!((second.len(), &second[0]), (2, &first[0]));
+    assert_ne!(second[1], first[1]);
+    fs.set_snapshot_schedule(Schedule::default()).unwrap();
+    assert!(fs.snapshot_schedule().unwrap().is_off());
 }
