@@ -6,6 +6,7 @@
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
 use super::ship_server::Streams;
+use super::snapshot::Snapshots;
 use super::txn_server::Transactions;
 use super::{allocator, calls, daemon, mount_options, mount_table, remounts, stats, umount};
 use std::ffi::OsString;
@@ -336,6 +337,7 @@ fn answers_of_log(
         Arc::clone(fs),
         Arc::clone(transactions),
         Arc::clone(streams),
+        Snapshots::new(Arc::clone(fs), Arc::clone(transactions)),
     ));
 }
 

@@ -59,6 +59,21 @@ impl<L: Layout> Transaction<L> {
         from: &SnapshotTree<L>,
         path: &[u8],
     ) -> Result<Restored> {
+        self.restore_noting(caller, from, path, &mut |_, _, _| {})
+    }
+
+    /// [`Self::restore`] that calls `note` with each directory, name and inode of the
+    /// transaction that it looks at: directories before the names in them.
+    ///
+    /// # Errors
+    /// As [`Self::restore`].
+    pub fn restore_noting(
+        &self,
+        caller: &Caller,
+        from: &SnapshotTree<L>,
+        path: &[u8],
+        note: &mut dyn FnMut(InodeNo, &[u8], InodeNo),
+    ) -> Result<Restored> {
         let changed = from.layout().changed_inodes(from.number, None);
         let mut restoration = Restoration {
             old: from,
@@ -69,6 +84,7 @@ impl<L: Layout> Transaction<L> {
             directories: Vec::new(),
             is_whole: names_of(path).next().is_none(),
             surplus: Vec::new(),
+            note,
             done: Restored::default(),
         };
         restoration.run(path)?;
@@ -89,6 +105,7 @@ struct Restoration<'a, L: Layout> {
     is_whole: bool,
     /// Names that the snapshot does not have.
     surplus: Vec<(InodeNo, Vec<u8>)>,
+    note: &'a mut dyn FnMut(InodeNo, &[u8], InodeNo),
     done: Restored,
 }
 
@@ -137,6 +154,7 @@ impl<L: Layout> Restoration<'_, L> {
                 }
                 Err(error) => return Err(error),
             };
+            (self.note)(new, name, now);
             (old, new) = (above.ino, now);
         }
         Ok((old, new))
@@ -199,6 +217,7 @@ impl<L: Layout> Restoration<'_, L> {
             }
             (None, None) => self.make(parent, name, &old)?,
         };
+        (self.note)(parent, name, new);
         if old.kind == FileKind::Directory {
             self.directories.push((old, new));
             return Ok(());
@@ -387,6 +406,7 @@ impl<L: Layout> Restoration<'_, L> {
         while let Some((parent, name)) = rest.pop() {
             let found = self.new.lookup(self.caller, parent, &name)?;
             self.permit_change(found.ino)?;
+            (self.note)(parent, &name, found.ino);
             self.done.removed += 1;
             if found.kind == FileKind::Directory {
                 let names = self.new.names_in(found.ino)?.into_iter();
