@@ -58,6 +58,8 @@ pub struct Chosen {
     pub remount: bool,
     /// Words that mean nothing are passed over.
     pub sloppy: bool,
+    /// The snapshot that is to be mounted instead of the present.
+    pub snapshot: Option<String>,
     /// What was said about the cleaner, for a server that runs already.
     pub cleaner: serde_json::Map<String, serde_json::Value>,
 }
@@ -75,6 +77,7 @@ impl Default for Chosen {
             mount: MountOptions::default(),
             remount: false,
             sloppy: false,
+            snapshot: None,
             cleaner: serde_json::Map::new(),
         }
     }
@@ -100,6 +103,10 @@ impl Chosen {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match (name, value) {
             ("remount", "") => self.remount = true,
+            ("snapshot", name) if !name.is_empty() => {
+                self.snapshot = Some(name.to_owned());
+                self.set_read_only();
+            }
             ("cache", size) => {
                 self.set_cache(cache(size)?);
             }

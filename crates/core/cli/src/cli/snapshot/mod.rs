@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `server.rs` | the questions of all these commands and their answers |
 //! | `socket.rs` | the socket at which the server of a mount answers |
+//! | `mounts.rs` | mounts of snapshots of a mounted volume |
 //! | `place.rs` | asking an image or a mount |
 //! | `diff.rs`, `undelete.rs`, `versions.rs`, `rollback.rs` | the commands of these names |
 
 pub mod diff;
+pub mod mounts;
 mod place;
 pub mod rollback;
 mod server;

@@ -131,7 +131,7 @@ impl Place {
     }
 
     fn ask_server(&self, question: &Value, emit: Emit<'_>) -> Result<Value, String> {
-        let connection = self.connect()?;
+        let connection = connect(&self.root, "socket")?;
         let lost = |error: io::Error| format!("the connection to the server: {error}");
         (&connection)
             .write_all(format!("{question}\n").as_bytes())
@@ -159,37 +159,42 @@ impl Place {
             }
         }
     }
+}
 
-    fn connect(&self) -> Result<UnixStream, String> {
-        use rustix::io::Errno;
-        let question = json!({"snapshots": {"socket": true}}).to_string();
-        let answer = varve_fuse::ask(&self.root, &question).map_err(|error| {
-            match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOTTY | Errno::INVAL) => {
-                    "its server has no snapshots: the volume has another layout than the log, the \
-                     mount shows a snapshot or a transaction, or the server is of an older version"
-                        .to_owned()
-                }
-                Some(Errno::PERM) => {
-                    "only root and the user that mounted it may ask about snapshots".to_owned()
-                }
-                _ => format!("its server does not answer: {error}"),
+/// Connects to a socket of the server of the mount at `root`: `socket` for questions,
+/// `mounts` for mounts.
+///
+/// # Errors
+/// Says why not.
+pub(super) fn connect(root: &Path, which: &str) -> Result<UnixStream, String> {
+    use rustix::io::Errno;
+    let question = json!({"snapshots": { which: true }}).to_string();
+    let answer = varve_fuse::ask(root, &question).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOTTY | Errno::INVAL) => {
+                "its server has no snapshots: the volume has another layout than the log, or the \
+                 server is of an older version"
+                    .to_owned()
             }
-        })?;
-        let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
-        if let Some(why) = answer["refused"].as_str() {
-            return Err(why.to_owned());
+            Some(Errno::PERM) => {
+                "only root and the user that mounted it may ask about snapshots".to_owned()
+            }
+            _ => format!("its server does not answer: {error}"),
         }
-        let name = answer["socket"].as_str().unwrap_or_default();
-        let address = SocketAddr::from_abstract_name(name);
-        let connection = address.and_then(|address| UnixStream::connect_addr(&address));
-        connection.map_err(|error| {
-            format!(
-                "no connection to its server: {error}; it must be reached in the same network \
-                 namespace"
-            )
-        })
+    })?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+    if let Some(why) = answer["refused"].as_str() {
+        return Err(why.to_owned());
     }
+    let name = answer["socket"].as_str().unwrap_or_default();
+    let address = SocketAddr::from_abstract_name(name);
+    let connection = address.and_then(|address| UnixStream::connect_addr(&address));
+    connection.map_err(|error| {
+        format!(
+            "no connection to its server: {error}; it must be reached in the same network \
+             namespace"
+        )
+    })
 }
 
 /// The nearest path above that exists, without symbolic links, and the rest.

@@ -1,5 +1,6 @@
 //! The socket at which the server of a mount answers questions about snapshots.
 
+use super::mounts;
 use super::server::{Asked, Named, Part};
 use crate::cli::reception::{self, Peer};
 use crate::cli::txn_server::{Transactions, say};
@@ -15,6 +16,8 @@ use varve_lfs::Lfs;
 
 /// Most questions at a time: each has a thread.
 const CONNECTED_MAX: usize = 16;
+/// Most snapshots that are mounted at a time.
+const MOUNTS_MAX: usize = 64;
 /// How long a client may take to ask.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest question: two paths and some words.
@@ -24,8 +27,8 @@ const QUESTION_BYTES: u64 = 64 << 10;
 pub struct Snapshots {
     fs: Arc<FileSystem<Lfs>>,
     transactions: Arc<Transactions>,
-    /// The name of the socket, once a client has asked for it.
-    socket: Mutex<Option<String>>,
+    /// The names of the sockets for questions and for mounts, once a client has asked.
+    sockets: Mutex<[Option<String>; 2]>,
 }
 
 impl Snapshots {
@@ -34,35 +37,49 @@ impl Snapshots {
         Arc::new(Snapshots {
             fs,
             transactions,
-            socket: Mutex::default(),
+            sockets: Mutex::default(),
         })
     }
 
-    /// Answers the question that came by ioctl: where the socket is.
+    /// Answers the question that came by ioctl: where the sockets are.
     ///
     /// # Errors
     /// EINVAL for any other question.
     pub fn answer(self: &Arc<Self>, asked: &Value) -> Result<Value, Errno> {
-        if asked != &json!({"socket": true}) {
-            return Err(Errno(rustix::io::Errno::INVAL.raw_os_error()));
-        }
-        Ok(match self.listen() {
+        let listening = match asked {
+            _ if asked == &json!({"socket": true}) => self.listen(),
+            _ if asked == &json!({"mounts": true}) => self.listen_for_mounts(),
+            _ => return Err(Errno(rustix::io::Errno::INVAL.raw_os_error())),
+        };
+        Ok(match listening {
             Ok(name) => json!({ "socket": name }),
             Err(error) => json!({"refused": format!("no socket: {error}")}),
         })
     }
 
     fn listen(self: &Arc<Self>) -> io::Result<String> {
-        let mut socket = self.socket.lock();
-        if let Some(name) = &*socket {
+        let [socket, _] = &mut *self.sockets.lock();
+        if let Some(name) = socket {
             return Ok(name.clone());
         }
         let all = Arc::clone(self);
         let name = reception::listen("varve-snapshots", CONNECTED_MAX, move |connection, peer| {
             all.serve(&connection, peer)
         })?;
-        *socket = Some(name.clone());
-        Ok(name)
+        Ok(socket.insert(name).clone())
+    }
+
+    fn listen_for_mounts(self: &Arc<Self>) -> io::Result<String> {
+        let [_, socket] = &mut *self.sockets.lock();
+        if let Some(name) = socket {
+            return Ok(name.clone());
+        }
+        let fs = Arc::clone(&self.fs);
+        let name = reception::listen("varve-past", MOUNTS_MAX, move |connection, _| {
+            connection.set_read_timeout(Some(PATIENCE))?;
+            mounts::serve(&fs, connection)
+        })?;
+        Ok(socket.insert(name).clone())
     }
 
     fn serve(&self, connection: &UnixStream, peer: Peer) -> io::Result<()> {
