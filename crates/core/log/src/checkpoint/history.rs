@@ -24,7 +24,7 @@ use crate::history::{
 use crate::log::{LogItem, Placed};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use varve_fs::{FileKind, Inode, Timestamp};
+use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
 
 /// Entries that a fold has in memory, in bytes.
 const ENTRY_BYTES_AT_ONCE: usize = 8 << 20;
@@ -53,8 +53,10 @@ pub(super) struct Listing {
 }
 
 impl Listing {
+    /// For a fold above an image with this directory. Rows that the image has marked as
+    /// deleted are removed by this fold, and keep nothing any more.
     pub fn new(directory: &Directory) -> Self {
-        let newest = directory.newest_kept();
+        let newest = directory.readable().last();
         Listing {
             newest: newest.map_or(0, |newest| newest.number),
             position: newest.map_or(0, |newest| newest.position),
@@ -81,7 +83,8 @@ impl Fold<'_> {
     ) {
         let is_move = newer.is_some_and(|newer| newer.birth() == former.birth());
         let stored = live_bytes(former) > 0;
-        let kept = stored && identity.ino != HISTORY.0 && former.birth() <= self.listing.position;
+        let of_user = ![HISTORY.0, InodeNo::IFILE.0].contains(&identity.ino);
+        let kept = stored && of_user && former.birth() <= self.listing.position;
         if is_move || !kept {
             return self.kill(former);
         }
@@ -393,7 +396,8 @@ impl Fold<'_> {
         let pages = |run: &Run| run.pages(inode_bytes, page_bytes);
         let class = |run: &Run| pages(run).max(1).ilog2() / 2;
         let most = self.merge_bytes / page_bytes as u64;
-        let new = |run: &Run| run.written > self.base.serial;
+        let taken = &self.listing.taken;
+        let new = |run: &Run| taken.iter().any(|(first, _)| *first == run.first_block);
         runs.windows(MERGED_AT_ONCE).position(|these| {
             !these.iter().any(new)
                 && these.iter().all(|run| class(run) == class(&these[0]))

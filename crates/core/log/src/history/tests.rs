@@ -131,8 +131,14 @@ impl Both {
             let wanted = last
                 .min()
                 .and_then(|last| of_block().rfind(|e| e.last.get() == last));
-            let found = history.blocks_at(identity, identity.block + 1, number).unwrap();
-            assert_eq!(found.get(&identity.block), wanted, "{identity:?}, snapshot {number}");
+            let found = history
+                .blocks_at(identity, identity.block + 1, number)
+                .unwrap();
+            assert_eq!(
+                found.get(&identity.block),
+                wanted,
+                "{identity:?}, snapshot {number}"
+            );
         }
         for birth in 0..40 {
             let wanted = of_block().rfind(|e| e.pointer.birth() == birth);
