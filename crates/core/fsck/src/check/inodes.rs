@@ -21,7 +21,7 @@ use varve_fs::InodeNo;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{InodePlace, MAX_INO};
 use varve_lfs::format::inode::{InodeImage, Root};
-use varve_lfs::internal::{InodeDelta, RangeState};
+use varve_lfs::internal::{HISTORY, InodeDelta, RangeState, attributes};
 
 /// Begins complaints about blocks that roll-forward found.
 const LOGGED: &str = "logged since the checkpoint: ";
@@ -34,7 +34,7 @@ pub struct Below {
     /// What of it still counts.
     tally: Tally,
     /// Blocks whose pointers the log has, too.
-    same: HashSet<u64>,
+    pub(super) same: HashSet<u64>,
     /// Sector of block 0.
     first: u64,
     damaged: bool,
@@ -44,10 +44,11 @@ impl Checker<'_> {
     pub(super) fn check_inodes(&mut self) {
         let blocks = self.walk_ifile();
         self.inode_map(&blocks);
+        self.check_history();
         let live = Arc::clone(&self.state.live);
         let mut changed: Vec<u64> = live.inodes.keys().copied().collect();
         changed.sort_unstable();
-        for ino in changed {
+        for ino in changed.into_iter().filter(|ino| *ino != HISTORY.0) {
             if self.found.full() {
                 return;
             }
@@ -103,7 +104,12 @@ impl Checker<'_> {
     }
 
     /// The image the map leads to, if it is one.
-    fn image_at(&mut self, ino: u64, version: u32, place: &InodePlace) -> Option<Arc<InodeImage>> {
+    pub(super) fn image_at(
+        &mut self,
+        ino: u64,
+        version: u32,
+        place: &InodePlace,
+    ) -> Option<Arc<InodeImage>> {
         let image = self.usable_image(ino, version, place);
         if image.is_none() {
             self.found.fix(Fix::Image { ino });
@@ -151,7 +157,7 @@ impl Checker<'_> {
     }
 
     /// Walks an image's index and claims what it holds.
-    fn image_below(
+    pub(super) fn image_below(
         &mut self,
         mapped: &Mapped,
         image: Arc<InodeImage>,
@@ -179,6 +185,9 @@ impl Checker<'_> {
             let newer = delta.xattrs.is_some_and(|newer| newer != image.xattrs);
             newer || delta.freed.is_some() || delta.reborn
         });
+        let identity = attributes(ino, mapped.version);
+        let kept = displaced && self.keeps(identity, &image.xattrs);
+        let displaced = displaced && !kept;
         let claim = match displaced {
             true => Claim::Displaced,
             false => Claim::Base,
@@ -267,7 +276,7 @@ impl Checker<'_> {
 
     /// Counts the blocks that the log has, and claims those that are not the
     /// image's as well.
-    fn logged_blocks(
+    pub(super) fn logged_blocks(
         &mut self,
         ino: InodeNo,
         delta: &InodeDelta,

@@ -209,6 +209,7 @@ impl Witness<'_> {
                         pointer,
                         written_ns,
                         source: None,
+                        kept: false,
                         xattrs: false,
                         spilled: false,
                     };

@@ -6,6 +6,7 @@
 //! input. `docs/spec/log.md` draws what is declared here; a test compares them.
 
 pub mod checkpoint;
+pub mod history;
 pub mod ifile;
 pub mod index;
 pub mod map;
