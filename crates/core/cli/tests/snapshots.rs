@@ -1,5 +1,4 @@
-//! Snapshots on images and real mounts: commands about them, what they show, what is
-//! restored.
+//! Snapshots on images and real mounts: the commands, their output, and restorations.
 //!
 //! Without /dev/fuse the tests of mounts are skipped loudly, but fail in CI.
 

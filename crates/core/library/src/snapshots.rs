@@ -215,18 +215,18 @@ impl Volume {
         Ok(changes.into_iter().map(Change::new).collect())
     }
 
-    /// Makes what is at a path what it was in a snapshot, in one transaction; a
-    /// directory with all that was in it. Directories above it that are gone are made.
-    /// If something is at the path now, an automatic snapshot is taken before.
+    /// Restores a file, or a directory with all that was in it, from a snapshot, in one
+    /// transaction. Directories above it that are gone are made.
+    /// If the path exists now, an automatic snapshot is taken before.
     ///
     /// ```
     /// # let volume = varve::Volume::in_memory(16 << 20)?;
     /// volume.create_dir("/letters")?;
-    /// volume.write("/letters/may", b"Dear reader,")?;
+    /// volume.write("/letters/may", b"Hello,")?;
     /// let monday = volume.snapshot("monday")?;
     /// volume.remove_dir_all("/letters")?;
     /// volume.restore(&monday, "/letters/may")?;
-    /// assert_eq!(volume.read("/letters/may")?, b"Dear reader,");
+    /// assert_eq!(volume.read("/letters/may")?, b"Hello,");
     /// # Ok::<(), varve::Error>(())
     /// ```
     ///

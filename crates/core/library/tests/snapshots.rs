@@ -1,5 +1,5 @@
-//! Snapshots of a real log at random, against copies of the trees by path: what they
-//! show, what differs, what a rollback makes, and what is there after a crash.
+//! Snapshots of a real log at random, against copies of the trees by path: their content,
+//! differences, rollbacks, and crashes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

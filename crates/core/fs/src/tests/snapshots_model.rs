@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// What is at each path, without numbers: of the content a hash, and of files with
+/// The file at each path, without numbers: of the content a hash, and of files with
 /// several names the first.
 type Paths = BTreeMap<String, (FileKind, u32, u64, BTreeMap<Vec<u8>, Vec<u8>>, String)>;
 

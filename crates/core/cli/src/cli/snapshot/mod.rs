@@ -92,8 +92,8 @@ enum Command {
     /// Show or set how many automatic snapshots are kept.
     ///
     /// The schedule is stored in the volume, and kept while it is mounted: of each hour,
-    /// day and week the newest snapshot stays, for so many of them. What is not given is
-    /// 0; all of them 0 ends it.
+    /// day and week the newest snapshot stays, for so many of them. An interval
+    /// that is not given is 0; all of them 0 end the schedule.
     Keep {
         /// The image file, block device, or a directory on a mount.
         volume: PathBuf,

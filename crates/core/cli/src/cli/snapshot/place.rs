@@ -1,4 +1,4 @@
-//! Whom the commands about snapshots ask: a volume that is not mounted, or the server of
+//! The volume that a command about snapshots asks: one that is not mounted, or the server of
 //! a mount.
 
 use super::server::{Asked, Emit, Part};

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct Undelete {
     /// The directory on the mount.
     directory: PathBuf,
-    /// What is to be brought back, with all that was in it: a path in the directory, or
+    /// The removed file or directory, with all that was in it: a path in the directory, or
     /// an absolute one on the same mount.
     path: Option<PathBuf>,
     /// The snapshot to take it from: its name, or a time such as @-2h.
