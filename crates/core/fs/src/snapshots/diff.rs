@@ -1,7 +1,7 @@
 //! What differs between two snapshots, or between one and the present.
 //!
 //! The layout names the inodes that changed. Directories among them are compared by
-//! name, new directories are walked, and files are compared by pointers: blocks of one
+//! name, without nodes that did not change; new directories are walked, and files are compared by pointers: blocks of one
 //! write are equal wherever they are stored. Nothing else is read, except that only
 //! directories know their place: the names of files that changed in a directory that
 //! did not are searched for in the directories, without reading inodes.
@@ -9,6 +9,7 @@
 //! A file is the same in both if number and version are.
 
 use super::told;
+use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
@@ -122,6 +123,18 @@ impl<L: Layout> FileSystem<L> {
             true
         })?;
         Ok(names)
+    }
+
+    /// Appends the names in one node of a directory that has no changes of this tree.
+    fn names_in_node(&self, directory: InodeNo, block: u64, names: &mut Vec<Name>) -> Result<()> {
+        let vnode = self.vnode(directory)?;
+        let Some(node) = self.store.load_below(&vnode, block)? else {
+            return Ok(());
+        };
+        let key = self.store.key(&vnode);
+        directory::names_in(&key, block, &node.data, &mut |name, ino, kind| {
+            names.push((name.to_vec(), ino, kind));
+        })
     }
 
     fn view(&self) -> View {
@@ -360,13 +373,14 @@ impl<L: Layout> Comparison<'_, L> {
         if old.is_none_or(|old| old.kind() != FileKind::Directory) {
             return Ok(());
         }
-        let mut new_names: HashMap<Vec<u8>, InodeNo> = HashMap::new();
-        if !replaced.contains(&directory) {
-            let names = self.new.tree.names_in(directory)?;
-            new_names.extend(names.into_iter().map(|(name, ino, _)| (name, ino)));
-        }
+        let (old_names, names) = match replaced.contains(&directory) {
+            true => (self.old.tree.names_in(directory)?, Vec::new()),
+            false => self.names_unlike(directory)?,
+        };
+        let names = names.into_iter().map(|(name, ino, _)| (name, ino));
+        let mut new_names: HashMap<Vec<u8>, InodeNo> = names.collect();
         let place = |name| (directory, name);
-        for (name, ino, _) in self.old.tree.names_in(directory)? {
+        for (name, ino, _) in old_names {
             match new_names.get(&name) {
                 Some(same) if *same == ino && !replaced.contains(&ino) => {
                     new_names.remove(&name);
@@ -378,6 +392,28 @@ impl<L: Layout> Comparison<'_, L> {
             added.entry(ino).or_default().push(place(name));
         }
         Ok(())
+    }
+
+    /// The names of a directory on both sides, without those in nodes of one write: no
+    /// name in them was added or removed. One that leads to another file of the same
+    /// number was.
+    fn names_unlike(&self, directory: InodeNo) -> Result<(Vec<Name>, Vec<Name>)> {
+        let (old, new) = (self.old.tree, self.new.tree);
+        let mut names = (Vec::new(), Vec::new());
+        let mut next = 0;
+        while let Some(first) = old.next_in_either(new, directory, next)? {
+            let map = |tree: &FileSystem<L>| {
+                tree.store
+                    .layout
+                    .map(tree.view(), directory, first, BLOCKS_AT_ONCE)
+            };
+            for block in blocks_unlike(&map(old)?, &map(new)?) {
+                old.names_in_node(directory, block, &mut names.0)?;
+                new.names_in_node(directory, block, &mut names.1)?;
+            }
+            next = first.saturating_add(BLOCKS_AT_ONCE);
+        }
+        Ok(names)
     }
 
     /// Adds the names in directories that the old side does not have.

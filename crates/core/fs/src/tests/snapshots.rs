@@ -321,3 +321,45 @@ fn a_schedule_takes_and_deletes_snapshots() {
     fs.set_snapshot_schedule(Schedule::default()).unwrap();
     assert!(fs.snapshot_schedule().unwrap().is_off());
 }
+
+#[test]
+fn of_a_large_directory_only_nodes_that_changed_are_compared() {
+    let fs = shared();
+    let home = fs.t_mkdir(ROOT, "home");
+    let name = |n: u32| format!("a name that takes some space {n}");
+    for n in 0..3000 {
+        fs.t_create(home, &name(n));
+    }
+    let mut from = fs.create_snapshot("from").unwrap().number;
+    let caller = Caller::root();
+    for round in 0..4 {
+        let mut wanted = Vec::new();
+        // The last ones collapse nodes, and then split them again.
+        let gone = if round < 2 { 5 } else { 600 };
+        for n in (0..gone).map(|n| (round % 2) * 700 + n) {
+            fs.unlink(&caller, home, name(n).as_bytes()).unwrap();
+            wanted.push(format!("Removed /home/{} []", name(n)));
+        }
+        for n in 0..gone {
+            let name = format!("new in {round}: {n}");
+            fs.t_create(home, &name);
+            wanted.push(format!("Created /home/{name} []"));
+        }
+        // The number of a removed file may be that of a new one under the same name.
+        let again = name(2000 + round);
+        fs.unlink(&caller, home, again.as_bytes()).unwrap();
+        fs.sync().unwrap();
+        fs.t_create(home, &again);
+        wanted.push(format!("Created /home/{again} []"));
+        wanted.push(format!("Removed /home/{again} []"));
+        let mut found = shown(fs.diff(from, None).unwrap());
+        found.sort();
+        wanted.sort();
+        assert_eq!(found.len(), wanted.len(), "round {round}");
+        assert_eq!(found, wanted);
+        for n in (0..gone).map(|n| (round % 2) * 700 + n) {
+            fs.t_create(home, &name(n));
+        }
+        from = fs.create_snapshot(&format!("{round}")).unwrap().number;
+    }
+}
