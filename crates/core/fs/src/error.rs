@@ -65,6 +65,18 @@ pub enum Error {
     /// The operation or mode is not supported.
     #[error("operation not supported")]
     NotSupported,
+    /// The layout keeps no former state.
+    #[error(
+        "only volumes with the layout log have snapshots: the others overwrite or free what was \
+         there before; make the volume with `varve mkfs --layout log`"
+    )]
+    NoSnapshots,
+    /// No snapshot of the volume has this name, or is as old as this time.
+    #[error("no such snapshot; `varve snapshot list` names those that exist")]
+    NoSuchSnapshot,
+    /// Another snapshot has the name.
+    #[error("a snapshot with this name exists; delete or rename it first")]
+    SnapshotExists,
     /// The file behind the handle was removed.
     #[error("stale file handle")]
     Stale,
@@ -173,8 +185,8 @@ impl Error {
     /// The Linux error number, the same as ext4 returns.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::NotFound => 2,
-            Error::Exists => 17,
+            Error::NotFound | Error::NoSuchSnapshot => 2,
+            Error::Exists | Error::SnapshotExists => 17,
             Error::NotDirectory => 20,
             Error::IsDirectory => 21,
             Error::NotEmpty => 39,
@@ -189,7 +201,7 @@ impl Error {
             Error::TooManySymlinks => 40,
             Error::NoAttribute => 61,
             Error::Range => 34,
-            Error::NotSupported => 95,
+            Error::NotSupported | Error::NoSnapshots => 95,
             Error::Stale => 116,
             Error::NoData => 6,
             Error::CrossesProjects => 18,

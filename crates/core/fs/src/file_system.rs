@@ -18,6 +18,7 @@
 //! | `setattr` | owner, mode, times and size |
 //! | `names` | looking up, making, removing, moving, listing |
 //! | `transactions` | private trees, and their merge into another tree |
+//! | `snapshots` | snapshots of the volume: their names, their trees, what differs |
 //! | `maintenance`, `mount` | operations on the whole volume; mounting and unmounting |
 //!
 //! Each uses only those above it (`DESIGN.md` has the two calls that lead back).
@@ -30,7 +31,7 @@ mod vnodes;
 
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
-use crate::isolation::{self, Budget, Object, Open, Snapshots};
+use crate::isolation::{self, Budget, Kind, Object, Open, Snapshots};
 use crate::layout::{Layout, Usage};
 use crate::locks::Level;
 use crate::memory::listings::Listings;
@@ -71,6 +72,8 @@ pub struct FileSystem<L: Layout> {
     /// Private trees directly above this one.
     pub(crate) open: Mutex<Open<Self>>,
     pub(crate) snapshots: Snapshots<L>,
+    /// One snapshot of the volume gets its name at a time.
+    pub(crate) naming: Mutex<()>,
     /// Locks of transactions, made for the first transaction.
     pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
     pub(crate) budget: Arc<Budget>,
@@ -149,6 +152,7 @@ impl<L: Layout> FileSystem<L> {
             below: parts.below,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            naming: Mutex::new(()),
             locks: OnceLock::new(),
             budget: parts.budget,
             writer: Mutex::new(Writer::new(parts.usage)),
@@ -189,6 +193,9 @@ impl<L: Layout> FileSystem<L> {
         if let Some(below) = &self.below {
             if below.is_over() {
                 return Err(Error::Aborted);
+            }
+            if matches!(below.kind, Kind::ReadOnly) {
+                return Err(Error::ReadOnly("it is a snapshot".to_owned()));
             }
             return below.target.check_writable();
         }

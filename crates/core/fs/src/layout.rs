@@ -21,6 +21,7 @@
 //! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
 
 mod group;
+mod volume_snapshot;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -29,6 +30,7 @@ pub use group::{Cause, Group, Item};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Block;
+pub use volume_snapshot::VolumeSnapshot;
 
 /// Properties of a mounted layout that never change.
 #[derive(Clone, Debug)]
@@ -350,6 +352,73 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Releases a snapshot, which no caller reads any more.
     fn release_snapshot(&self, _snapshot: SnapshotNo) {}
+
+    /// The snapshots of the volume, oldest first. They are part of the volume and
+    /// survive a crash, unlike [`Layout::snapshot`].
+    ///
+    /// # Errors
+    /// `NotSupported`, which is the default, if the layout has none.
+    fn volume_snapshots(&self) -> Result<Vec<VolumeSnapshot>> {
+        Err(Error::NotSupported)
+    }
+
+    /// Takes a snapshot of everything that has been appended. It is durable when this
+    /// returns. An empty name is that of an automatic snapshot, which gives way when
+    /// space is needed. The caller checks names (`varve_fs::FileSystem`).
+    ///
+    /// # Errors
+    /// `NotSupported`, `NoSpace` if it could not be kept, `ReadOnly`; device errors.
+    fn create_volume_snapshot(&self, _name: &str) -> Result<VolumeSnapshot> {
+        Err(Error::NotSupported)
+    }
+
+    /// Deletes snapshots by their numbers. That is durable when this returns; their
+    /// space is freed later.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such number, and then none is deleted; as
+    /// [`Layout::create_volume_snapshot`].
+    fn delete_volume_snapshots(&self, _numbers: &[u32]) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// Gives a snapshot a name; one that was automatic is kept from now on. Durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// As [`Layout::delete_volume_snapshots`].
+    fn rename_volume_snapshot(&self, _number: u32, _name: &str) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// Makes a snapshot of the volume readable as [`View::Snapshot`], until
+    /// [`Layout::release_snapshot`]. If it is deleted meanwhile, reads answer `Aborted`.
+    ///
+    /// # Errors
+    /// `NotSupported`, `NotFound`; device errors.
+    fn open_volume_snapshot(&self, _number: u32) -> Result<SnapshotNo> {
+        Err(Error::NotSupported)
+    }
+
+    /// Numbers of inodes that snapshot `from` has, and whose attributes, content or
+    /// entries have changed since: up to snapshot `to`, or up to the last group. An
+    /// inode that was made since is not among them, but the directory that it was
+    /// entered into is. Some may turn out to be as they were.
+    ///
+    /// # Errors
+    /// As [`Layout::open_volume_snapshot`].
+    fn changed_inodes(&self, _from: u32, _to: Option<u32>) -> Result<Vec<InodeNo>> {
+        Err(Error::NotSupported)
+    }
+
+    /// For each snapshot, by number, the bytes that only it has: those that deleting it
+    /// alone would free.
+    ///
+    /// # Errors
+    /// As [`Layout::volume_snapshots`]; device errors.
+    fn snapshot_bytes(&self) -> Result<Vec<(u32, u64)>> {
+        Err(Error::NotSupported)
+    }
 
     /// Stores blocks that are not yet part of a file, until [`Layout::release_spill`] or
     /// until a group places them ([`Item::Placed`]). Each is one [`Item::Block`] of the

@@ -30,6 +30,7 @@ mod options;
 #[doc(hidden)]
 pub mod planted;
 mod setattr;
+mod snapshots;
 mod space;
 mod statistics;
 mod transactions;
@@ -49,11 +50,15 @@ pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
     Answer, BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping,
-    Position, Promise, Purpose, Request, StatFs, Unwritten, Usage, Waiting,
+    Position, Promise, Purpose, Request, StatFs, Unwritten, Usage, VolumeSnapshot, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
+pub use snapshots::{
+    Change, ChangeKind, FormerFile, RemovedName, Restored, Schedule, SnapshotTree, parse_time,
+    show_time,
+};
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};

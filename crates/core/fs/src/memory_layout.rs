@@ -10,6 +10,7 @@
 //!   function, [`State::apply`].
 //! - A broken rule is a bug of the caller and panics. `append` never answers `Damaged`.
 
+mod history;
 mod state;
 mod volume;
 
@@ -17,9 +18,10 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::layout::{
     Answer, BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Request,
-    StatFs, Usage,
+    StatFs, Usage, VolumeSnapshot,
 };
 use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
+use history::History;
 use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -78,7 +80,7 @@ impl Default for MemoryOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPointer {
     id: u64,
-    /// The first number that the content had.
+    /// Number of the write that made the content.
     birth: u64,
     sectors: u32,
     unwritten: bool,
@@ -123,7 +125,7 @@ impl MemoryLayout {
         assert!(options.block_bytes.is_power_of_two());
         assert!(options.block_bytes as usize >= SECTOR_BYTES);
         let state = State::new(options.made);
-        Self::mount(options, state)
+        Self::mount(options, state, History::default())
     }
 
     /// The volume after a crash: the state at the last committed position, mounted anew.
@@ -146,7 +148,7 @@ impl MemoryLayout {
             // The numbers were checked when they were allocated, before the crash.
             state.apply(&self.options, group, None);
         }
-        Self::mount(self.options.clone(), state)
+        Self::mount(self.options.clone(), state, volume.history.clone())
     }
 
     /// The position of the last group appended.
@@ -175,7 +177,7 @@ impl MemoryLayout {
         self.volume.lock().read_only = Some(reason.to_owned());
     }
 
-    fn mount(options: MemoryOptions, state: State) -> Self {
+    fn mount(options: MemoryOptions, state: State, history: History) -> Self {
         let used = state.files.keys().chain(state.freed.keys());
         let fresh = used.map(|ino| ino.0 + 1).max().unwrap_or(0);
         let fresh = fresh.max(InodeNo::FIRST.0);
@@ -205,6 +207,8 @@ impl MemoryLayout {
             },
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
+            history,
+            opened: BTreeMap::new(),
             spills: BTreeMap::new(),
             next_spill: 1,
             read_only: None,
@@ -330,14 +334,46 @@ impl Layout for MemoryLayout {
 
     fn snapshot(&self) -> Result<SnapshotNo> {
         let volume = &mut *self.volume.lock();
-        let number = SnapshotNo(volume.next_snapshot);
-        volume.next_snapshot += 1;
-        volume.snapshots.insert(number, volume.live.clone());
-        Ok(number)
+        let live = volume.live.clone();
+        Ok(volume.new_snapshot(live))
     }
 
     fn release_snapshot(&self, snapshot: SnapshotNo) {
-        self.volume.lock().snapshots.remove(&snapshot);
+        let volume = &mut *self.volume.lock();
+        volume.snapshots.remove(&snapshot);
+        volume.opened.remove(&snapshot);
+    }
+
+    fn volume_snapshots(&self) -> Result<Vec<VolumeSnapshot>> {
+        Ok(self.volume.lock().history.list())
+    }
+
+    fn create_volume_snapshot(&self, name: &str) -> Result<VolumeSnapshot> {
+        self.checkpoint()?;
+        Ok(self.volume.lock().take(name))
+    }
+
+    fn delete_volume_snapshots(&self, numbers: &[u32]) -> Result<()> {
+        self.checkpoint()?;
+        self.volume.lock().delete(numbers)
+    }
+
+    fn rename_volume_snapshot(&self, number: u32, name: &str) -> Result<()> {
+        self.checkpoint()?;
+        self.volume.lock().history.rename(number, name)
+    }
+
+    fn open_volume_snapshot(&self, number: u32) -> Result<SnapshotNo> {
+        self.volume.lock().open(number)
+    }
+
+    fn changed_inodes(&self, from: u32, to: Option<u32>) -> Result<Vec<InodeNo>> {
+        self.volume.lock().changed_inodes(from, to)
+    }
+
+    fn snapshot_bytes(&self) -> Result<Vec<(u32, u64)>> {
+        let volume = self.volume.lock();
+        Ok(volume.history.bytes(&volume.live))
     }
 
     fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Block>>> {

@@ -75,6 +75,7 @@
 //! | `fs::File` | [`File`]: `Read`, `Write`, `Seek`, and `FileExt` of Unix |
 //! | `fs::Metadata`, `DirEntry`, `ReadDir` | the same names; `MetadataExt` of Unix works |
 //! | `fs::Permissions`, `io::ErrorKind` | those of `std` |
+//! | | [`Volume::snapshot`], [`Volume::at`], [`Volume::diff`], [`Volume::restore`]: snapshots |
 //!
 //! [`Volume::walk`], [`Volume::exchange`], extended attributes, file flags and
 //! [`File::next_hole`] have no counterpart in `std`. Sizes and offsets are in bytes.
@@ -103,6 +104,7 @@ mod mounted;
 mod options;
 mod shipping;
 mod signature;
+mod snapshots;
 mod statistics;
 #[cfg(feature = "tp")]
 mod tp;
@@ -117,6 +119,7 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
+pub use snapshots::{Change, FormerFile, ReadOnlyVolume, RemovedName, Snapshot};
 #[cfg(feature = "tp")]
 pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};
@@ -124,7 +127,9 @@ pub use varve_device::IoMode;
 pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
-pub use varve_fs::{Atime, Contended, Detection, FileFlags, Isolation, StatFs};
+pub use varve_fs::{
+    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Restored, StatFs,
+};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Checks at compile time that every handle may be shared between threads.
@@ -138,6 +143,7 @@ const _: () = {
     shared::<DirEntry>();
     shared::<Transaction>();
     shared::<Ticket>();
+    shared::<ReadOnlyVolume>();
     shared::<Error>();
     cloned::<Volume>();
 };

@@ -275,6 +275,14 @@ impl Volume {
 }
 
 impl Transaction {
+    /// That of the file system, on the log.
+    pub(crate) fn log(&self) -> Option<&varve_fs::Transaction<Lfs>> {
+        match &self.inner {
+            Inner::Log(transaction) => Some(transaction),
+            Inner::VirtualLog(_) | Inner::InPlace(_) => None,
+        }
+    }
+
     /// Begins a transaction inside this one. Its commit adds its changes to this
     /// transaction; aborting it leaves this one as it was. Until it ends, every other
     /// operation of this transaction fails with `EBUSY`, including a second savepoint.

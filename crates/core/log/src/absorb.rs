@@ -13,6 +13,7 @@ impl Delta {
     pub fn absorb(&mut self, geometry: &Geometry, mut younger: Delta) {
         for (number, entry) in std::mem::take(&mut younger.inodes) {
             let (ino, version) = (InodeNo(number), entry.version);
+            let changed = entry.changed || self.inode(number).is_some_and(|older| older.changed);
             if let Some(next_version) = entry.freed {
                 let file = (ino, version, None);
                 self.apply_record(geometry, file, Record::Freed(next_version));
@@ -49,13 +50,17 @@ impl Delta {
                 self.apply_block(geometry, change);
             }
             if let Some(pointer) = entry.xattrs {
-                self.apply_xattrs(geometry, ino, version, pointer);
+                self.apply_xattrs(geometry, ino, version, (pointer, false));
             }
             if let Some(placed) = entry.image.clone() {
                 self.apply_image(geometry, placed, Cause::Move { stale: true });
             }
+            self.inode_mut(ino, version).changed = changed;
             // Whatever its image says: an upper bound.
             self.change_nodes(ino, |dirty| dirty.rewrite = true);
+        }
+        for ((identity, _), pointer) in std::mem::take(&mut younger.kept) {
+            self.keep(geometry, identity, pointer);
         }
         for (&number, nodes) in &younger.dirty {
             self.change_nodes(InodeNo(number), |dirty| dirty.unite(geometry, nodes));

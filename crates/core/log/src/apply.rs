@@ -10,6 +10,7 @@ use crate::format::Pointer;
 use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
+use crate::kept::{attributes, data_block};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
 
@@ -100,9 +101,12 @@ impl Delta {
             moved,
         } = change;
         self.note(geometry, ino);
-        let change = match self.inode_mut(ino, version).blocks.insert(block, pointer) {
+        let entry = self.inode_mut(ino, version);
+        entry.changed |= !moved;
+        let change = match entry.blocks.insert(block, pointer) {
             Some(former) => {
-                self.count_block(geometry, &former, -1);
+                let identity = data_block(ino, version, block);
+                self.displace(geometry, identity, former, Some(&pointer));
                 Change::Rewrite
             }
             None => {
@@ -140,15 +144,17 @@ impl Delta {
         }
     }
 
-    /// The extended attributes have a new copy; `Pointer::NONE` for none.
+    /// The extended attributes have a new copy, which the cleaner `moved` there or a user
+    /// wrote; `Pointer::NONE` for none.
     pub fn apply_xattrs(
         &mut self,
         geometry: &Geometry,
         ino: InodeNo,
         version: Version,
-        pointer: Pointer,
+        (pointer, moved): (Pointer, bool),
     ) {
         self.note(geometry, ino);
+        self.inode_mut(ino, version).changed |= !moved;
         self.set_xattrs(geometry, ino, version, pointer);
         // Unless an image follows that knows of them.
         self.change_nodes(ino, |dirty| dirty.rewrite = true);
@@ -162,7 +168,7 @@ impl Delta {
         pointer: Pointer,
     ) {
         if let Some(former) = self.inode_mut(ino, version).xattrs.replace(pointer) {
-            self.count_block(geometry, &former, -1);
+            self.displace(geometry, attributes(ino, version), former, Some(&pointer));
         }
         self.count_block(geometry, &pointer, 1);
     }
@@ -182,7 +188,9 @@ impl Delta {
             self.set_xattrs(geometry, ino, version, Pointer::NONE);
         }
         self.count(geometry, placed.place.sector, bytes);
-        if let Some(former) = self.inode_mut(ino, version).image.replace(placed) {
+        let entry = self.inode_mut(ino, version);
+        entry.changed |= cause == Cause::Change;
+        if let Some(former) = entry.image.replace(placed) {
             self.count(geometry, former.place.sector, -bytes);
         }
         self.set_unfinished(ino.0, unfinished);
@@ -242,17 +250,18 @@ impl Delta {
     ) {
         let mut dead = Vec::new();
         let entry = self.inode_mut(ino, version);
+        entry.changed = true;
         entry
             .blocks
-            .remove_range(from, to, |_, pointer| dead.push(pointer));
+            .remove_range(from, to, |block, pointer| dead.push((block, pointer)));
         if entry.reborn && state == RangeState::Hole {
             entry.ranges.remove(from, to);
         } else {
             entry.ranges.insert(from, to, state);
         }
         self.held_blocks -= dead.len() as u64;
-        for pointer in dead {
-            self.count_block(geometry, &pointer, -1);
+        for (block, pointer) in dead {
+            self.displace(geometry, data_block(ino, version, block), pointer, None);
         }
         // Folding walks the blocks one by one.
         self.entries += (to - from).min(65_536) / 4;
@@ -290,16 +299,19 @@ impl Delta {
     fn free(&mut self, geometry: &Geometry, ino: InodeNo, next_version: Version) {
         let freed = InodeDelta {
             freed: Some(next_version),
+            changed: true,
             ..InodeDelta::default()
         };
         self.forget_nodes(ino);
         if let Some(former) = self.inodes.insert(ino.0, Arc::new(freed)) {
-            for (_, pointer) in former.blocks.range(0, u64::MAX) {
-                self.count_block(geometry, &pointer, -1);
+            for (block, pointer) in former.blocks.range(0, u64::MAX) {
+                let identity = data_block(ino, former.version, block);
+                self.displace(geometry, identity, pointer, None);
             }
             self.held_blocks -= former.blocks.len() as u64;
             if let Some(pointer) = former.xattrs {
-                self.count_block(geometry, &pointer, -1);
+                let identity = attributes(ino, former.version);
+                self.displace(geometry, identity, pointer, None);
             }
             if let Some(image) = &former.image {
                 self.count(

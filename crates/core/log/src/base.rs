@@ -8,6 +8,7 @@ use crate::format::ifile::{ImapEntry, ImapState};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Malformed, Mark, entries};
 use crate::geometry::Geometry;
+use crate::history::HistoryImage;
 use crate::reader::{Reader, Tree};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Base {
     pub metadata_bytes: u64,
     /// Height of the tallest index there ever was.
     pub tallest: u8,
+    /// Snapshots, and what they have that this image does not lead to.
+    pub history: Arc<HistoryImage>,
 }
 
 impl Base {
@@ -106,6 +109,18 @@ impl Base {
             })
     }
 
+    /// Number of the newest snapshot when `ino` last changed, if it exists at this
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// If the inode map cannot be read.
+    pub fn epoch(&self, reader: &Reader, geometry: &Geometry, ino: InodeNo) -> Result<Option<u32>> {
+        match self.imap(reader, geometry, ino)? {
+            ImapState::Used { epoch, .. } => Ok(Some(epoch)),
+            ImapState::Unused | ImapState::Free { .. } => Ok(None),
+        }
+    }
+
     /// The image of `ino`, if it exists at this checkpoint.
     ///
     /// # Errors
@@ -116,7 +131,7 @@ impl Base {
         geometry: &Geometry,
         ino: InodeNo,
     ) -> Result<Option<Arc<InodeImage>>> {
-        let ImapState::Used { version, place } = self.imap(reader, geometry, ino)? else {
+        let ImapState::Used { version, place, .. } = self.imap(reader, geometry, ino)? else {
             return Ok(None);
         };
         let image = reader.inode(&place, ino)?;

@@ -58,6 +58,8 @@ pub enum ChainItem {
         written_ns: i64,
         /// Former sector address, if the cleaner moved it.
         source: Option<u64>,
+        /// The cleaner moved it, and it may be part of a snapshot.
+        kept: bool,
         /// It holds the extended attributes.
         xattrs: bool,
         /// It was written before its transaction was committed: by itself it is part of

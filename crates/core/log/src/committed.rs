@@ -226,7 +226,7 @@ impl Lookup<'_> {
             }
         };
         match base.imap(self.reader, self.geometry, ino)? {
-            ImapState::Used { version, place } => Ok((Some((version, place)), base.serial)),
+            ImapState::Used { version, place, .. } => Ok((Some((version, place)), base.serial)),
             _ => Ok((None, base.serial)),
         }
     }

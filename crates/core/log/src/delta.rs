@@ -13,6 +13,7 @@
 //! - `usage` is the net live bytes of what this delta added, per segment.
 
 use crate::counts::{Counts, DirtyNodes};
+use crate::format::history::Identity;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
@@ -23,7 +24,7 @@ use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{InodeNo, Version};
+use varve_fs::{InodeNo, Usage, Version};
 
 /// Pointers by logical block. Few blocks live in a sorted vector, many in a tree.
 #[derive(Clone, Debug)]
@@ -158,6 +159,8 @@ pub struct InodeDelta {
     pub blocks: BlockMap,
     /// The extended attributes' pointer, if this layer changed it.
     pub xattrs: Option<Pointer>,
+    /// A user changed something of it; false if all of this is the cleaner's moves.
+    pub changed: bool,
 }
 
 /// What this layer says about one block.
@@ -209,6 +212,14 @@ pub struct Delta {
     pub usage: HashMap<u32, i64>,
     /// Youngest user write this delta put into each segment.
     pub newest_ns: HashMap<u32, i64>,
+    /// Blocks that snapshots have and no file leads to, which the cleaner has moved
+    /// since the image below was made: by identity and birth.
+    pub kept: HashMap<(Identity, u64), Pointer>,
+    /// Position of the newest snapshot below this delta, 0 without one: only blocks born
+    /// up to it are part of a snapshot.
+    pub kept_through: u64,
+    /// The checkpoint that folds it is a snapshot, of a volume with so much on it.
+    pub(crate) snapshot: Option<Usage>,
     /// Index nodes that folding it may write, by inode number. Those of the ifile itself
     /// are among them only where the cleaner wants them moved.
     pub(crate) dirty: HashMap<u64, DirtyNodes>,
@@ -249,10 +260,12 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// An empty one; numbers from `next_ino` on were never used.
-    pub fn above(next_ino: u64) -> Self {
+    /// An empty delta above an image: numbers from `next_ino` on were never used, and the
+    /// newest snapshot ends at serial `kept_through`.
+    pub fn above(next_ino: u64, kept_through: u64) -> Self {
         Delta {
             next_ino,
+            kept_through,
             ..Delta::default()
         }
     }
@@ -298,12 +311,14 @@ impl Delta {
 
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.inodes.is_empty() && self.dirty.is_empty() && self.touched_ifile.is_empty()
+        let unchanged = self.inodes.is_empty() && self.dirty.is_empty();
+        unchanged && self.touched_ifile.is_empty() && self.kept.is_empty()
     }
 
     /// Bytes of memory it takes, by and large.
     pub fn memory_bytes(&self) -> u64 {
-        self.inodes.len() as u64 * INODE_MEMORY + self.held_blocks * BLOCK_MEMORY
+        let blocks = self.held_blocks + 2 * self.kept.len() as u64;
+        self.inodes.len() as u64 * INODE_MEMORY + blocks * BLOCK_MEMORY
     }
 
     /// The next checkpoint is to write a node anew; the index it belongs to has
@@ -443,6 +458,7 @@ impl Delta {
         if entry.freed.is_some() {
             *entry = InodeDelta {
                 version,
+                changed: true,
                 reborn: !planted::is(Planted::StaleVersion),
                 ..InodeDelta::default()
             };

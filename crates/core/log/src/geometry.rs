@@ -34,6 +34,8 @@ pub struct Geometry {
     pub long_xattrs: bool,
     /// Blocks may be spilled.
     pub spills: bool,
+    /// The volume may have snapshots.
+    pub snapshots: bool,
     /// Summaries may name segments beyond the end.
     pub shrunk: bool,
 }
@@ -53,6 +55,7 @@ impl From<&Superblock> for Geometry {
             packed: sb.incompat.get() & incompat_flags::PACKED != 0,
             long_xattrs: sb.incompat.get() & incompat_flags::LONG_XATTRS != 0,
             spills: sb.incompat.get() & incompat_flags::SPILLS != 0,
+            snapshots: sb.incompat.get() & incompat_flags::SNAPSHOTS != 0,
             shrunk: sb.incompat.get() & incompat_flags::SHRUNK != 0,
         }
     }

@@ -14,7 +14,7 @@ use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Answer, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
-    Request, Result, SnapshotNo, SpillNo, StatFs, Usage, Version, View,
+    Request, Result, SnapshotNo, SpillNo, StatFs, Usage, Version, View, VolumeSnapshot,
 };
 
 impl Layout for Lfs {
@@ -59,13 +59,19 @@ impl Layout for Lfs {
         if view == View::Live && ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
-        let image = self.look_in(view, |lookup| lookup.inode(ino))?.0;
+        let image = match self.opened_snapshot(view) {
+            Some(number) => Arc::new(self.past_inode(number, ino)?),
+            None => self.look_in(view, |lookup| lookup.inode(ino))?.0,
+        };
         Ok(self.sane_inode(&image))
     }
 
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
         let bytes = self.read_inode(view, ino)?.xattr_bytes;
-        let place = || self.look_in(view, |lookup| lookup.xattrs(ino));
+        let place = || match self.opened_snapshot(view) {
+            Some(number) => self.past_xattrs(number, ino),
+            None => self.look_in(view, |lookup| lookup.xattrs(ino)),
+        };
         loop {
             let pointer = place()?;
             if pointer.is_none() {
@@ -98,6 +104,8 @@ impl Layout for Lfs {
         let to = first.saturating_add(count);
         let blocks = if ino == InodeNo::IFILE {
             self.ifile_blocks(first, to)?
+        } else if let Some(number) = self.opened_snapshot(view) {
+            self.past_blocks(number, ino, (first, to))?
         } else {
             self.look_in(view, |lookup| lookup.blocks(ino, first, to))?
                 .0
@@ -119,7 +127,38 @@ impl Layout for Lfs {
             })?;
             return Ok(next);
         }
-        self.look_in(view, |lookup| lookup.next_block(ino, from))
+        match self.opened_snapshot(view) {
+            Some(number) => self.past_next(number, ino, from),
+            None => self.look_in(view, |lookup| lookup.next_block(ino, from)),
+        }
+    }
+
+    fn volume_snapshots(&self) -> Result<Vec<VolumeSnapshot>> {
+        self.list_snapshots()
+    }
+
+    fn create_volume_snapshot(&self, name: &str) -> Result<VolumeSnapshot> {
+        self.create_snapshot(name)
+    }
+
+    fn delete_volume_snapshots(&self, numbers: &[u32]) -> Result<()> {
+        self.delete_snapshots(numbers)
+    }
+
+    fn rename_volume_snapshot(&self, number: u32, name: &str) -> Result<()> {
+        self.rename_snapshot(number, name)
+    }
+
+    fn open_volume_snapshot(&self, number: u32) -> Result<SnapshotNo> {
+        self.open_snapshot(number)
+    }
+
+    fn changed_inodes(&self, from: u32, to: Option<u32>) -> Result<Vec<InodeNo>> {
+        self.changed_between(from, to)
+    }
+
+    fn snapshot_bytes(&self) -> Result<Vec<(u32, u64)>> {
+        self.bytes_of_snapshots()
     }
 
     fn snapshot(&self) -> Result<SnapshotNo> {
@@ -178,12 +217,14 @@ impl Layout for Lfs {
     }
 
     fn make_space(&self, request: &Request) -> Result<Answer> {
-        match self.make_room(request.total, request.waiting, request.purpose) {
-            Ok(()) => Ok(Answer::Granted),
-            Err(error) => match error.into() {
-                varve_fs::Error::NoSpace => Ok(Answer::Refused),
-                error => Err(error),
-            },
+        loop {
+            let made = self.make_room(request.total, request.waiting, request.purpose);
+            match made.map_err(varve_fs::Error::from) {
+                Ok(()) => return Ok(Answer::Granted),
+                Err(varve_fs::Error::NoSpace) if self.give_up_a_snapshot()? => {}
+                Err(varve_fs::Error::NoSpace) => return Ok(Answer::Refused),
+                Err(error) => return Err(error),
+            }
         }
     }
 

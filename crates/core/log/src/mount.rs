@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
+use crate::history::HistoryChanges;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
@@ -196,6 +197,7 @@ impl Lfs {
                 Schedule {
                     next_serial,
                     last_ns: clock.monotonic_ns(),
+                    history: HistoryChanges::default(),
                 },
             ),
             allocator: RankedMutex::new(Rank::Allocator, allocator),

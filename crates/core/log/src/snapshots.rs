@@ -34,4 +34,6 @@ impl Snapshot {
 pub(crate) struct Snapshots {
     pub held: BTreeMap<SnapshotNo, Arc<Snapshot>>,
     pub taken: u64,
+    /// Snapshots of the volume that are open, and their numbers.
+    pub opened: BTreeMap<SnapshotNo, u32>,
 }

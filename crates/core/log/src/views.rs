@@ -35,10 +35,23 @@ impl Lfs {
 
     /// Answers for [`varve_fs::Layout::release_snapshot`].
     pub(crate) fn let_go_of_snapshot(&self, number: SnapshotNo) {
-        let gone = self.snapshots.lock().held.remove(&number);
+        let mut snapshots = self.snapshots.lock();
+        if snapshots.opened.remove(&number).is_some() {
+            return;
+        }
+        let gone = snapshots.held.remove(&number);
+        drop(snapshots);
         drop(gone);
         self.segments.lock().unpin(number.0);
         self.control.tell_gain();
+    }
+
+    /// The number of the volume's snapshot that `view` names, if it names one.
+    pub(crate) fn opened_snapshot(&self, view: View) -> Option<u32> {
+        match view {
+            View::Live => None,
+            View::Snapshot(pin) => self.snapshots.lock().opened.get(&pin).copied(),
+        }
     }
 
     /// Looks at the state that `view` names.

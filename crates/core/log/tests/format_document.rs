@@ -199,7 +199,11 @@ fn pointers_and_map_entries_are_as_documented() {
         crc: 0xaabb_ccdd,
         incarnation: 99,
     };
-    let used = ImapEntry::new(ImapState::Used { version: 6, place });
+    let used = ImapEntry::new(ImapState::Used {
+        version: 6,
+        place,
+        epoch: 7,
+    });
     let free = ImapEntry::new(ImapState::Free {
         next_version: 6,
         previous: 77,

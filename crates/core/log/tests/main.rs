@@ -15,4 +15,5 @@ mod regressions;
 mod snapshots;
 mod spilled;
 mod stream_document;
+mod volume_snapshots;
 mod write_threads;

@@ -3,6 +3,7 @@
 //! may read the segment map and the statistics.
 
 use super::ship_server::Streams;
+use super::snapshot::Snapshots;
 use super::txn_server::{self, Transactions};
 use super::{cleaner_server, coalesce, resize_server, scrub_server, top_server};
 use serde_json::Value;
@@ -19,6 +20,7 @@ pub fn handler(
     fs: Arc<FileSystem<Lfs>>,
     transactions: Arc<Transactions>,
     streams: Arc<Streams>,
+    snapshots: Arc<Snapshots>,
 ) -> IoctlHandler {
     let owner = rustix::process::geteuid().as_raw();
     Arc::new(move |request: &IoctlRequest<'_>| {
@@ -51,6 +53,10 @@ pub fn handler(
         }
         if let Some(asked) = question.get("ship") {
             let answer = streams.answer(asked)?;
+            return Ok(varve_fuse::answer(&answer.to_string()));
+        }
+        if let Some(asked) = question.get("snapshots") {
+            let answer = snapshots.answer(asked)?;
             return Ok(varve_fuse::answer(&answer.to_string()));
         }
         let answer = match (question.get("cleaner"), question.get("resize")) {

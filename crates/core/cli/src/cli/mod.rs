@@ -41,6 +41,7 @@ mod ship;
 mod ship_server;
 #[cfg(test)]
 mod shown;
+mod snapshot;
 mod stats;
 mod top;
 mod top_server;
@@ -78,6 +79,11 @@ enum Command {
     Salvage(salvage::Salvage),
     Tune(tune::Tune),
     Resize(resize::Resize),
+    Snapshot(snapshot::Snapshot),
+    Diff(snapshot::diff::Diff),
+    Undelete(snapshot::undelete::Undelete),
+    Versions(snapshot::versions::Versions),
+    Rollback(snapshot::rollback::Rollback),
     Ship(ship::Ship),
     Replay(replay::Replay),
     Scrub(scrub::Scrub),
@@ -122,6 +128,11 @@ pub fn main() -> ExitCode {
         Command::Salvage(command) => command.run(),
         Command::Tune(command) => command.run(),
         Command::Resize(command) => command.run(),
+        Command::Snapshot(command) => command.run(),
+        Command::Diff(command) => command.run(),
+        Command::Undelete(command) => command.run(),
+        Command::Versions(command) => command.run(),
+        Command::Rollback(command) => command.run(),
         Command::Ship(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Scrub(command) => command.run(),

@@ -6,6 +6,7 @@
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
 use super::ship_server::Streams;
+use super::snapshot::{Snapshots, mounts};
 use super::txn_server::Transactions;
 use super::{allocator, calls, daemon, mount_options, mount_table, remounts, stats, umount};
 use std::ffi::OsString;
@@ -79,6 +80,22 @@ impl Mount {
                 true => Ok(0),
                 false => self.remount(&chosen),
             };
+        }
+        if !self.background_server
+            && !self.fake
+            && let Some(name) = &chosen.snapshot
+            && let Some(entry) = mount_table::mount_of(&self.volume)
+        {
+            self.enter_namespace()?;
+            self.settle_directory()?;
+            let mounted = mounts::mount(&entry, &self.directory, name, &chosen.mount);
+            let failed = |why| {
+                let (volume, directory) = (self.volume.display(), self.directory.display());
+                let text =
+                    format_args!("cannot mount a snapshot of {volume} on {directory}: {why}");
+                Failure::new(FAILED, text)
+            };
+            return mounted.map(|()| 0).map_err(failed);
         }
         if self.background_server {
             daemon::detach();
@@ -223,6 +240,9 @@ impl Mount {
         }
         let mut mount = chosen.mount;
         mount.source = self.volume.clone().into();
+        if let Some(name) = &chosen.snapshot {
+            return self.serve_snapshot(volume, name, mount);
+        }
         let tree = admin::tree(&volume).clone();
         match tree {
             Tree::Log(fs) => {
@@ -255,6 +275,29 @@ impl Mount {
                 }));
                 mount.ioctl = Some(calls::handler_without_transactions(calls::NOT_IN_PLACE));
                 self.serve_tree(volume, fs, mount, |_| {})
+            }
+        }
+    }
+
+    /// Mounts a snapshot of an open volume, which no other process has open.
+    fn serve_snapshot(self, volume: Volume, name: &str, mount: MountOptions) -> Outcome {
+        let tree = admin::tree(&volume).clone();
+        let opened = match tree.log() {
+            Some(fs) => mounts::open(fs, name),
+            None => Err(varve_fs::Error::NoSnapshots.to_string()),
+        };
+        match opened {
+            Ok(snapshot) => {
+                let tree = Arc::clone(snapshot.tree());
+                self.serve_tree(volume, tree, mounts::answering_nothing(mount), |_| {})
+            }
+            Err(why) => {
+                volume.close()?;
+                let shown = self.volume.display();
+                Err(Failure::new(
+                    FAILED,
+                    format_args!("cannot mount {shown}: {why}"),
+                ))
             }
         }
     }
@@ -336,6 +379,7 @@ fn answers_of_log(
         Arc::clone(fs),
         Arc::clone(transactions),
         Arc::clone(streams),
+        Snapshots::new(Arc::clone(fs), Arc::clone(transactions)),
     ));
 }
 

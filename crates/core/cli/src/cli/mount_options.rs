@@ -57,6 +57,8 @@ pub struct Chosen {
     pub remount: bool,
     /// Unknown words are ignored.
     pub sloppy: bool,
+    /// The snapshot that is to be mounted instead of the present.
+    pub snapshot: Option<String>,
     /// Settings of the cleaner, for a server that runs already.
     pub cleaner: serde_json::Map<String, serde_json::Value>,
 }
@@ -74,6 +76,7 @@ impl Default for Chosen {
             mount: MountOptions::default(),
             remount: false,
             sloppy: false,
+            snapshot: None,
             cleaner: serde_json::Map::new(),
         }
     }
@@ -99,6 +102,10 @@ impl Chosen {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match (name, value) {
             ("remount", "") => self.remount = true,
+            ("snapshot", name) if !name.is_empty() => {
+                self.snapshot = Some(name.to_owned());
+                self.set_read_only();
+            }
             ("cache", size) => {
                 self.set_cache(cache(size)?);
             }

@@ -350,36 +350,59 @@ impl Transactions {
             let why = io::Error::from_raw_os_error(errno.0);
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
-        let (base, _) = self.mount.get().expect("it began on a mount");
+        match self.commit_shown(transaction, &adapter) {
+            Ok(answer) | Err(answer) => answer,
+        }
+    }
+
+    /// Commits a transaction that was not made through the mount, and shows the kernel
+    /// its changes; `adapter` knows their names. The answer as in the table above.
+    ///
+    /// # Errors
+    /// The answer that says why nothing was changed.
+    pub fn commit_shown(
+        &self,
+        transaction: Transaction<Lfs>,
+        adapter: &Adapter<Lfs>,
+    ) -> Result<Value, Value> {
+        let mount = self.mount.get();
+        let (base, _) = mount.ok_or_else(|| json!({"refused": "it is not mounted yet"}))?;
         let changed = transaction.changed();
-        let kept = match base.keep_from_execution(&changed.content, &adapter) {
-            Ok(kept) => kept,
-            Err((ino, in_use)) => {
-                let path = adapter.path_of(ino).unwrap_or_default();
-                let path = path.display();
-                return json!({"conflict": match in_use {
-                    InUse::Executed => format!("{path} is a running program"),
-                    InUse::Leased => format!("another process has a lease of {path}"),
-                }});
-            }
-        };
-        let prepared = base.prepare(&changed, &adapter);
-        let ticket = match transaction.commit_async() {
-            Ok(ticket) => ticket,
-            Err(Error::Conflict(conflict)) => {
+        let kept = base.keep_from_execution(&changed.content, adapter);
+        let kept = kept.map_err(|(ino, in_use)| {
+            let path = adapter.path_of(ino).unwrap_or_default();
+            let path = path.display();
+            json!({"conflict": match in_use {
+                InUse::Executed => format!("{path} is a running program"),
+                InUse::Leased => format!("another process has a lease of {path}"),
+            }})
+        })?;
+        let prepared = base.prepare(&changed, adapter);
+        let ticket = transaction.commit_async().map_err(|error| match error {
+            Error::Conflict(conflict) => {
                 let path = adapter.path_of(conflict.ino);
                 let path = path.map_or(String::new(), |path| format!(" ({})", path.display()));
-                return json!({"conflict": format!("{conflict}{path}")});
+                json!({"conflict": format!("{conflict}{path}")})
             }
-            Err(error) => return json!({"refused": error.to_string()}),
-        };
+            error => json!({"refused": error.to_string()}),
+        })?;
         prepared.reveal(ticket.changed());
         drop(kept);
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
-        match ticket.wait() {
+        Ok(match ticket.wait() {
             Ok(()) => json!({"committed": {"files": files, "names": names}}),
             Err(error) => json!({"undurable": error.to_string()}),
-        }
+        })
+    }
+
+    /// Has the kernel write back what it has of the mount.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn sync(&self) -> Result<(), String> {
+        let (base, _) = self.mount.get().ok_or("it is not mounted yet")?;
+        let synced = base.sync();
+        synced.map_err(|error| format!("the mount cannot be synced: {error}"))
     }
 }
 

@@ -59,7 +59,7 @@ impl<T, L: Layout> Below<T, L> {
     pub fn is_doomed(&self) -> bool {
         match &self.kind {
             Kind::Locking(locking) => locking.doomed.load(SeqCst),
-            Kind::Snapshot | Kind::Serializable(_) => false,
+            Kind::Snapshot | Kind::Serializable(_) | Kind::ReadOnly => false,
         }
     }
 }

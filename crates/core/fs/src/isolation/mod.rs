@@ -53,4 +53,6 @@ pub(crate) enum Kind {
     Serializable(Arc<Reads>),
     /// By locks.
     Locking(Locking),
+    /// It is a snapshot of the volume: nothing changes in it.
+    ReadOnly,
 }

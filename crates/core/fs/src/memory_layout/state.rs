@@ -31,6 +31,8 @@ pub(super) struct State {
     pub freed: BTreeMap<InodeNo, Version>,
     pub usage: Usage,
     pub next_id: u64,
+    /// Counts writes, which every state sees in the same order, and no moves.
+    pub next_birth: u64,
 }
 
 /// Progress of a group with one inode; items must not step back.
@@ -58,6 +60,7 @@ impl State {
                 ..Usage::default()
             },
             next_id: 1,
+            next_birth: 1,
         }
     }
 
@@ -117,7 +120,7 @@ impl State {
             None => &mut new.get_mut(&ino).expect("made by the caller").1,
         };
         assert_eq!(file.inode.version, version, "{ino:?}: version of {item:?}");
-        let id = &mut self.next_id;
+        let ids = (&mut self.next_id, &mut self.next_birth);
         let block_bytes = options.block_bytes as usize;
         match item {
             Item::Freed { next_version, .. } => {
@@ -148,7 +151,11 @@ impl State {
                 assert!(over.is_none(), "{ino:?}: {item:?} over block {over:?}");
                 for block in *from_block..*to_block {
                     let stored = Stored {
-                        pointer: pointer(id, sectors_for(block_bytes), true),
+                        pointer: pointer(
+                            (&mut *ids.0, &mut *ids.1),
+                            sectors_for(block_bytes),
+                            true,
+                        ),
                         data: None,
                     };
                     file.blocks.insert(block, stored);
@@ -157,7 +164,7 @@ impl State {
             Item::Block { block, data, .. } => {
                 assert!(!data.is_empty() && data.len() <= block_bytes);
                 let stored = Stored {
-                    pointer: pointer(id, sectors_for(data.len()), false),
+                    pointer: pointer(ids, sectors_for(data.len()), false),
                     data: Some(whole_sectors(data)),
                 };
                 file.blocks.insert(*block, stored);
@@ -259,12 +266,13 @@ fn block_sectors(file: &File) -> u64 {
     sectors.sum()
 }
 
-fn pointer(next_id: &mut u64, sectors: u32, unwritten: bool) -> MemoryPointer {
-    let id = *next_id;
-    *next_id += 1;
+fn pointer(next: (&mut u64, &mut u64), sectors: u32, unwritten: bool) -> MemoryPointer {
+    let (id, birth) = (*next.0, *next.1);
+    *next.0 += 1;
+    *next.1 += 1;
     MemoryPointer {
         id,
-        birth: id,
+        birth,
         sectors,
         unwritten,
     }

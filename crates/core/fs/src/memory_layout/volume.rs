@@ -1,6 +1,7 @@
 //! The states of a volume: after every group, after every committed one, and the groups
 //! between them.
 
+use super::history::History;
 use super::state::State;
 use crate::error::{Error, Result};
 use crate::layout::{Group, Item, Position};
@@ -30,6 +31,9 @@ pub(super) struct Volume {
     pub numbers: Numbers,
     pub snapshots: BTreeMap<SnapshotNo, State>,
     pub next_snapshot: u64,
+    pub history: History,
+    /// The open snapshots of the volume, and their numbers there.
+    pub opened: BTreeMap<SnapshotNo, u32>,
     /// Blocks that are part of no file.
     pub spills: BTreeMap<SpillNo, Spill>,
     pub next_spill: u64,
@@ -89,6 +93,14 @@ impl Volume {
         };
         group.items = group.items.into_iter().flat_map(expand).collect();
         group
+    }
+
+    /// Keeps a state until it is released.
+    pub fn new_snapshot(&mut self, state: State) -> SnapshotNo {
+        let number = SnapshotNo(self.next_snapshot);
+        self.next_snapshot += 1;
+        self.snapshots.insert(number, state);
+        number
     }
 
     pub fn state(&self, view: View) -> Result<&State> {

@@ -2,7 +2,7 @@
 
 use crate::layout::{
     Answer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Request, StatFs,
-    Usage, Waiting,
+    Usage, VolumeSnapshot, Waiting,
 };
 use crate::{
     Attr, BlockPointer, Caller, Conflict, Error, FileKind, FileSystem, Inode, InodeNo,
@@ -230,6 +230,27 @@ impl Layout for Recorder {
     }
     fn release_snapshot(&self, snapshot: SnapshotNo) {
         self.memory().release_snapshot(snapshot);
+    }
+    fn volume_snapshots(&self) -> Result<Vec<VolumeSnapshot>> {
+        self.memory().volume_snapshots()
+    }
+    fn create_volume_snapshot(&self, name: &str) -> Result<VolumeSnapshot> {
+        self.memory().create_volume_snapshot(name)
+    }
+    fn delete_volume_snapshots(&self, numbers: &[u32]) -> Result<()> {
+        self.memory().delete_volume_snapshots(numbers)
+    }
+    fn rename_volume_snapshot(&self, number: u32, name: &str) -> Result<()> {
+        self.memory().rename_volume_snapshot(number, name)
+    }
+    fn open_volume_snapshot(&self, number: u32) -> Result<SnapshotNo> {
+        self.memory().open_volume_snapshot(number)
+    }
+    fn changed_inodes(&self, from: u32, to: Option<u32>) -> Result<Vec<InodeNo>> {
+        self.memory().changed_inodes(from, to)
+    }
+    fn snapshot_bytes(&self) -> Result<Vec<(u32, u64)>> {
+        self.memory().snapshot_bytes()
     }
     fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
         if self.fail_append.load(Relaxed) {

@@ -16,6 +16,8 @@ mod model;
 mod names;
 mod passages;
 mod small_groups;
+mod snapshots;
+mod snapshots_model;
 mod space;
 mod stress;
 mod transactions;

@@ -35,7 +35,7 @@ impl<L: Layout> FileSystem<L> {
         self.check_writable()?;
         if let Some(below) = &self.below {
             let kind = match &below.kind {
-                Kind::Snapshot => Kind::Snapshot,
+                Kind::Snapshot | Kind::ReadOnly => Kind::Snapshot,
                 Kind::Serializable(reads) => Kind::Serializable(Arc::clone(reads)),
                 Kind::Locking(parent) => {
                     self.place_all(parent)?;
@@ -82,6 +82,17 @@ impl<L: Layout> FileSystem<L> {
         snapshot: Option<Arc<Snapshot<L>>>,
         kind: Kind,
     ) -> Result<Transaction<L>> {
+        let tree = self.make_private(snapshot, kind)?;
+        count(&self.store.counters.transactions, 1);
+        Ok(Transaction { tree })
+    }
+
+    /// Makes a private tree, and enters it among those on this one.
+    pub(crate) fn make_private(
+        self: &Arc<Self>,
+        snapshot: Option<Arc<Snapshot<L>>>,
+        kind: Kind,
+    ) -> Result<Arc<Self>> {
         let mut open = self.open.lock();
         if open.closed {
             return Err(Error::Aborted);
@@ -104,15 +115,21 @@ impl<L: Layout> FileSystem<L> {
         }
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
-        count(&self.store.counters.transactions, 1);
-        Ok(Transaction { tree })
+        Ok(tree)
     }
 
     /// Number of transactions on this tree that have not ended.
     pub(crate) fn open_transactions(&self) -> u64 {
         let open = self.open.lock();
         let trees = open.trees.iter().filter_map(Weak::upgrade);
-        trees.filter(|tree| !tree.has_ended()).count() as u64
+        let changes = |tree: &Arc<Self>| !tree.has_ended() && !tree.is_read_only();
+        trees.filter(changes).count() as u64
+    }
+
+    /// A tree of a snapshot of the volume.
+    fn is_read_only(&self) -> bool {
+        let below = self.below.as_ref();
+        below.is_some_and(|below| matches!(below.kind, Kind::ReadOnly))
     }
 
     /// True for a transaction's tree that takes no more changes.
@@ -191,7 +208,8 @@ impl<L: Layout> FileSystem<L> {
         let Some(below) = &self.below else { return };
         if self.close_private(below) {
             self.give_back(below);
-            count(&self.store.counters.transaction_aborts, 1);
+            let aborted = u64::from(!self.is_read_only());
+            count(&self.store.counters.transaction_aborts, aborted);
         }
     }
 

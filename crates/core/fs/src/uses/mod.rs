@@ -31,7 +31,7 @@ impl<L: Layout> FileSystem<L> {
             Some(below) => {
                 below.goes_on()?;
                 match &below.kind {
-                    Kind::Snapshot => Ok(()),
+                    Kind::Snapshot | Kind::ReadOnly => Ok(()),
                     Kind::Serializable(reads) => {
                         reads.note(&self.store, vnode, &part, access);
                         Ok(())

@@ -12,6 +12,7 @@ use varve_lfs::format::ifile::{
     ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, InodePlace, UNFINISHED_OFFSET, USAGE_OFFSET,
 };
 use varve_lfs::format::{Pointer, entries};
+use varve_lfs::internal::HISTORY;
 
 /// Number of inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 16;
@@ -144,6 +145,8 @@ impl Checker<'_> {
                     self.found.fix(Fix::ImapEntry { ino });
                 }
             }
+            // Checked with the snapshots.
+            Ok(ImapState::Used { .. }) if ino == HISTORY.0 && self.geometry.snapshots => {}
             Ok(_) if ino >= base.next_ino || ino < InodeNo::ROOT.0 => {
                 let text = format!(
                     "in the inode map, but numbers in use end at {}",
@@ -156,7 +159,7 @@ impl Checker<'_> {
                 self.imap_free += 1;
                 self.inodes.at(ino).flags |= known::FREE;
             }
-            Ok(ImapState::Used { version, place }) => {
+            Ok(ImapState::Used { version, place, .. }) => {
                 return Some(Mapped {
                     ino,
                     version,

@@ -20,7 +20,7 @@ use varve_fs::InodeNo;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{InodePlace, MAX_INO};
 use varve_lfs::format::inode::{InodeImage, Root};
-use varve_lfs::internal::{InodeDelta, RangeState};
+use varve_lfs::internal::{HISTORY, InodeDelta, RangeState, attributes};
 
 /// Prefix of findings about blocks from roll-forward.
 const LOGGED: &str = "logged since the checkpoint: ";
@@ -33,7 +33,7 @@ pub struct Below {
     /// Blocks that are still valid.
     tally: Tally,
     /// Blocks whose pointers are in the log as well.
-    same: HashSet<u64>,
+    pub(super) same: HashSet<u64>,
     /// Sector of block 0.
     first: u64,
     damaged: bool,
@@ -43,10 +43,11 @@ impl Checker<'_> {
     pub(super) fn check_inodes(&mut self) {
         let blocks = self.walk_ifile();
         self.inode_map(&blocks);
+        self.check_history();
         let live = Arc::clone(&self.state.live);
         let mut changed: Vec<u64> = live.inodes.keys().copied().collect();
         changed.sort_unstable();
-        for ino in changed {
+        for ino in changed.into_iter().filter(|ino| *ino != HISTORY.0) {
             if self.found.full() {
                 return;
             }
@@ -102,7 +103,12 @@ impl Checker<'_> {
     }
 
     /// Reads the inode to which the map points, if it is usable.
-    fn image_at(&mut self, ino: u64, version: u32, place: &InodePlace) -> Option<Arc<InodeImage>> {
+    pub(super) fn image_at(
+        &mut self,
+        ino: u64,
+        version: u32,
+        place: &InodePlace,
+    ) -> Option<Arc<InodeImage>> {
         let image = self.usable_image(ino, version, place);
         if image.is_none() {
             self.found.fix(Fix::Image { ino });
@@ -150,7 +156,7 @@ impl Checker<'_> {
     }
 
     /// Walks an image's index and takes the sectors of its blocks.
-    fn image_below(
+    pub(super) fn image_below(
         &mut self,
         mapped: &Mapped,
         image: Arc<InodeImage>,
@@ -178,6 +184,9 @@ impl Checker<'_> {
             let newer = delta.xattrs.is_some_and(|newer| newer != image.xattrs);
             newer || delta.freed.is_some() || delta.reborn
         });
+        let identity = attributes(ino, mapped.version);
+        let kept = displaced && self.keeps(identity, &image.xattrs);
+        let displaced = displaced && !kept;
         let claim = match displaced {
             true => Claim::Displaced,
             false => Claim::Base,
@@ -266,7 +275,7 @@ impl Checker<'_> {
 
     /// Counts the blocks in the log, and takes the sectors of those that the image does
     /// not have.
-    fn logged_blocks(
+    pub(super) fn logged_blocks(
         &mut self,
         ino: InodeNo,
         delta: &InodeDelta,

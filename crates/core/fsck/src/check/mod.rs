@@ -25,6 +25,7 @@ mod again;
 mod claims;
 mod fixes;
 mod guard;
+mod history;
 mod imap;
 mod inodes;
 mod links;

@@ -103,6 +103,8 @@ pub enum FindingKind {
     NextInode,
     /// Totals of inodes, blocks or sectors are wrong.
     Totals,
+    /// The history of snapshots is damaged, or lists what cannot be.
+    Snapshots,
     /// The total of metadata bytes is wrong.
     MetadataBytes,
     /// The summaries of a segment do not describe its live blocks.
@@ -147,6 +149,10 @@ impl FindingKind {
             | Kind::FreeList
             | Kind::NextInode
             | Kind::Totals => "do not mount the volume for writing before `varve fsck --repair`",
+            Kind::Snapshots => {
+                "the present tree is not concerned; delete the snapshots, or copy from them what \
+                 can be read"
+            }
             Kind::Suspect => "find the damaged file with `varve fsck --data`",
             Kind::MetadataBytes => "free space may be reported wrongly; the files are sound",
             Kind::TooMany => "mend what is reported and check again",

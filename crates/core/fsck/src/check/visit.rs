@@ -7,11 +7,12 @@ use super::report::{FindingKind, Findings, Subject};
 use super::walk::Visitor;
 use super::{Checker, plain, refused, sectors_of, subject_of_block};
 use std::collections::HashSet;
+use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_lfs::Error;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::node::NodeId;
-use varve_lfs::internal::{Answer, InodeDelta};
+use varve_lfs::internal::{Answer, Delta, InodeDelta, data_block};
 
 /// Source of a block of the image that is still valid.
 enum Standing {
@@ -51,6 +52,8 @@ pub struct FileVisitor<'v> {
     found: &'v mut Findings,
     overlaps: &'v mut Vec<(Stored, Subject)>,
     delta: Option<&'v InodeDelta>,
+    /// All that the log says.
+    log: Arc<Delta>,
     /// True if the log has removed the file, or reused its number.
     gone: bool,
     ino: InodeNo,
@@ -84,6 +87,17 @@ impl FileVisitor<'_> {
             Some(Answer::At(newer)) if newer == *pointer => Some(Standing::Both),
             Some(Answer::At(_) | Answer::Hole) => None,
         }
+    }
+
+    /// True if a snapshot has a block of the image that the log displaced, where the image
+    /// has it.
+    fn is_kept(&self, block: u64, pointer: &Pointer) -> bool {
+        let identity = data_block(self.ino, self.version, block);
+        let birth = pointer.birth();
+        let newer = self.delta.and_then(|delta| delta.blocks.get(block));
+        let moved = self.log.kept.contains_key(&(identity, birth))
+            || newer.is_some_and(|newer| newer.birth() == birth);
+        self.log.may_be_kept(identity, pointer) && !moved
     }
 
     /// Takes the sectors of a block. Returns true if they were free.
@@ -146,6 +160,7 @@ impl Visitor for FileVisitor<'_> {
             let subject = subject_of_block(self.ino, block);
             let sound = match standing {
                 Some(_) => self.claim(subject, &stored),
+                None if self.is_kept(block, pointer) => self.claim(subject, &stored),
                 None => self.count(subject, &stored),
             };
             if !sound {
@@ -204,6 +219,7 @@ impl Checker<'_> {
             claims: &mut self.claims,
             found: self.found,
             overlaps: &mut self.overlaps,
+            log: Arc::clone(&self.state.live),
             delta,
             gone: delta.is_some_and(|delta| delta.freed.is_some() || delta.reborn),
             ino,

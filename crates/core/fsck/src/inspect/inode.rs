@@ -121,7 +121,7 @@ impl Inspector {
                 view.state = "free";
                 view.version = next_version;
             }
-            Ok(ImapState::Used { version, place }) => {
+            Ok(ImapState::Used { version, place, .. }) => {
                 view.state = "used";
                 view.version = version;
                 view.place = Some(place.into());

@@ -123,7 +123,12 @@ impl Mender<'_> {
         let freed = trace.and_then(|trace| trace.freed);
         match (newest, freed) {
             (Some(&(version, place, _)), freed) if freed.is_none_or(|next| next <= version) => {
-                ImapState::Used { version, place }
+                // Snapshots show the image that was found.
+                ImapState::Used {
+                    version,
+                    place,
+                    epoch: 0,
+                }
             }
             (_, Some(next)) => free(next),
             (_, None) => free(1),

@@ -27,7 +27,7 @@ impl Mender<'_> {
         let mut wanted = HashMap::new();
         let mut places = HashMap::new();
         for &ino in lost {
-            if let Ok(ImapState::Used { version, place }) =
+            if let Ok(ImapState::Used { version, place, .. }) =
                 base.imap(self.reader, &self.geometry, InodeNo(ino))
             {
                 wanted.insert(ino, version);

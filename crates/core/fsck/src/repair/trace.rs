@@ -210,6 +210,7 @@ impl Witness<'_> {
                         pointer,
                         written_ns,
                         source: None,
+                        kept: false,
                         xattrs: false,
                         spilled: false,
                     };

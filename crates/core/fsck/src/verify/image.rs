@@ -144,7 +144,7 @@ impl Image<'_> {
         let next_ino = self.hold.base.next_ino;
         let subject = Subject::Inode(ino);
         let (kind, problem) = match entry.state() {
-            Ok(ImapState::Used { version, place })
+            Ok(ImapState::Used { version, place, .. })
                 if (InodeNo::ROOT.0..next_ino).contains(&ino) =>
             {
                 return Some(Mapped {

@@ -309,7 +309,12 @@ impl Surgeon {
         let byte = place.sector * SECTOR + u64::from(place.slot) * length;
         self.reseal(byte, crc);
         self.edit_imap(ino, &|state| match state {
-            ImapState::Used { version, place } => ImapState::Used {
+            ImapState::Used {
+                version,
+                place,
+                epoch,
+            } => ImapState::Used {
+                epoch,
                 version,
                 place: InodePlace { crc, ..place },
             },

@@ -131,6 +131,13 @@ impl<L: Layout> Adapter<L> {
         self.found.as_ref()?.lost.lock().first
     }
 
+    /// Notes that a name leads to a file, as if a request had looked it up.
+    pub fn note_name(&self, parent: InodeNo, name: &[u8], ino: InodeNo) {
+        if let Some(found) = &self.found {
+            found.note(ino, parent, name);
+        }
+    }
+
     /// By which name, in which directory, a file was found first. Noted with
     /// [`crate::MountOptions::note_names`].
     pub fn name_of(&self, ino: InodeNo) -> Option<(InodeNo, Vec<u8>)> {

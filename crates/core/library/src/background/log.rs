@@ -11,7 +11,7 @@ use super::{IDLE, Signal, Threads};
 use crate::verifier::Verifier;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use varve_fs::FileSystem;
 use varve_lfs::Lfs;
 
@@ -20,6 +20,9 @@ const BUSY: Duration = Duration::from_millis(50);
 /// Interval of maintenance while clean segments also run low; the cleaner decides itself
 /// when to pause.
 const PRESSED: Duration = Duration::from_millis(2);
+
+/// How often the schedule of snapshots is looked at.
+const SCHEDULE: Duration = Duration::from_secs(60);
 
 /// Starts the threads, the last of which runs `verifier`. The file system wakes the
 /// first.
@@ -77,7 +80,14 @@ fn write_ahead(fs: &FileSystem<Lfs>, signal: &Signal) {
 fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
     let mut groups = 0;
     let mut pause = IDLE;
+    let mut looked = Instant::now();
     while signal.wait(pause) {
+        if looked.elapsed() >= SCHEDULE {
+            looked = Instant::now();
+            if let Err(error) = fs.keep_snapshots() {
+                tracing::warn!(%error, "the schedule of snapshots cannot be kept");
+            }
+        }
         if let Err(error) = fs.maintain() {
             tracing::warn!(%error, "maintenance failed");
         }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::SystemTime;
-use times::system_time;
+pub(crate) use times::system_time;
 use varve_fs::Attr;
 
 /// Attributes of a file at one moment.

@@ -77,7 +77,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
 ///
 /// # Errors
 /// `InvalidInput` if the host cannot express the time.
-pub(super) fn system_time(time: Timestamp) -> Result<SystemTime> {
+pub(crate) fn system_time(time: Timestamp) -> Result<SystemTime> {
     let whole = Duration::from_secs(time.seconds.unsigned_abs());
     let base = match time.seconds < 0 {
         true => SystemTime::UNIX_EPOCH.checked_sub(whole),

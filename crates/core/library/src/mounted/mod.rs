@@ -84,6 +84,11 @@ impl Mounted {
         &self.tree
     }
 
+    /// On whose behalf its operations run.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     pub fn running(&self) -> &Running {
         &self.running
     }

@@ -155,10 +155,10 @@ impl Volume {
     /// # Errors
     /// If a write has failed now or before: the volume is closed anyway and is recovered
     /// when it is opened again. `NotConnected` if it was closed before, `InvalidInput`
-    /// for the volume of a transaction.
+    /// for the volume of a transaction or of a snapshot.
     pub fn close(self) -> Result<usize> {
         if self.mounted().is_private() {
-            let problem = "it is a transaction's: commit or abort that";
+            let problem = "it is a transaction's or a snapshot's: end that instead";
             return Err(Error::of_volume("close", Cause::Argument(problem)));
         }
         self.mounted().running().close(|| self.shut())?;

@@ -334,6 +334,7 @@ fn block_item(
         pointer,
         written_ns: block.written_ns.get(),
         source: moved.then_some(block.source.get()),
+        kept: moved && block.flags & entry_flags::KEPT != 0,
         xattrs: block.kind == entry_kind::XATTRS,
         spilled,
     }

@@ -37,7 +37,7 @@ impl MapPage {
             entry.range().start * SECTOR >= u64::from(geometry.payload_start(of.0))
                 && entry.end() <= u64::from(geometry.segment_bytes)
                 && entry.block.get() < MAX_BLOCK
-                && entry.ino.get() >= InodeNo::ROOT.0
+                && entry.ino.get() != InodeNo::IFILE.0
                 && (xattrs == 0 || xattrs == 1 && entry.block.get() == 0)
         };
         let first = geometry.byte(of.0, 0) / SECTOR;
@@ -54,6 +54,7 @@ impl MapPage {
             ),
             written_ns: entry.written_ns.get(),
             source: None,
+            kept: false,
             spilled: false,
             xattrs: entry.xattrs != 0,
         };

@@ -4,6 +4,7 @@
 //! of level 0: block number to pointer or nothing. Index nodes are made of
 //! these ([`super::levels`]), then the inodes of all files written anew.
 
+use super::history::Listing;
 use super::levels::{Changes, FileFold};
 use super::live_bytes;
 use crate::base::Base;
@@ -14,20 +15,41 @@ use crate::format::ifile::{ImapState, InodePlace};
 use crate::format::index::{Index, MAX_BLOCK, height_for};
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
+use crate::history::HISTORY;
+use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
 use crate::reader::{Obsolete, Tree};
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
+use varve_fs::{InodeNo, Usage};
 
 /// Most nodes and inodes written in one group, so that no fsync waits for more
 /// than a partial segment of the checkpoint; and fewest blocks or write units,
 /// so that summaries and padding stay within what room is kept for.
 pub(super) const CHUNK: usize = 64;
 const LEAST_CHUNK: usize = 16;
+
+/// An inode as the image below a delta has it.
+pub(super) struct ImageBelow {
+    pub image: Arc<InodeImage>,
+    pub place: InodePlace,
+    /// Number of the newest snapshot when the inode last changed.
+    pub epoch: u32,
+}
+
+/// An inode as the new image is to have it.
+pub(super) struct NewImage {
+    pub image: InodeImage,
+    /// As [`ImageBelow::epoch`].
+    pub epoch: u32,
+    /// Its place in the log behind the image below, if a group has one.
+    pub logged: Option<InodePlace>,
+    /// Its place in the image below.
+    pub below: Option<InodePlace>,
+}
 
 /// The state of one fold.
 pub struct Fold<'a> {
@@ -46,10 +68,21 @@ pub struct Fold<'a> {
     pub(super) ifile_changes: Changes,
     /// Height of the tallest index that was folded.
     pub(super) tallest: u8,
+    /// What snapshots keep of what is displaced.
+    pub(super) listing: Listing,
+    /// What lives on the volume, by the last group of the delta.
+    pub(super) usage_now: Usage,
+    /// Bytes of runs that may be merged.
+    pub(super) merge_bytes: u64,
 }
 
 impl<'a> Fold<'a> {
-    pub(super) fn new(lfs: &'a Lfs, base: &'a Base, frozen: &'a Delta) -> Self {
+    pub(super) fn new(
+        lfs: &'a Lfs,
+        base: &'a Base,
+        frozen: &'a Delta,
+        (usage_now, merge_bytes): (Usage, u64),
+    ) -> Self {
         let usage = frozen.usage.clone();
         let metadata_bytes = base.metadata_bytes as i64;
         Fold {
@@ -62,6 +95,9 @@ impl<'a> Fold<'a> {
             obsolete: Obsolete::default(),
             ifile_changes: Changes::new(),
             tallest: 0,
+            listing: Listing::new(&base.history.directory),
+            usage_now,
+            merge_bytes,
         }
     }
 
@@ -106,7 +142,7 @@ impl<'a> Fold<'a> {
         self.obsolete.block(pointer);
     }
 
-    fn kill_inode(&mut self, place: &InodePlace) {
+    pub(super) fn kill_inode(&mut self, place: &InodePlace) {
         self.count(place.sector, -i64::from(self.lfs.geometry.inode_bytes));
         self.obsolete.inode(place);
     }
@@ -121,15 +157,20 @@ impl<'a> Fold<'a> {
         let none = InodeDelta::default();
         for number in numbers {
             let ino = InodeNo(number);
-            if ino == InodeNo::IFILE {
-                continue; // comes last
+            if [InodeNo::IFILE, HISTORY].contains(&ino) {
+                continue; // folded after all others
             }
             let delta = self.frozen.inode(number).unwrap_or(&none);
             let below = self.below(ino)?;
-            if let Some((image, place)) = &below
+            if let Some(below) = &below
+                && delta.changed
+            {
+                self.list_image(below);
+            }
+            if let Some(below) = &below
                 && (delta.freed.is_some() || delta.reborn)
             {
-                self.kill_file(image, place);
+                self.kill_file(&below.image, &below.place)?;
             }
             if let Some(next_version) = delta.freed {
                 imap.insert(
@@ -148,74 +189,87 @@ impl<'a> Fold<'a> {
                 .image
                 .as_ref()
                 .map(|placed| placed.image.clone())
-                .or_else(|| below.as_ref().map(|(image, _)| (**image).clone()))
+                .or_else(|| below.as_ref().map(|below| (*below.image).clone()))
             else {
                 // Only a touched node of a file that is gone.
                 continue;
             };
-            let fold = self.begin(ino, delta, below.as_ref().map(|b| &*b.0), touched)?;
+            let fold = self.begin(ino, delta, below.as_ref().map(|b| &*b.image), touched)?;
             let xattrs_below = below
                 .as_ref()
-                .map_or(Pointer::NONE, |(image, _)| image.xattrs);
+                .map_or(Pointer::NONE, |below| below.image.xattrs);
             if let Some(xattrs) = delta.xattrs
                 && xattrs != xattrs_below
             {
-                self.kill(&xattrs_below);
+                let identity = attributes(ino, newest.inode.version);
+                self.displace(identity, &xattrs_below, Some(&xattrs));
             }
             let xattrs = delta.xattrs.unwrap_or(xattrs_below);
             let image = InodeImage { xattrs, ..newest };
-            images.push((
+            let epoch = match &below {
+                Some(below) if !delta.changed => below.epoch,
+                _ => self.listing.newest,
+            };
+            images.push(NewImage {
                 image,
-                delta.image.as_ref().map(|p| p.place),
-                below.map(|(_, p)| p),
-            ));
+                epoch,
+                logged: delta.image.as_ref().map(|p| p.place),
+                below: below.map(|below| below.place),
+            });
             folds.push(fold);
+            self.write_full_runs()?;
         }
         self.levels(&mut folds)?;
         self.images(folds, images, &mut imap)?;
         Ok(imap)
     }
 
-    /// The image below the delta and its place.
-    fn below(&self, ino: InodeNo) -> Result<Option<(Arc<InodeImage>, InodePlace)>> {
+    /// The inode as the image below the delta has it.
+    pub(super) fn below(&self, ino: InodeNo) -> Result<Option<ImageBelow>> {
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
-        match self.base.imap(reader, geometry, ino)? {
-            ImapState::Used { place, .. } => Ok(self
-                .base
-                .inode(reader, geometry, ino)?
-                .map(|image| (image, place))),
-            _ => Ok(None),
-        }
+        let ImapState::Used { place, epoch, .. } = self.base.imap(reader, geometry, ino)? else {
+            return Ok(None);
+        };
+        let image = self.base.inode(reader, geometry, ino)?;
+        Ok(image.map(|image| ImageBelow {
+            image,
+            place,
+            epoch,
+        }))
     }
 
     /// Everything of a file that is gone.
-    fn kill_file(&mut self, image: &InodeImage, place: &InodePlace) {
+    fn kill_file(&mut self, image: &InodeImage, place: &InodePlace) -> Result<()> {
         let root = image.root.clone().unwrap_or_default();
         let lfs = self.lfs;
-        let ino = image.inode.ino;
+        let (ino, version) = (image.inode.ino, image.inode.version);
         let tree = Tree {
             reader: &lfs.reader,
             ino,
             root: &root,
         };
+        let mut written = Ok(());
         let walked = tree.places(0, &mut |at, pointer| {
             match at.height {
-                0 => self.kill(&pointer),
+                0 => self.displace(data_block(ino, version, at.index), &pointer, None),
                 _ => self.kill_metadata(&pointer),
             }
-            Ok(true)
+            written = self.write_full_runs();
+            Ok(written.is_ok())
         });
+        written?;
         if let Err(error) = walked {
             // The file goes all the same; what could not be read stays counted
             // as live, which wastes space and loses nothing.
             tracing::error!(%error, %ino, "a freed file's index is damaged: space is lost");
         }
-        self.kill(&image.xattrs);
+        self.displace(attributes(ino, version), &image.xattrs, None);
         self.kill_inode(place);
+        Ok(())
     }
 
     /// The level-0 changes of one file, and the height its index will have.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         ino: InodeNo,
         delta: &InodeDelta,
@@ -275,15 +329,21 @@ impl<'a> Fold<'a> {
     }
 
     /// Writes the inodes whose stored image does not say what it must.
-    fn images(
+    pub(super) fn images(
         &mut self,
         folds: Vec<FileFold>,
-        images: Vec<(InodeImage, Option<InodePlace>, Option<InodePlace>)>,
+        images: Vec<NewImage>,
         imap: &mut BTreeMap<u64, ImapState>,
     ) -> Result<()> {
         let inode_bytes = i64::from(self.lfs.geometry.inode_bytes);
-        let mut pending: Vec<InodeImage> = Vec::new();
-        for (fold, (mut image, logged, below)) in folds.into_iter().zip(images) {
+        let mut pending: Vec<(InodeImage, u32)> = Vec::new();
+        for (fold, new) in folds.into_iter().zip(images) {
+            let NewImage {
+                mut image,
+                epoch,
+                logged,
+                below,
+            } = new;
             let ino = image.inode.ino;
             let version = image.inode.version;
             let stored = logged.or(below);
@@ -297,7 +357,12 @@ impl<'a> Fold<'a> {
                     if let Some(segment) = self.lfs.geometry.segment_of(place.sector) {
                         self.lfs.segments.lock().takes_metadata(segment);
                     }
-                    imap.insert(ino.0, ImapState::Used { version, place });
+                    let state = ImapState::Used {
+                        version,
+                        place,
+                        epoch,
+                    };
+                    imap.insert(ino.0, state);
                     self.final_images.push((ino.0, Some(Arc::new(image))));
                 }
                 continue;
@@ -306,19 +371,22 @@ impl<'a> Fold<'a> {
                 self.kill_inode(&place);
             }
             image.root = Some(fold.root);
-            pending.push(image);
+            pending.push((image, epoch));
         }
         let least = self.least_bytes() / self.lfs.geometry.inode_bytes as usize;
         for chunk in pending.chunks(least.max(self.chunk(CHUNK) * 4)) {
-            let images: Vec<Arc<InodeImage>> = chunk.iter().cloned().map(Arc::new).collect();
+            let images: Vec<(Arc<InodeImage>, u32)> = chunk
+                .iter()
+                .map(|(image, epoch)| (Arc::new(image.clone()), *epoch))
+                .collect();
             let items = images
                 .iter()
-                .map(|image| LogItem::MovedInode {
+                .map(|(image, _)| LogItem::MovedInode {
                     image: Arc::clone(image),
                     source: None,
                 })
                 .collect();
-            for (image, placed) in images.iter().zip(self.write(items)?) {
+            for ((image, epoch), placed) in images.iter().zip(self.write(items)?) {
                 let Placed::Inode(place) = placed else {
                     unreachable!("an inode was written")
                 };
@@ -327,7 +395,12 @@ impl<'a> Fold<'a> {
                 self.final_images
                     .push((image.inode.ino.0, Some(Arc::clone(image))));
                 let version = image.inode.version;
-                imap.insert(image.inode.ino.0, ImapState::Used { version, place });
+                let state = ImapState::Used {
+                    version,
+                    place,
+                    epoch: *epoch,
+                };
+                imap.insert(image.inode.ino.0, state);
             }
         }
         Ok(())
@@ -339,6 +412,6 @@ impl<'a> Fold<'a> {
             let entry = self.frozen.inode(ino.0)?;
             return entry.image.as_ref().map(|placed| placed.image.xattrs);
         }
-        Some(self.below(ino).ok()??.0.xattrs)
+        Some(self.below(ino).ok()??.image.xattrs)
     }
 }

@@ -11,6 +11,8 @@ use crate::format::Pointer;
 use crate::format::index::Index;
 use crate::format::inode::Root;
 use crate::format::node::{FANOUT, Node, NodeId};
+use crate::history::HISTORY;
+use crate::kept::data_block;
 use crate::log::{LogItem, Placed};
 use crate::reader::Tree;
 use std::collections::BTreeMap;
@@ -36,6 +38,14 @@ pub struct FileFold {
     pub touched: Vec<NodeId>,
     /// The result.
     pub root: Root,
+}
+
+impl FileFold {
+    /// Which pointer of the index it is: number `index` of its level, 0 for data.
+    fn spot(&self, height: u8, index: u64) -> (NodeId, Version) {
+        let ino = self.ino;
+        (NodeId { ino, height, index }, self.version)
+    }
 }
 
 impl Fold<'_> {
@@ -68,7 +78,7 @@ impl Fold<'_> {
         for (index, pointer) in std::mem::take(&mut fold.changes) {
             let slot = &mut slots[index as usize];
             let former = std::mem::replace(slot, pointer.unwrap_or(Pointer::NONE));
-            self.displaced(&former, fold.height);
+            self.displaced(fold.spot(fold.height, index), &former, pointer.as_ref());
         }
         while slots.last().is_some_and(Pointer::is_none) {
             slots.pop();
@@ -78,12 +88,17 @@ impl Fold<'_> {
         fold.root = Root { height, slots };
     }
 
-    /// A pointer at `height` (0 for data) lost its place.
-    fn displaced(&mut self, former: &Pointer, height: u8) {
-        if height > 0 {
+    /// A pointer of a file's index lost its place to `newer`, if to any.
+    fn displaced(
+        &mut self,
+        (id, version): (NodeId, Version),
+        former: &Pointer,
+        newer: Option<&Pointer>,
+    ) {
+        if id.height > 0 {
             self.kill_metadata(former);
         } else {
-            self.kill(former);
+            self.displace(data_block(id.ino, version, id.index), former, newer);
         }
     }
 
@@ -137,13 +152,15 @@ impl Fold<'_> {
             for (&child, pointer) in changes.range(first..first + FANOUT) {
                 let displaced =
                     node.set((child - first) as usize, pointer.unwrap_or(Pointer::NONE));
-                self.displaced(&displaced, height);
+                let spot = folds[at].spot(height, child);
+                self.displaced(spot, &displaced, pointer.as_ref());
             }
             if node.is_empty() {
                 folds[at].changes.insert(index, None);
                 continue;
             }
-            let counted = ino == InodeNo::IFILE || self.frozen.is_dirty(&id);
+            let of_volume = [InodeNo::IFILE, HISTORY].contains(&ino);
+            let counted = of_volume || self.frozen.is_dirty(&id);
             debug_assert!(counted || self.frozen.guessed, "{id:?} was not counted");
             let bytes = node.encode(id, version, self.lfs.geometry.packed);
             chunk.bytes += bytes.len();
@@ -170,7 +187,10 @@ impl Fold<'_> {
                 continue;
             }
             match changes.get(&index) {
-                Some(_) => self.displaced(slot, fold.old.height),
+                Some(newer) => {
+                    let spot = fold.spot(fold.old.height, index);
+                    self.displaced(spot, slot, newer.as_ref());
+                }
                 None => {
                     changes.insert(index, Some(*slot));
                 }
@@ -210,7 +230,7 @@ impl Fold<'_> {
             self.metadata_bytes += live_bytes(&pointer);
             folds[at].changes.insert(index, Some(pointer));
         }
-        Ok(())
+        self.write_full_runs()
     }
 }
 

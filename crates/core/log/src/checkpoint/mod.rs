@@ -17,6 +17,7 @@
 mod commit;
 mod fold;
 mod freed;
+pub(crate) mod history;
 mod imap;
 mod levels;
 mod room;
@@ -31,6 +32,7 @@ use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
 use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
 use crate::heads::LogEnd;
+use crate::history::HistoryChanges;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
 use crate::schedule::Schedule;
@@ -144,7 +146,7 @@ impl Lfs {
                 return Err(Error::OutOfSegments);
             }
             self.relocate_failed()?;
-            match self.fold_and_record(serial, clean) {
+            match self.fold_and_record(serial, clean, &schedule.history) {
                 Ok(()) => {
                     schedule.next_serial += 1;
                     schedule.last_ns = self.clock.monotonic_ns();
@@ -172,7 +174,8 @@ impl Lfs {
     /// Most bytes of log that folding `frozen` takes, the usage table included. What the
     /// ends of segments take is in what is counted on of each.
     fn counted_bytes(&self, base: &Base, frozen: &Delta) -> u64 {
-        let bytes = self.fold_bytes(base, frozen) + self.table_bytes(frozen.next_ino);
+        let history = self.history_bytes(base, frozen.kept.len(), None);
+        let bytes = self.fold_bytes(base, frozen) + self.table_bytes(frozen.next_ino) + history;
         bytes * u64::from(self.geometry.segment_bytes) / self.dependable_bytes()
     }
 
@@ -186,7 +189,7 @@ impl Lfs {
 
     /// The live delta becomes the frozen one, with what an attempt that came
     /// to nothing has left frozen.
-    fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogEnd, Usage) {
+    fn freeze(&self, is_snapshot: bool) -> (Arc<Delta>, Arc<Base>, LogEnd, Usage) {
         let log = self.log.lock();
         let mut committed = self.change_committed();
         let mut frozen = std::mem::take(&mut committed.live);
@@ -197,6 +200,12 @@ impl Lfs {
         frozen.boundary = log.end.serial();
         frozen.loose = self.loose_numbers.load(Relaxed);
         committed.live.next_ino = frozen.next_ino;
+        // What is displaced from now on may be part of the snapshot that is taken.
+        committed.live.kept_through = match is_snapshot {
+            true => frozen.boundary,
+            false => committed.base.history.directory.kept_through(),
+        };
+        frozen.snapshot = is_snapshot.then_some(committed.usage);
         if planted::is(Planted::BoundaryCutsGroup)
             && frozen.inodes.len() > 1
             && let Some(last) = frozen.inodes.keys().max().copied()
@@ -214,14 +223,16 @@ impl Lfs {
         )
     }
 
-    fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
+    fn fold_and_record(&self, serial: u64, clean: bool, changes: &HistoryChanges) -> Result<()> {
         self.allocator.lock().settle();
-        let (frozen, base, boundary, usage) = self.freeze();
-        let counted = self.counted_bytes(&base, &frozen);
+        let (frozen, base, boundary, usage) = self.freeze(changes.create.is_some());
+        let merge_bytes = self.merge_allowance();
+        let counted = self.counted_bytes(&base, &frozen) + 2 * merge_bytes;
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
-        let mut fold = Fold::new(self, &base, &frozen);
-        let imap_changes = fold.files()?;
+        let mut fold = Fold::new(self, &base, &frozen, (usage, merge_bytes));
+        let mut imap_changes = fold.files()?;
+        let history = fold.history(serial, changes, &mut imap_changes)?;
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial(), lists.next_ino)?;
         let bytes = written() - before;
@@ -296,6 +307,7 @@ impl Lfs {
             usage,
             metadata_bytes: table.metadata_bytes,
             tallest,
+            history: Arc::new(history),
         };
         let reach = (boundary.serial(), end.serial());
         self.install(base, reach, &frozen, &table, final_images);

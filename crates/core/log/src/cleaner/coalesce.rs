@@ -13,7 +13,7 @@
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::lfs::Lfs;
-use crate::log::{GroupKind, LogItem};
+use crate::log::{GroupKind, LogItem, Source};
 use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Space};
 use crate::reader::ReadCause;
 use varve_fs::{BlockPointer, InodeNo};
@@ -189,7 +189,10 @@ impl Lfs {
                     block,
                     data: data.into(),
                     written,
-                    source: Some(pointer),
+                    source: Some(Source {
+                        pointer,
+                        kept: false,
+                    }),
                 };
                 (block, item)
             })

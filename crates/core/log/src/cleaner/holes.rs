@@ -10,6 +10,7 @@ use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::delta::Answer;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
+use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use crate::log::{LogItem, goes_into_holes};
 use crate::segments::{Edition, Holes};
@@ -250,13 +251,15 @@ impl Lfs {
         Ok(pays.then_some(holes))
     }
 
-    /// True unless something logged since the image was made has displaced it.
+    /// True unless something logged since the image was made has displaced it, and no
+    /// snapshot keeps it.
     /// What is about to become part of the image passes for living.
     fn still_lives(&self, info: &BlockInfo) -> bool {
         let ChainItem::Block {
             ino,
             version,
             block,
+            pointer,
             xattrs,
             ..
         } = info.item
@@ -264,10 +267,17 @@ impl Lfs {
             return true;
         };
         let committed = self.committed.read();
-        match xattrs {
-            true => committed.delta_xattrs(ino) == Some(None),
-            false => committed.delta_answer(ino, version, block) == Answer::Pass,
-        }
+        let (lives, identity) = match xattrs {
+            true => (
+                committed.delta_xattrs(ino) == Some(None),
+                attributes(ino, version),
+            ),
+            false => (
+                committed.delta_answer(ino, version, block) == Answer::Pass,
+                data_block(ino, version, block),
+            ),
+        };
+        lives || committed.is_kept_at(identity, &pointer)
     }
 
     /// Places of whole blocks, on write units, in which nothing lives and no

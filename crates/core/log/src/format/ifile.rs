@@ -107,8 +107,8 @@ pub struct ImapEntry {
     version: U32,
     /// Incarnation of the segment.
     incarnation: U32,
-    /// Zero.
-    spare: U32,
+    /// Number of the newest snapshot when the inode last changed; 0 if there was none.
+    epoch: U32,
 }
 const _: () = assert!(size_of::<ImapEntry>() == ENTRY_BYTES);
 
@@ -147,6 +147,9 @@ pub enum ImapState {
         version: u32,
         /// Place of the inode.
         place: InodePlace,
+        /// Number of the newest snapshot when the inode last changed for a user; 0 if
+        /// there was none. Snapshots with a greater number have this image.
+        epoch: u32,
     },
 }
 
@@ -165,13 +168,17 @@ impl ImapEntry {
                 version: U32::new(next_version),
                 ..ImapEntry::default()
             },
-            ImapState::Used { version, place } => ImapEntry {
+            ImapState::Used {
+                version,
+                place,
+                epoch,
+            } => ImapEntry {
                 place: U64::new(place.sector | u64::from(place.slot) << 48),
                 birth: U64::new(place.birth),
                 crc: U32::new(place.crc),
                 version: U32::new(version),
                 incarnation: U32::new(place.incarnation),
-                spare: U32::ZERO,
+                epoch: U32::new(epoch),
             },
         }
     }
@@ -194,6 +201,7 @@ impl ImapEntry {
                     crc: self.crc.get(),
                     incarnation: self.incarnation.get(),
                 },
+                epoch: self.epoch.get(),
             }),
             imap_flags::FREE if self.birth.get() > MAX_INO => Err(Malformed::new(
                 "inode map entry",

@@ -6,6 +6,7 @@
 //! structures; a test compares them.
 
 pub mod checkpoint;
+pub mod history;
 pub mod ifile;
 pub mod index;
 pub mod map;

@@ -236,6 +236,9 @@ pub mod entry_flags {
     /// Stored in a hole of another segment: `source` is its sector address, `birth` the
     /// incarnation of that segment.
     pub const PLUG: u8 = 1 << 1;
+    /// With MOVED: the block is old enough to be part of a snapshot. If its file no
+    /// longer leads to it, the copy is kept for snapshots.
+    pub const KEPT: u8 = 1 << 2;
 }
 
 /// Names the file of the entries that follow.

@@ -113,8 +113,11 @@ pub mod incompat_flags {
     /// (`docs/design/transactions.md`, "Spilling").
     pub const SPILLS: u64 = 1 << 5;
 
+    /// The volume may have snapshots (`docs/design/snapshots.md`).
+    pub const SNAPSHOTS: u64 = 1 << 6;
+
     /// The features of a new volume.
-    pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS | SPILLS;
+    pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS | SPILLS | SNAPSHOTS;
 }
 
 /// Incompatible features this version understands.

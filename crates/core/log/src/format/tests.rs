@@ -444,7 +444,11 @@ fn inode_map_entries_mean_what_they_were_made_of() {
     };
     for state in [
         ImapState::Unused,
-        ImapState::Used { version: 9, place },
+        ImapState::Used {
+            version: 9,
+            place,
+            epoch: 0,
+        },
         ImapState::Free {
             next_version: 9,
             previous: MAX_INO,

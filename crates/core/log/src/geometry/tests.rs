@@ -22,6 +22,7 @@ pub(crate) fn volume(bytes: u64, block_bytes: u32, packed: bool) -> Geometry {
         packed,
         long_xattrs: true,
         spills: true,
+        snapshots: true,
         shrunk: false,
     }
 }

@@ -16,6 +16,7 @@ fn geometry() -> Geometry {
         packed: true,
         long_xattrs: true,
         spills: true,
+        snapshots: true,
         shrunk: false,
     }
 }

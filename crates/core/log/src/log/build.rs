@@ -177,8 +177,9 @@ impl PartialBuffer {
         self.put(entry.as_bytes());
     }
 
-    /// Second pass: writes the entry of a block placed before.
-    pub fn put_block(&mut self, item: &LogItem, pointer: &Pointer) {
+    /// Second pass: writes the entry of a block placed before. Moved blocks that were born up
+    /// to serial `kept_through` may be part of a snapshot.
+    pub fn put_block(&mut self, item: &LogItem, pointer: &Pointer, kept_through: u64) {
         self.set_file(item.file());
         let (kind, height, block, written_ns, source) = match item {
             LogItem::Block {
@@ -191,10 +192,11 @@ impl PartialBuffer {
                 0,
                 *block,
                 written.as_ns(),
-                source.map(|p| p.sector()),
+                source.map(|source| source.pointer.sector()),
             ),
             LogItem::Xattrs { source, .. } => {
-                (entry_kind::XATTRS, 0, 0, 0, source.map(|p| p.sector()))
+                let source = source.map(|source| source.pointer.sector());
+                (entry_kind::XATTRS, 0, 0, 0, source)
             }
             LogItem::Node { id, .. } => (entry_kind::NODE, id.height, id.index, 0, None),
             _ => unreachable!("only blocks, attributes and nodes are placed"),
@@ -205,8 +207,12 @@ impl PartialBuffer {
             pointer.birth()
         };
         let end = self.sector + self.bytes.bytes() as u64 / SECTOR;
+        let moved = match pointer.birth() <= kept_through {
+            true => entry_flags::MOVED | entry_flags::KEPT,
+            false => entry_flags::MOVED,
+        };
         let (flags, source, birth) = match source {
-            Some(source) => (entry_flags::MOVED, source, birth),
+            Some(source) => (moved, source, birth),
             None if (self.sector..end).contains(&pointer.sector()) => (0, 0, birth),
             None => plug_fields(pointer),
         };

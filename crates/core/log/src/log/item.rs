@@ -10,6 +10,15 @@ use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::{Inode, InodeNo, SpillNo, Timestamp, Usage, Version};
 
+/// The copy of a block that the cleaner read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its place.
+    pub pointer: Pointer,
+    /// True if its file did not lead to it: only snapshots have it.
+    pub kept: bool,
+}
+
 /// An item of a group, in arrival order.
 #[derive(Debug)]
 pub enum LogItem {
@@ -35,7 +44,7 @@ pub enum LogItem {
         /// Time of the last user write.
         written: Timestamp,
         /// The copy that the cleaner read.
-        source: Option<Pointer>,
+        source: Option<Source>,
     },
     /// The extended attributes; empty if there are none.
     Xattrs {
@@ -46,7 +55,7 @@ pub enum LogItem {
         /// The blob.
         data: Content,
         /// The copy that the cleaner read.
-        source: Option<Pointer>,
+        source: Option<Source>,
     },
     /// Blocks that have been spilled, as the file system describes them.
     Spilled {
@@ -115,6 +124,16 @@ impl LogItem {
             LogItem::Image { inode } => (inode.ino, inode.version),
             LogItem::MovedInode { image, .. } => (image.inode.ino, image.inode.version),
             LogItem::Node { id, version, .. } => (id.ino, *version),
+        }
+    }
+
+    /// True for the move of a block that only snapshots have.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            LogItem::Block { source, .. } | LogItem::Xattrs { source, .. } => {
+                source.is_some_and(|source| source.kept)
+            }
+            _ => false,
         }
     }
 

@@ -13,7 +13,7 @@ mod state;
 
 pub use crate::bytes::content::Content;
 pub use holes::goes_into_holes;
-pub use item::{GroupKind, LogItem, Placed, Stamp};
+pub use item::{GroupKind, LogItem, Placed, Source, Stamp};
 pub use output::{Output, write_patiently};
 pub use placement::Placement;
 pub use plan::Room;

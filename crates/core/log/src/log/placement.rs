@@ -247,7 +247,7 @@ impl Places {
         };
         let class = match source {
             None => self.user_class(*ino, *block),
-            Some(source) => self.survivor_class(geometry, *ino, *block, source),
+            Some(source) => self.survivor_class(geometry, *ino, *block, &source.pointer),
         };
         Some(self.head_of_class(class))
     }

@@ -12,7 +12,7 @@ use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
-use crate::log::{Content, GroupKind, LogItem, Room};
+use crate::log::{Content, GroupKind, LogItem, Room, Source};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
 use foldhash::HashMap;
@@ -176,13 +176,22 @@ impl Lfs {
                 (_, ChainItem::Inode { ino, place, .. }) => {
                     self.found_inode(&mut found, info, &extents, ino, place);
                 }
-                (_, item) => self.found_block(&mut found, info, &extents, item),
+                (life, item) => {
+                    let kept = life == Life::Kept;
+                    self.found_block(&mut found, (info, &extents), item, kept);
+                }
             }
         }
         Ok(found)
     }
 
-    fn found_block(&self, found: &mut Found, info: &BlockInfo, extents: &Extents, item: ChainItem) {
+    fn found_block(
+        &self,
+        found: &mut Found,
+        (info, extents): (&BlockInfo, &Extents),
+        item: ChainItem,
+        kept: bool,
+    ) {
         let ChainItem::Block {
             ino,
             version,
@@ -198,7 +207,7 @@ impl Lfs {
         let Some(data) = self.whole(info, extents, pointer.crc()) else {
             return self.lost(found, info);
         };
-        let source = Some(pointer);
+        let source = Some(Source { pointer, kept });
         let item = if xattrs {
             LogItem::Xattrs {
                 ino,
@@ -359,6 +368,9 @@ impl Lfs {
             if matches!(item, LogItem::MovedInode { .. }) {
                 counts.inodes += u64::from(changes(ino));
                 continue;
+            }
+            if item.is_kept() {
+                continue; // counted with the history
             }
             let dirty = files.entry(ino).or_default();
             dirty.rewrite = true;

@@ -1,12 +1,15 @@
 //! Liveness of a block: judged by committed pointers, without a lock.
 
 use super::calls::Found;
+use crate::base::Base;
 use crate::chain::ChainItem;
 use crate::control::contents::BlockInfo;
 use crate::error::Result;
 use crate::format::Pointer;
+use crate::format::history::Identity;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
+use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
@@ -20,6 +23,8 @@ const LOOKED_UP_AT_ONCE: usize = 64;
 pub(crate) enum Life {
     /// A data block, attributes or an inode: its copy is appended.
     Moves,
+    /// A data block or attributes that only snapshots have: likewise.
+    Kept,
     /// A node of an index of this height: the next checkpoint rewrites it, and the nodes
     /// above it.
     Node(u8),
@@ -59,9 +64,12 @@ impl Lfs {
                 pointer,
                 xattrs: true,
                 ..
-            } => self
-                .holds_xattrs((ino, version), &pointer, found)?
-                .then_some(Life::Moves),
+            } => match self.holds_xattrs((ino, version), &pointer, found)? {
+                true => Some(Life::Moves),
+                false => self
+                    .is_kept(attributes(ino, version), &pointer, found)?
+                    .then_some(Life::Kept),
+            },
             ChainItem::Block {
                 ino,
                 version,
@@ -70,8 +78,9 @@ impl Lfs {
                 ..
             } => {
                 let mut lives = None;
-                self.judge_blocks((ino, version), &[(block, pointer)], found, &|| true, |_| {
-                    lives = Some(Life::Moves);
+                let copy = [(block, pointer)];
+                self.judge_blocks((ino, version), &copy, found, &|| true, |_, life| {
+                    lives = Some(life);
                 })?;
                 lives
             }
@@ -127,8 +136,8 @@ impl Lfs {
         for of_file in data.chunk_by(|a, b| a.0 == b.0) {
             for some in of_file.chunks(LOOKED_UP_AT_ONCE) {
                 let blocks: Vec<(u64, Pointer)> = some.iter().map(|b| (b.1, b.3)).collect();
-                self.judge_blocks(some[0].0, &blocks, found, go_on, |which| {
-                    lives[some[which].2] = Some(Life::Moves);
+                self.judge_blocks(some[0].0, &blocks, found, go_on, |which, life| {
+                    lives[some[which].2] = Some(life);
                 })?;
                 if found.interrupted {
                     return Ok(lives);
@@ -146,24 +155,73 @@ impl Lfs {
         blocks: &[(u64, Pointer)],
         found: &mut Found,
         go_on: &dyn Fn() -> bool,
-        mut lives: impl FnMut(usize),
+        mut lives: impl FnMut(usize, Life),
     ) -> Result<()> {
-        if !self.is_life_of(ino, version)? {
-            return Ok(());
-        }
         let wanted: Vec<u64> = blocks.iter().map(|(block, _)| *block).collect();
-        let current = self.lookup().pointers(ino, &wanted, go_on);
-        let Some((current, serial)) = current.map(Some).or_else(gone)? else {
-            return Ok(());
+        let current = match self.is_life_of(ino, version)? {
+            true => self.lookup().pointers(ino, &wanted, go_on),
+            false => Err(crate::Error::NoInode(ino)),
         };
-        found.judged_against(serial);
+        let current = match current.map(Some).or_else(gone)? {
+            Some((current, serial)) => {
+                found.judged_against(serial);
+                current
+            }
+            None => vec![None; blocks.len()],
+        };
         found.interrupted |= current.len() < blocks.len();
-        for (nth, (current, (_, copy))) in current.iter().zip(blocks).enumerate() {
+        for (nth, (current, (block, copy))) in current.iter().zip(blocks).enumerate() {
             if current.is_some_and(|pointer| pointer.same_content(copy)) {
-                lives(nth);
+                lives(nth, Life::Moves);
+            } else if self.is_kept(data_block(ino, version, *block), copy, found)? {
+                lives(nth, Life::Kept);
             }
         }
         Ok(())
+    }
+
+    /// True if snapshots have this copy of a block that its file does not lead to: a
+    /// delta has moved it here, or no delta has moved it elsewhere and the image or the
+    /// history has it here. A block that was displaced since the checkpoint counts by
+    /// its birth alone, because no run has it yet.
+    fn is_kept(&self, identity: Identity, copy: &Pointer, found: &mut Found) -> Result<bool> {
+        let base = {
+            let committed = self.committed.read();
+            if !committed.live.may_be_kept(identity, copy) {
+                return Ok(false);
+            }
+            if let Some(place) = committed.moved(identity, copy.birth()) {
+                return Ok(place.same_content(copy));
+            }
+            Arc::clone(&committed.base)
+        };
+        found.judged_against(base.serial);
+        if self.image_has(&base, identity, copy)? {
+            return Ok(true);
+        }
+        let entry = self.with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
+        Ok(entry.is_some_and(|entry| {
+            let keeps = (base.history.directory).keeps(copy.birth(), entry.last.get());
+            keeps && entry.pointer.same_content(copy)
+        }))
+    }
+
+    /// True if the image leads to this copy of a block.
+    fn image_has(&self, base: &Base, identity: Identity, copy: &Pointer) -> Result<bool> {
+        let ino = InodeNo(identity.ino);
+        let image = base.inode(&self.reader, &self.geometry, ino)?;
+        let Some(image) = image.filter(|image| image.inode.version == identity.version) else {
+            return Ok(false);
+        };
+        if identity.xattrs {
+            return Ok(image.xattrs.same_content(copy));
+        }
+        let Some(root) = &image.root else {
+            return Ok(false);
+        };
+        let reader = &self.reader;
+        let there = crate::reader::Tree { reader, ino, root }.get(identity.block)?;
+        Ok(there.is_some_and(|there| there.same_content(copy)))
     }
 
     /// True if this is the present version of an inode number.

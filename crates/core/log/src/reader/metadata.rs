@@ -148,14 +148,23 @@ impl Reader {
     /// # Errors
     /// As [`Reader::block`].
     pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Block>> {
-        let key = MetaKey::block(pointer);
-        if let Some(bytes) = self.patched_block(pointer, block) {
-            return Ok(bytes);
+        match self.patched_block(pointer, block) {
+            Some(bytes) => Ok(bytes),
+            None => self.page(pointer, InodeNo::IFILE, block),
         }
+    }
+
+    /// A block of the volume's own files, filled up to the block size and kept in
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn page(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Arc<Block>> {
+        let key = MetaKey::block(pointer);
         if let Some(Meta::Block(bytes)) = self.meta.get(&key) {
             return Ok(bytes);
         }
-        let mut bytes = self.block(pointer, InodeNo::IFILE, block)?;
+        let mut bytes = self.block(pointer, ino, block)?;
         bytes.resize(self.geometry.block_bytes as usize);
         let bytes = Arc::new(bytes);
         self.meta.insert(key, Meta::Block(Arc::clone(&bytes)));

@@ -12,8 +12,10 @@ use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::format::{Malformed, UsageEntry, entries};
 use crate::geometry::Geometry;
+use crate::history::HistoryImage;
 use crate::reader::Reader;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use varve_fs::{InodeNo, Usage};
 use zerocopy::little_endian::U64;
 
@@ -69,7 +71,11 @@ pub fn load_base(
         },
         metadata_bytes: header.metadata_bytes.get(),
         tallest: header.tallest().unwrap_or(TALLEST_UNKNOWN),
+        history: Arc::default(),
     };
+    if geometry.snapshots {
+        base.history = Arc::new(HistoryImage::load(&base, reader, geometry)?);
+    }
     base.unfinished = load_unfinished(reader, geometry, &base, header.unfinished_count.get())?;
     let mut table = load_usage(reader, geometry, &base)?;
     for delta in &record.deltas {

@@ -168,7 +168,7 @@ pub fn roll_forward(
     let end = LogEnd::from(&record.header);
     let segments = SegmentTable::load(&table, opened, base.serial, &end, older);
     let usage = base.usage;
-    let live = crate::delta::Delta::above(base.next_ino);
+    let live = crate::delta::Delta::above(base.next_ino, base.history.directory.kept_through());
     let unfinished = base.unfinished.clone();
     let committed = Committed {
         base: Arc::new(base),

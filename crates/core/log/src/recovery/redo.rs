@@ -10,6 +10,7 @@ use crate::committed::Lookup;
 use crate::delta::PlacedImage;
 use crate::error::{Error, Result};
 use crate::format::inode::InodeImage;
+use crate::kept::{attributes, data_block};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 
@@ -34,9 +35,42 @@ impl Replay<'_> {
                     let serial = partial.summary.header.serial.get();
                     self.out.segments.placed(segment, serial);
                 }
+            } else {
+                self.keep_moved(item);
             }
         }
         Ok(())
+    }
+
+    /// A moved block that its file does not lead to: if snapshots may have it, and no
+    /// delta has it elsewhere, the copy is theirs.
+    fn keep_moved(&mut self, item: &ChainItem) {
+        let ChainItem::Block {
+            ino,
+            version,
+            block,
+            pointer,
+            source: Some(source),
+            kept: true,
+            xattrs,
+            ..
+        } = *item
+        else {
+            return;
+        };
+        let identity = match xattrs {
+            true => attributes(ino, version),
+            false => data_block(ino, version, block),
+        };
+        let committed = self.out.committed.get_mut();
+        let elsewhere = committed.moved(identity, pointer.birth());
+        if elsewhere.is_none_or(|at| at.sector() == source)
+            && committed.live.may_be_kept(identity, &pointer)
+        {
+            let segment = self.geometry.segment_of(source);
+            self.out.segments.moved_from.extend(segment);
+            committed.live.keep(self.geometry, identity, pointer);
+        }
     }
 
     /// Applies one item; `image` is given if it is an inode.
@@ -63,9 +97,10 @@ impl Replay<'_> {
                 ino,
                 version,
                 pointer,
+                source,
                 xattrs: true,
                 ..
-            } => live.apply_xattrs(geometry, ino, version, pointer),
+            } => live.apply_xattrs(geometry, ino, version, (pointer, source.is_some())),
             ChainItem::Block {
                 ino,
                 version,

@@ -18,6 +18,7 @@ use crate::format::summary::summary_flags;
 use crate::format::{LogPosition, Malformed};
 use crate::geometry::Geometry;
 use crate::heads::is_entered;
+use crate::history::HISTORY;
 use crate::reader::Reader;
 use std::cmp::Reverse;
 use varve_fs::planted::{self, Planted};
@@ -211,7 +212,8 @@ impl<'a> Replay<'a> {
                 reserved = reserved.saturating_add(to - from);
             }
             let ino = item.ino().0;
-            if ino != InodeNo::IFILE.0 && !(InodeNo::ROOT.0..most).contains(&ino) {
+            let of_volume = [InodeNo::IFILE.0, HISTORY.0].contains(&ino);
+            if !of_volume && !(InodeNo::ROOT.0..most).contains(&ino) {
                 return Err(Malformed::new("summary", format!("inode number {ino}")));
             }
         }

@@ -120,9 +120,10 @@ impl Lfs {
         let with_spare = |bytes: u64| (1 + SPARE_NODES).saturating_mul(bytes);
         let nodes = folds.min(grown.saturating_mul(at_most));
         let stored = self.geometry.entry_blocks(base.next_ino);
+        let history = self.history_of(&committed);
         let grown_map = map.saturating_sub(stored) * u64::from(self.geometry.block_bytes);
         Metadata {
-            counted: base.metadata_bytes + grown_map + spare,
+            counted: base.metadata_bytes + grown_map + spare + base.history.bytes() + history,
             unfolded: with_spare(nodes).saturating_add(new),
             perhaps_gone: with_spare(perhaps_gone.min(base.metadata_bytes)),
         }

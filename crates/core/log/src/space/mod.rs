@@ -21,6 +21,7 @@
 //! Source of the two forms of accounting: Seltzer's thesis, §6.2.2.
 
 mod fit;
+mod history;
 mod marks;
 mod room;
 

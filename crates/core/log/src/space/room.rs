@@ -285,7 +285,8 @@ impl Lfs {
         let frozen = frozen.map_or(0, |frozen| self.fold_bytes(&committed.base, frozen));
         let image = self.image_below(&committed);
         let live = committed.live.counts().fold_bytes(&self.geometry, &image);
-        live + frozen + self.table_bytes(committed.live.next_ino)
+        let history = self.history_of(&committed);
+        live + frozen + history + self.table_bytes(committed.live.next_ino)
     }
 
     /// Most bytes that folding `delta` into this image may write, the usage table
@@ -306,5 +307,13 @@ impl Lfs {
     pub(crate) fn checkpoint_presses(&self) -> bool {
         let fold = self.fold_segments();
         fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
+    }
+
+    /// Most bytes that folds may write for snapshots until the next one is taken.
+    pub(super) fn history_of(&self, committed: &Committed) -> u64 {
+        let frozen = committed.frozen.as_deref();
+        let kept = committed.live.kept.len() + frozen.map_or(0, |frozen| frozen.kept.len());
+        let snapshot = frozen.and_then(|frozen| frozen.snapshot);
+        self.history_bytes(&committed.base, kept, snapshot)
     }
 }

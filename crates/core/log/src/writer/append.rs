@@ -7,12 +7,14 @@ use crate::apply::{BlockChange, Cause};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::format::Pointer;
+use crate::format::history::Identity;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
+use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::image::{Below, compose};
-use crate::log::item::{GroupKind, LogItem, Placed};
+use crate::log::item::{GroupKind, LogItem, Placed, Source};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
@@ -52,13 +54,16 @@ impl Lfs {
                 source,
                 ..
             } => {
-                buffer.put_block(&item, &pointer);
+                buffer.put_block(&item, &pointer, committed.live.kept_through);
                 if matches!(kind, GroupKind::Spill(_)) && planted::is(Planted::SpillCounted) {
                     committed.live.count_block(geometry, &pointer, 1);
                 }
                 if apply && self.still_at(committed, (ino, version), block, source) {
                     let at = (block, pointer, source.is_some());
                     self.apply_block(committed, (ino, version), at, written);
+                } else if apply {
+                    let identity = data_block(ino, version, block);
+                    self.keep_moved(committed, identity, source, pointer);
                 }
                 Placed::Block(pointer)
             }
@@ -90,13 +95,16 @@ impl Lfs {
                 if data.is_empty() {
                     // Nothing is stored; the image states that there are none.
                     let live = &mut committed.live;
-                    live.apply_xattrs(geometry, ino, version, Pointer::NONE);
+                    live.apply_xattrs(geometry, ino, version, (Pointer::NONE, false));
                     return Placed::Nothing;
                 }
-                buffer.put_block(&item, &pointer);
+                buffer.put_block(&item, &pointer, committed.live.kept_through);
                 if apply && xattrs_still_at(committed, ino, source) {
                     let live = &mut committed.live;
-                    live.apply_xattrs(geometry, ino, version, pointer);
+                    live.apply_xattrs(geometry, ino, version, (pointer, source.is_some()));
+                } else if apply {
+                    let identity = attributes(ino, version);
+                    self.keep_moved(committed, identity, source, pointer);
                 }
                 Placed::Block(pointer)
             }
@@ -120,7 +128,7 @@ impl Lfs {
                 Placed::Inode(place)
             }
             LogItem::Node { id, ref node, .. } => {
-                buffer.put_block(&item, &pointer);
+                buffer.put_block(&item, &pointer, committed.live.kept_through);
                 self.reader.keep_node(&pointer, id, Arc::clone(node));
                 Placed::Block(pointer)
             }
@@ -193,9 +201,18 @@ impl Lfs {
         committed: &Committed,
         (ino, version): (InodeNo, Version),
         block: u64,
-        source: Option<Pointer>,
+        source: Option<Source>,
     ) -> bool {
-        let Some(source) = source else { return true };
+        let Some(Source {
+            pointer: source,
+            kept,
+        }) = source
+        else {
+            return true;
+        };
+        if kept {
+            return false;
+        }
         let stands = match committed.delta_answer(ino, version, block) {
             Answer::At(pointer) => pointer.same_copy(source.sector(), source.birth()),
             Answer::Hole => false,
@@ -205,6 +222,20 @@ impl Lfs {
             self.counters.stale_moves.fetch_add(1, Relaxed);
         }
         stands || planted::is(Planted::MoveUnchecked)
+    }
+
+    /// The cleaner moved a block that its file does not lead to: if snapshots have it,
+    /// the copy is theirs.
+    fn keep_moved(
+        &self,
+        committed: &mut Committed,
+        identity: Identity,
+        source: Option<Source>,
+        pointer: Pointer,
+    ) {
+        if source.is_some_and(|source| committed.is_kept_at(identity, &source.pointer)) {
+            committed.live.keep(&self.geometry, identity, pointer);
+        }
     }
 
     fn inode_still_at(
@@ -234,9 +265,10 @@ fn side_by_side(first: Pointer, crcs: &[u32]) -> impl Iterator<Item = Pointer> {
     })
 }
 
-fn xattrs_still_at(committed: &Committed, ino: InodeNo, source: Option<Pointer>) -> bool {
+fn xattrs_still_at(committed: &Committed, ino: InodeNo, source: Option<Source>) -> bool {
     source.is_none_or(|source| match committed.delta_xattrs(ino) {
-        Some(Some(at)) => at == source,
+        _ if source.kept => false,
+        Some(Some(at)) => at == source.pointer,
         Some(None) => true,
         None => false,
     })

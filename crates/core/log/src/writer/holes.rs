@@ -51,6 +51,7 @@ impl Lfs {
                 pointer,
                 written_ns: written.as_ns(),
                 source: None,
+                kept: false,
                 xattrs: false,
                 spilled: false,
             };

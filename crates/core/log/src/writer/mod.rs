@@ -65,7 +65,13 @@ impl Lfs {
         stamp: Stamp,
     ) -> Result<Option<Written>> {
         self.durability.check()?;
-        let mut log = self.log.lock();
+        let mut log = loop {
+            self.respill_old(&items)?;
+            let log = self.log.lock();
+            if !self.has_old_spills(&items) {
+                break log;
+            }
+        };
         if let GroupKind::Cleaner(serial) | GroupKind::Coalescing(serial) = kind
             && self.committed.read().base.serial != serial
             && !planted::is(Planted::StaleClaim)
@@ -210,6 +216,7 @@ impl Lfs {
                         | LogItem::Xattrs { data, source, .. }
                             if !data.is_empty() =>
                         {
+                            let source = source.map(|source| source.pointer);
                             let crc = source.and_then(|source| data.checksum_at(&source));
                             buffer.place_block(data, source.map(|p| p.birth()), crc)
                         }

@@ -161,6 +161,7 @@ fn a_copy_told_of_twice_is_one_and_another_at_its_place_is_not() {
         pointer: Pointer::new(1000, 8, crc, birth, 1),
         written_ns: 0,
         source: None,
+        kept: false,
         xattrs,
         spilled: false,
     };

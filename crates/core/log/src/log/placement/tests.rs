@@ -17,6 +17,7 @@ fn geometry() -> Geometry {
         packed: true,
         long_xattrs: true,
         spills: true,
+        snapshots: true,
         shrunk: false,
     }
 }

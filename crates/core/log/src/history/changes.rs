@@ -1,0 +1,227 @@
+//! Taking, deleting, renaming and reading snapshots of the volume.
+
+use super::directory::limit;
+use super::{Directory, HISTORY, History, HistoryFile, MergedBlocks, MergedImages, Snapshot};
+use crate::base::Base;
+use crate::error::Result;
+use crate::lfs::Lfs;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use varve_fs::{InodeNo, SnapshotNo, Timestamp, VolumeSnapshot};
+
+/// What the next checkpoint changes in the table of snapshots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HistoryChanges {
+    /// The checkpoint is a snapshot with this name.
+    pub create: Option<String>,
+    /// These are deleted.
+    pub delete: Vec<u32>,
+    /// This one gets a name.
+    pub rename: Option<(u32, String)>,
+}
+
+fn as_seen(snapshot: &Snapshot) -> VolumeSnapshot {
+    VolumeSnapshot {
+        number: snapshot.number,
+        name: snapshot.name.clone(),
+        taken: Timestamp::from_ns(snapshot.taken_ns),
+    }
+}
+
+impl Lfs {
+    /// Reads the history of a base image: `look` gets it with the image.
+    pub(crate) fn with_history<T>(
+        &self,
+        base: &Base,
+        look: impl FnOnce(&History<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let inode = base.history.inode.as_ref();
+        let file = HistoryFile {
+            reader: &self.reader,
+            root: inode.and_then(|inode| inode.root.as_ref()),
+            moved: &|block| self.committed.read().moved_to(HISTORY, block),
+        };
+        look(&History {
+            directory: &base.history.directory,
+            pages: &file,
+            inode_bytes: self.geometry.inode_bytes as usize,
+        })
+    }
+
+    fn may_have_snapshots(&self) -> varve_fs::Result<()> {
+        match self.geometry.snapshots {
+            true => Ok(()),
+            false => Err(varve_fs::Error::NotSupported),
+        }
+    }
+
+    fn may_change_snapshots(&self) -> varve_fs::Result<()> {
+        self.may_have_snapshots()?;
+        match self.stopped() {
+            Some(reason) => Err(varve_fs::Error::ReadOnly(reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Answers for [`varve_fs::Layout::volume_snapshots`].
+    pub(crate) fn list_snapshots(&self) -> varve_fs::Result<Vec<VolumeSnapshot>> {
+        self.may_have_snapshots()?;
+        let base = Arc::clone(&self.committed.read().base);
+        Ok(base.history.directory.readable().map(as_seen).collect())
+    }
+
+    /// Answers for [`varve_fs::Layout::create_volume_snapshot`].
+    pub(crate) fn create_snapshot(&self, name: &str) -> varve_fs::Result<VolumeSnapshot> {
+        self.may_change_snapshots()?;
+        let bytes = (self.committed.read().base.history.directory.encode()).len() as u64;
+        if bytes > limit(self.geometry.block_bytes) / 2 {
+            return Err(varve_fs::Error::NoSpace); // what the directory has no row for
+        }
+        self.make_space_for_snapshot()?;
+        let base = self.change_snapshots(HistoryChanges {
+            create: Some(name.to_owned()),
+            ..HistoryChanges::default()
+        })?;
+        let newest = base.history.directory.readable().last();
+        Ok(as_seen(newest.expect("it has just been taken")))
+    }
+
+    /// Answers for [`varve_fs::Layout::delete_volume_snapshots`].
+    pub(crate) fn delete_snapshots(&self, numbers: &[u32]) -> varve_fs::Result<()> {
+        self.may_change_snapshots()?;
+        let base = Arc::clone(&self.committed.read().base);
+        let directory = &base.history.directory;
+        if numbers
+            .iter()
+            .any(|number| directory.get(*number).is_none())
+        {
+            return Err(varve_fs::Error::NotFound);
+        }
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        Ok(self.remove_snapshots(numbers.to_vec())?)
+    }
+
+    /// Deletes snapshots, with two checkpoints. Without space for the second one, the
+    /// next that is taken removes the rows.
+    pub(crate) fn remove_snapshots(&self, numbers: Vec<u32>) -> Result<()> {
+        self.change_snapshots(HistoryChanges {
+            delete: numbers,
+            ..HistoryChanges::default()
+        })?;
+        self.take_checkpoint_if(Lfs::has_deleted_rows)?;
+        self.control.tell_gain();
+        Ok(())
+    }
+
+    fn has_deleted_rows(&self) -> bool {
+        let base = Arc::clone(&self.committed.read().base);
+        base.history.directory.snapshots.iter().any(|s| s.deleted)
+    }
+
+    /// Answers for [`varve_fs::Layout::rename_volume_snapshot`].
+    pub(crate) fn rename_snapshot(&self, number: u32, name: &str) -> varve_fs::Result<()> {
+        self.may_change_snapshots()?;
+        let base = Arc::clone(&self.committed.read().base);
+        if base.history.directory.get(number).is_none() {
+            return Err(varve_fs::Error::NotFound);
+        }
+        self.change_snapshots(HistoryChanges {
+            rename: Some((number, name.to_owned())),
+            ..HistoryChanges::default()
+        })?;
+        Ok(())
+    }
+
+    /// Takes a checkpoint that changes the table of snapshots; returns its image.
+    fn change_snapshots(&self, changes: HistoryChanges) -> Result<Arc<Base>> {
+        let mut schedule = self.checkpointing.lock();
+        schedule.history = changes;
+        let taken = self.checkpoint_now(&mut schedule);
+        schedule.history = HistoryChanges::default();
+        taken?;
+        let committed = self.committed.read();
+        Ok(Arc::clone(&committed.base))
+    }
+
+    /// Answers for [`varve_fs::Layout::open_volume_snapshot`].
+    pub(crate) fn open_snapshot(&self, number: u32) -> varve_fs::Result<SnapshotNo> {
+        self.may_have_snapshots()?;
+        let base = Arc::clone(&self.committed.read().base);
+        if base.history.directory.get(number).is_none() {
+            return Err(varve_fs::Error::NotFound);
+        }
+        let mut snapshots = self.snapshots.lock();
+        snapshots.taken += 1;
+        let pin = SnapshotNo(snapshots.taken);
+        snapshots.opened.insert(pin, number);
+        Ok(pin)
+    }
+
+    /// Answers for [`varve_fs::Layout::changed_inodes`].
+    pub(crate) fn changed_between(
+        &self,
+        from: u32,
+        to: Option<u32>,
+    ) -> varve_fs::Result<Vec<InodeNo>> {
+        self.may_have_snapshots()?;
+        if to.is_none() && self.stopped().is_none() {
+            // What the deltas have is then in the history.
+            self.take_checkpoint(false)?;
+        }
+        let base = Arc::clone(&self.committed.read().base);
+        let directory = &base.history.directory;
+        let known = |number: &u32| directory.get(*number).is_some();
+        if ![Some(from), to].iter().flatten().all(known) {
+            return Err(varve_fs::Error::NotFound);
+        }
+        let to = to.unwrap_or(u32::MAX);
+        let changed = self.with_history(&base, |history| {
+            let spans = |run: &&super::Run| run.span.1 >= from && run.span.0 < to;
+            let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
+            let mut changed = BTreeSet::new();
+            let mut images = MergedImages::new(history, &runs)?;
+            while let Some((header, _)) = images.next()? {
+                let (after, last) = (header.after.get(), header.last.get());
+                if after < from && (from..to).contains(&last) {
+                    changed.insert(InodeNo(header.ino.get()));
+                }
+            }
+            Ok(changed)
+        })?;
+        Ok(changed.into_iter().collect())
+    }
+
+    /// Answers for [`varve_fs::Layout::snapshot_bytes`].
+    pub(crate) fn bytes_of_snapshots(&self) -> varve_fs::Result<Vec<(u32, u64)>> {
+        self.may_have_snapshots()?;
+        let base = Arc::clone(&self.committed.read().base);
+        let directory = &base.history.directory;
+        let mut bytes: Vec<(u32, u64)> = directory.readable().map(|s| (s.number, 0)).collect();
+        self.with_history(&base, |history| {
+            let mut blocks = MergedBlocks::new(history, &directory.runs)?;
+            while let Some(entry) = blocks.next()? {
+                if let Some(only) = directory.only(entry.pointer.birth(), entry.last.get())
+                    && let Ok(at) = bytes.binary_search_by_key(&only, |(number, _)| *number)
+                {
+                    bytes[at].1 += entry.pointer.stored_bytes();
+                }
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+impl Directory {
+    /// The number of the snapshot that has a block of this birth, displaced when `last`
+    /// was the newest, if exactly one has.
+    fn only(&self, birth: u64, last: u32) -> Option<u32> {
+        let mut having = self.snapshots.iter().filter(|s| s.has(birth, last));
+        match (having.next(), having.next()) {
+            (Some(only), None) => Some(only.number),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Reading a snapshot of the volume: the image of the last checkpoint, corrected by the
+//! history (`docs/design/snapshots.md`, "Reading").
+//!
+//! Everything is read of one image. If that image is replaced meanwhile, its blocks may
+//! be written over: a reader that fails, or finishes behind the replacement, begins anew
+//! with the new image.
+
+use super::{HISTORY, History, Snapshot};
+use crate::base::Base;
+use crate::committed::Committed;
+use crate::error::{Error, Result};
+use crate::format::Pointer;
+use crate::format::history::Identity;
+use crate::format::index::Index;
+use crate::format::inode::InodeImage;
+use crate::lfs::Lfs;
+use crate::reader::Tree;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_fs::InodeNo;
+
+/// Attempts at a look-up while checkpoints replace the image under it.
+const ATTEMPTS: usize = 16;
+
+/// A snapshot, and the image that it is read of.
+struct Past<'a> {
+    lfs: &'a Lfs,
+    base: &'a Base,
+    snapshot: &'a Snapshot,
+    history: &'a History<'a>,
+}
+
+impl Lfs {
+    /// Looks into snapshot `number` of the volume.
+    fn look_back<T>(
+        &self,
+        number: u32,
+        look: impl Fn(&Past<'_>) -> Result<T>,
+    ) -> varve_fs::Result<T> {
+        let mut outcome = Err(varve_fs::Error::Aborted);
+        for _ in 0..ATTEMPTS {
+            let base = Arc::clone(&self.committed.read().base);
+            let Some(snapshot) = base.history.directory.get(number) else {
+                return Err(varve_fs::Error::Aborted); // it has been deleted
+            };
+            let found = self.with_history(&base, |history| {
+                look(&Past {
+                    lfs: self,
+                    base: &base,
+                    snapshot,
+                    history,
+                })
+            });
+            let steady = self.committed.read().base.serial == base.serial;
+            outcome = found.map_err(varve_fs::Error::from);
+            if steady {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// The image of an inode in a snapshot. Its root is not to be used.
+    pub(crate) fn past_inode(&self, number: u32, ino: InodeNo) -> varve_fs::Result<InodeImage> {
+        self.look_back(number, |past| past.inode(ino))
+    }
+
+    /// Where the extended attributes of an inode in a snapshot are.
+    pub(crate) fn past_xattrs(&self, number: u32, ino: InodeNo) -> varve_fs::Result<Pointer> {
+        self.look_back(number, |past| past.xattrs(ino))
+    }
+
+    /// The blocks `from..to` of an inode in a snapshot that exist, ascending.
+    pub(crate) fn past_blocks(
+        &self,
+        number: u32,
+        ino: InodeNo,
+        (from, to): (u64, u64),
+    ) -> varve_fs::Result<Vec<(u64, Pointer)>> {
+        self.look_back(number, |past| past.blocks(ino, from, to))
+    }
+
+    /// The first block at or after `from` of an inode in a snapshot.
+    pub(crate) fn past_next(
+        &self,
+        number: u32,
+        ino: InodeNo,
+        from: u64,
+    ) -> varve_fs::Result<Option<u64>> {
+        self.look_back(number, |past| past.next(ino, from))
+    }
+}
+
+impl Past<'_> {
+    fn inode(&self, ino: InodeNo) -> Result<InodeImage> {
+        if ino == HISTORY || ino == InodeNo::IFILE {
+            return Err(Error::NoInode(ino));
+        }
+        let number = self.snapshot.number;
+        if let Some(displaced) = self.history.image_at(ino.0, number)? {
+            return match displaced.after < number {
+                true => Ok(displaced.image),
+                false => Err(Error::NoInode(ino)),
+            };
+        }
+        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let epoch = self.base.epoch(reader, geometry, ino)?;
+        let image = match epoch.is_some_and(|epoch| epoch < number) {
+            true => self.base.inode(reader, geometry, ino)?,
+            false => None,
+        };
+        let image = image.ok_or(Error::NoInode(ino))?;
+        Ok((*image).clone())
+    }
+
+    /// The inode of the image, if it is the same file.
+    fn present(&self, image: &InodeImage) -> Result<Option<Arc<InodeImage>>> {
+        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let present = self.base.inode(reader, geometry, image.inode.ino)?;
+        Ok(present.filter(|present| present.inode.version == image.inode.version))
+    }
+
+    fn xattrs(&self, ino: InodeNo) -> Result<Pointer> {
+        let image = self.inode(ino)?;
+        if image.inode.xattr_bytes == 0 {
+            return Ok(Pointer::NONE);
+        }
+        let first = Identity {
+            ino: ino.0,
+            version: image.inode.version,
+            xattrs: true,
+            block: 0,
+        };
+        let present = self.present(&image)?.map(|present| (0, present.xattrs));
+        let found = self.corrected(first, 1, present.into_iter().collect())?;
+        Ok(found.first().map_or(Pointer::NONE, |(_, pointer)| *pointer))
+    }
+
+    fn blocks(&self, ino: InodeNo, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {
+        let image = self.inode(ino)?;
+        let mut present = Vec::new();
+        if let Some(now) = self.present(&image)?
+            && let Some(root) = &now.root
+        {
+            self.tree(ino, root)
+                .blocks(from, to, &mut |block, pointer| {
+                    present.push((block, pointer));
+                    true
+                })?;
+        }
+        let first = Identity {
+            ino: ino.0,
+            version: image.inode.version,
+            xattrs: false,
+            block: from,
+        };
+        self.corrected(first, to, present)
+    }
+
+    fn tree<'t>(&'t self, ino: InodeNo, root: &'t crate::format::inode::Root) -> Tree<'t> {
+        Tree {
+            reader: &self.lfs.reader,
+            ino,
+            root,
+        }
+    }
+
+    /// What the snapshot has of `first.block..to` of a file, of which the image has
+    /// these blocks.
+    fn corrected(
+        &self,
+        first: Identity,
+        to: u64,
+        present: Vec<(u64, Pointer)>,
+    ) -> Result<Vec<(u64, Pointer)>> {
+        let Snapshot {
+            number, position, ..
+        } = *self.snapshot;
+        let displaced = self.history.blocks_at(first, to, number)?;
+        let mut blocks: BTreeMap<u64, Pointer> = displaced
+            .into_iter()
+            .filter(|(_, entry)| entry.pointer.birth() <= position)
+            .map(|(block, entry)| (block, entry.pointer))
+            .collect();
+        let unchanged =
+            |(_, pointer): &(u64, Pointer)| !pointer.is_none() && pointer.birth() <= position;
+        blocks.extend(present.into_iter().filter(unchanged));
+        let committed = self.lfs.committed.read();
+        let placed = blocks.into_iter().map(|(block, pointer)| {
+            let identity = Identity { block, ..first };
+            (block, committed.place_of(identity, pointer))
+        });
+        Ok(placed.collect())
+    }
+
+    fn next(&self, ino: InodeNo, mut from: u64) -> Result<Option<u64>> {
+        let image = self.inode(ino)?;
+        let present = self.present(&image)?;
+        loop {
+            let mut next = None;
+            if let Some(root) = present.as_ref().and_then(|now| now.root.as_ref()) {
+                self.tree(ino, root)
+                    .blocks(from, u64::MAX, &mut |block, _| {
+                        next = Some(block);
+                        false
+                    })?;
+            }
+            let first = Identity {
+                ino: ino.0,
+                version: image.inode.version,
+                xattrs: false,
+                block: from,
+            };
+            let displaced = self.history.next_displaced(first, self.snapshot.number)?;
+            let Some(candidate) = [next, displaced].into_iter().flatten().min() else {
+                return Ok(None);
+            };
+            if !self.blocks(ino, candidate, candidate + 1)?.is_empty() {
+                return Ok(Some(candidate));
+            }
+            from = candidate + 1;
+        }
+    }
+}
+
+impl Committed {
+    /// Where a block of a snapshot is stored, which the image or the history has at
+    /// `pointer`: the deltas may have moved it since.
+    fn place_of(&self, identity: Identity, pointer: Pointer) -> Pointer {
+        self.moved(identity, pointer.birth()).unwrap_or(pointer)
+    }
+}

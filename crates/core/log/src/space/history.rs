@@ -1,0 +1,105 @@
+//! Space for snapshots: what listing displaced blocks may write, and giving way.
+//!
+//! A block of the newest snapshot is listed at most once, and so is an inode image. So
+//! all folds until the next snapshot write at most
+//! `64 * blocks_left + (32 + inode_bytes) * images_left` bytes of entries. That many are
+//! kept free while there is a snapshot (R1), and no growth takes them (R3); so removals
+//! stay admitted, although they free nothing that a snapshot keeps.
+
+use crate::base::Base;
+use crate::checkpoint::history::MERGED_BYTES;
+use crate::error::Result;
+use crate::format::history::{DisplacedBlock, ImageHeader};
+use crate::format::node::FANOUT;
+use crate::lfs::Lfs;
+use varve_fs::{Answer, Error, Layout, Purpose, Request, Usage, Waiting};
+
+impl Lfs {
+    /// Most bytes that folds may write for snapshots until the next one is taken: entries,
+    /// the directory, and the index above them. `kept` moved blocks wait for their
+    /// entries, and `snapshot` is what a snapshot has that is being taken.
+    pub(crate) fn history_bytes(&self, base: &Base, kept: usize, snapshot: Option<Usage>) -> u64 {
+        let history = &base.history;
+        if history.inode.is_none() && snapshot.is_none() {
+            return 0;
+        }
+        let directory = &history.directory;
+        let (new_blocks, new_images) =
+            snapshot.map_or((0, 0), |usage| (usage.blocks + usage.inodes, usage.inodes));
+        let blocks = directory.blocks_left + new_blocks + kept as u64;
+        let images = directory.images_left + new_images;
+        let image = size_of::<ImageHeader>() as u64 + u64::from(self.geometry.inode_bytes);
+        let entries = blocks
+            .saturating_mul(size_of::<DisplacedBlock>() as u64)
+            .saturating_add(images.saturating_mul(image));
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let rows =
+            64 * (directory.runs.len() + 8) as u64 + 296 * (directory.snapshots.len() + 1) as u64;
+        let pages = entries / block_bytes + rows / block_bytes + 16;
+        let nodes = pages / FANOUT * 2 + 8;
+        let bytes = pages
+            .saturating_mul(block_bytes)
+            .saturating_add(nodes * self.geometry.largest_node());
+        bytes + bytes / 8 + 4 * self.geometry.least_group()
+    }
+
+    /// Bytes of runs that a checkpoint may merge: none where space is short.
+    pub(crate) fn merge_allowance(&self) -> u64 {
+        let committed = self.committed.read();
+        let has_runs = !committed.base.history.directory.runs.is_empty();
+        drop(committed);
+        let spare = self.segments_to_spare() * self.dependable_bytes();
+        match has_runs && spare > 4 * MERGED_BYTES {
+            true => MERGED_BYTES,
+            false if has_runs => spare / 4,
+            false => 0,
+        }
+    }
+
+    /// Sees to it that there is space for what a snapshot taken now may come to list.
+    ///
+    /// # Errors
+    /// `NoSpace`, or what a checkpoint or the cleaner failed with.
+    pub(crate) fn make_space_for_snapshot(&self) -> varve_fs::Result<()> {
+        let (usage, bytes) = {
+            let committed = self.committed.read();
+            let usage = committed.usage;
+            (usage, self.history_bytes(&committed.base, 0, Some(usage)))
+        };
+        let waiting = Waiting {
+            asked: bytes,
+            operations: 1,
+            alone: true,
+            ..Waiting::default()
+        };
+        let total = Usage {
+            sectors: usage.sectors + bytes / 512,
+            ..usage
+        };
+        match self.make_space(&Request::new(total, waiting, Purpose::Grow))? {
+            Answer::Granted => Ok(()),
+            _ => Err(Error::NoSpace),
+        }
+    }
+
+    /// Deletes the oldest automatic snapshot, because space is short. False if there is
+    /// none.
+    ///
+    /// # Errors
+    /// What the checkpoint failed with.
+    pub(crate) fn give_up_a_snapshot(&self) -> Result<bool> {
+        let oldest = {
+            let committed = self.committed.read();
+            let mut readable = committed.base.history.directory.readable();
+            readable
+                .find(|snapshot| snapshot.name.is_empty())
+                .map(|snapshot| snapshot.number)
+        };
+        let Some(number) = oldest else {
+            return Ok(false);
+        };
+        tracing::info!(number, "an automatic snapshot gives way");
+        self.remove_snapshots(vec![number])?;
+        Ok(true)
+    }
+}

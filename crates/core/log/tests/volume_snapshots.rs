@@ -1,0 +1,349 @@
+//! Snapshots of the volume next to a naive model: each shows what every file was when it
+//! was taken, whatever is written, cleaned, folded, mounted again, or cut off meanwhile.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_device::{Clock, MemoryDevice, VirtualClock};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Options, SetAttr, View};
+use varve_fsck::check::{CheckOptions, check};
+use varve_lfs::{FormatOptions, Lfs, MountOptions};
+
+type Fs = FileSystem<Lfs>;
+
+/// A file: content and one attribute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct File {
+    data: Vec<u8>,
+    attribute: Vec<u8>,
+}
+
+/// Files by inode number and version.
+type State = BTreeMap<(u64, u32), File>;
+
+const MIB: u64 = 1 << 20;
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(VirtualClock::new(1_000_000_000_000, 1000))
+}
+
+fn mount(device: &Arc<MemoryDevice>) -> Arc<Fs> {
+    let options = MountOptions {
+        seed: Some(3),
+        ..MountOptions::default()
+    };
+    let lfs = Lfs::mount(device.clone(), clock(), options).unwrap();
+    let options = Options {
+        cache_bytes: 2 * MIB,
+        ..Options::default()
+    };
+    Arc::new(FileSystem::mount(Arc::new(lfs), clock(), options).unwrap())
+}
+
+fn fresh(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let format = FormatOptions {
+        seed: Some(7),
+        segment_bytes: 256 << 10,
+        ..FormatOptions::default()
+    };
+    Lfs::format(&*device, &*clock(), &format).unwrap();
+    let lfs = Lfs::mount(device.clone(), clock(), MountOptions::default()).unwrap();
+    FileSystem::format(&lfs, &*clock(), (0, 0)).unwrap();
+    lfs.unmount().unwrap();
+    device
+}
+
+fn assert_sound(device: &MemoryDevice, what: &str) {
+    let image = Arc::new(MemoryDevice::from_image(&device.snapshot()));
+    let options = CheckOptions {
+        data: true,
+        ..CheckOptions::default()
+    };
+    let report = check(image, clock(), &options).unwrap();
+    assert!(report.is_spotless(), "{what}: {report:#?}");
+}
+
+/// What a snapshot says of a file.
+fn file_in(lfs: &Lfs, view: View, ino: InodeNo, version: u32) -> Option<File> {
+    let inode = match lfs.read_inode(view, ino) {
+        Ok(inode) if inode.version == version => inode,
+        Ok(_) | Err(Error::NotFound) => return None,
+        Err(error) => panic!("{ino}: {error}"),
+    };
+    let mut data = vec![0; inode.size as usize];
+    if inode.inline.is_empty() {
+        let block_bytes = lfs.geometry().block_bytes as usize;
+        let count = data.len().div_ceil(block_bytes) as u64;
+        let mapped = lfs.map(view, ino, 0, count).unwrap();
+        let contents = lfs.read(ino, &mapped).unwrap();
+        for (mapping, content) in mapped.iter().zip(contents) {
+            let start = mapping.block as usize * block_bytes;
+            let length = content.len().min(data.len() - start);
+            data[start..start + length].copy_from_slice(&content[..length]);
+        }
+        let first = lfs.next_mapped(view, ino, 0).unwrap();
+        assert_eq!(first, mapped.first().map(|m| m.block), "{ino}");
+    } else {
+        data[..inode.inline.len()].copy_from_slice(&inode.inline);
+    }
+    let attribute = lfs.read_xattrs(view, ino).unwrap();
+    Some(File { data, attribute })
+}
+
+struct Run {
+    device: Arc<MemoryDevice>,
+    fs: Arc<Fs>,
+    rng: Xoshiro256PlusPlus,
+    now: State,
+    snapshots: BTreeMap<u32, State>,
+    taken: u32,
+    names: BTreeMap<u64, Vec<u8>>,
+    made: u64,
+}
+
+impl Run {
+    fn new(bytes: u64, seed: u64) -> Self {
+        let device = fresh(bytes);
+        let fs = mount(&device);
+        Run {
+            device,
+            fs,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            now: State::new(),
+            snapshots: BTreeMap::new(),
+            taken: 0,
+            names: BTreeMap::new(),
+            made: 0,
+        }
+    }
+
+    fn pick(&mut self) -> Option<(u64, u32)> {
+        let count = self.now.len();
+        if count == 0 {
+            return None;
+        }
+        let nth = self.rng.random_range(0..count);
+        self.now.keys().nth(nth).copied()
+    }
+
+    fn create(&mut self) {
+        self.made += 1;
+        let name = format!("f{}", self.made).into_bytes();
+        let made = (self.fs).mknod(&Caller::root(), InodeNo::ROOT, &name, 0o644, 0);
+        match made {
+            Ok(made) => {
+                self.names.insert(made.ino.0, name);
+                self.now.insert((made.ino.0, made.version), File::default());
+            }
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{error}"),
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(key) = self.pick() else { return };
+        let small = self.rng.random_range(0..4) == 0;
+        let most = if small { 200 } else { 60_000 };
+        let offset = self.rng.random_range(0..100_000usize);
+        let mut data = vec![0; self.rng.random_range(1..most)];
+        self.rng.fill(&mut data[..]);
+        match self
+            .fs
+            .write(&Caller::root(), InodeNo(key.0), offset as u64, &data)
+        {
+            Ok(done) => {
+                let file = self.now.get_mut(&key).unwrap();
+                file.data.resize(file.data.len().max(offset + done), 0);
+                file.data[offset..offset + done].copy_from_slice(&data[..done]);
+            }
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{error}"),
+        }
+    }
+
+    fn truncate(&mut self) {
+        let Some(key) = self.pick() else { return };
+        let size = self.rng.random_range(0..120_000usize);
+        let set = SetAttr {
+            size: Some(size as u64),
+            ..SetAttr::default()
+        };
+        match self.fs.setattr(&Caller::root(), InodeNo(key.0), &set) {
+            Ok(_) => self.now.get_mut(&key).unwrap().data.resize(size, 0),
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{error}"),
+        }
+    }
+
+    fn remove(&mut self) {
+        let Some(key) = self.pick() else { return };
+        let name = self.names[&key.0].clone();
+        self.fs
+            .unlink(&Caller::root(), InodeNo::ROOT, &name)
+            .unwrap();
+        self.now.remove(&key);
+    }
+
+    fn attribute(&mut self) {
+        let Some(key) = self.pick() else { return };
+        let mut value = vec![0; self.rng.random_range(1..3000)];
+        self.rng.fill(&mut value[..]);
+        let (root, ino) = (Caller::root(), InodeNo(key.0));
+        let set = (self.fs).setxattr(&root, ino, b"user.a", &value, false, false);
+        match set {
+            Ok(()) => {
+                self.fs.sync().unwrap();
+                let blob = self.fs.layout().read_xattrs(View::Live, InodeNo(key.0));
+                self.now.get_mut(&key).unwrap().attribute = blob.unwrap();
+            }
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{error}"),
+        }
+    }
+
+    fn take(&mut self) {
+        self.fs.sync().unwrap();
+        match self
+            .fs
+            .layout()
+            .create_volume_snapshot(&format!("s{}", self.taken))
+        {
+            Ok(snapshot) => {
+                self.taken += 1;
+                self.snapshots.insert(snapshot.number, self.now.clone());
+            }
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{error}"),
+        }
+    }
+
+    fn delete(&mut self) {
+        let numbers: Vec<u32> = self.snapshots.keys().copied().collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let number = numbers[self.rng.random_range(0..numbers.len())];
+        self.fs.layout().delete_volume_snapshots(&[number]).unwrap();
+        self.snapshots.remove(&number);
+    }
+
+    fn compare(&self) {
+        let lfs = self.fs.layout();
+        let listed: Vec<u32> = lfs
+            .volume_snapshots()
+            .unwrap()
+            .iter()
+            .map(|s| s.number)
+            .collect();
+        let known: Vec<u32> = self.snapshots.keys().copied().collect();
+        assert_eq!(listed, known);
+        let highest = self
+            .now
+            .keys()
+            .chain(self.snapshots.values().flat_map(BTreeMap::keys));
+        let highest = highest.map(|key| key.0).max().unwrap_or(0);
+        for (number, state) in &self.snapshots {
+            let pin = lfs.open_volume_snapshot(*number).unwrap();
+            let view = View::Snapshot(pin);
+            for (&(ino, version), wanted) in state {
+                let found = file_in(lfs, view, InodeNo(ino), version);
+                let found = found.unwrap_or_else(|| panic!("snapshot {number} lost inode {ino}"));
+                assert!(found == *wanted, "snapshot {number}, inode {ino}");
+            }
+            for ino in InodeNo::FIRST.0..=highest {
+                let exists = lfs.read_inode(view, InodeNo(ino)).is_ok();
+                let wanted = state.keys().any(|key| key.0 == ino);
+                assert_eq!(exists, wanted, "snapshot {number}, inode {ino}");
+            }
+            lfs.release_snapshot(pin);
+        }
+        for (&(ino, version), wanted) in &self.now {
+            self.fs.sync().unwrap();
+            let found = file_in(lfs, View::Live, InodeNo(ino), version);
+            assert_eq!(found.as_ref(), Some(wanted), "inode {ino}");
+        }
+    }
+
+    fn again(&mut self, cleanly: bool) {
+        let fs = &self.fs;
+        if cleanly {
+            fs.unmount().unwrap();
+            fs.layout().unmount().unwrap();
+        } else {
+            fs.sync().unwrap(); // what is not durable may be lost; all of this is
+        }
+        let image = self.device.snapshot();
+        self.device = Arc::new(MemoryDevice::from_image(&image));
+        assert_sound(&self.device, if cleanly { "unmounted" } else { "cut off" });
+        self.fs = mount(&self.device);
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..20 => self.create(),
+            20..60 => self.write(),
+            60..66 => self.truncate(),
+            66..74 => self.remove(),
+            74..78 => self.attribute(),
+            78..84 => self.take(),
+            84..88 => self.delete(),
+            88..92 => drop(self.fs.layout().checkpoint()),
+            92..97 => drop(self.fs.layout().clean_batch()),
+            97..99 => self.again(true),
+            _ => self.again(false),
+        }
+    }
+}
+
+fn live(seed: u64, steps: usize, bytes: u64) {
+    println!("seed {seed}");
+    let mut run = Run::new(bytes, seed);
+    for step in 0..steps {
+        run.step();
+        if step % 16 == 15 {
+            run.compare();
+        }
+    }
+    run.compare();
+    run.again(true);
+    run.compare();
+}
+
+#[test]
+fn each_snapshot_shows_what_was() {
+    for seed in 0..6 {
+        live(seed, 400, 48 * MIB);
+    }
+}
+
+/// Wherever files and snapshots fill the volume, removing both gives all of it back.
+#[test]
+fn a_full_volume_with_snapshots_can_be_emptied() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let mut run = Run::new(24 * MIB, 100 + seed);
+        let free = |run: &Run| run.fs.statfs().free;
+        let empty = free(&run);
+        for _ in 0..600 {
+            match run.rng.random_range(0..20) {
+                0..6 => run.create(),
+                6..18 => run.write(),
+                _ => run.take(),
+            }
+        }
+        run.compare();
+        while !run.now.is_empty() || !run.snapshots.is_empty() {
+            match run.rng.random_range(0..3) {
+                0 => run.delete(),
+                _ => run.remove(),
+            }
+        }
+        run.fs.sync().unwrap();
+        for _ in 0..4 {
+            run.fs.layout().checkpoint().unwrap();
+        }
+        let left = free(&run);
+        assert!(
+            left + empty / 50 >= empty,
+            "{left} of {empty} blocks are free"
+        );
+        run.again(true);
+    }
+}
