@@ -1,11 +1,10 @@
 //! R4: admitting operations, and making room for them.
 
-use crate::allowance::Grant;
 use crate::cleaner::{PATIENCE_NS, Urgency};
 use crate::control::state::Refusal;
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
@@ -20,26 +19,28 @@ impl Lfs {
     /// Answers for [`varve_fs::Layout::admit`].
     pub(crate) fn answer(&self, request: &Request) -> Answer {
         let waiting = &request.waiting;
-        // What others may come to write is kept from the cleaner, which needs it to
-        // gain anything.
-        let is_below_floor = self.control.is_below_floor.load(Relaxed);
-        let covered = self.is_granted(&request.total, waiting);
-        let plugs = self.control.plugs.is_expected();
-        if request.writes_back && (plugs || !covered) && self.is_short_of(waiting.unwritten) {
+        let (stock, is_new) = self.stock();
+        let loose = self.loose_numbers.load(Relaxed);
+        let counts = stock.counts_of(request, loose, &self.geometry);
+        let grants = stock.grants(request.total, &counts, &self.geometry);
+        let is_short = || self.is_short_of(waiting.unwritten);
+        if request.writes_back && (!grants || self.control.plugs.is_expected()) && is_short() {
             return Answer::WriteBack;
         }
+        let is_below_floor = &self.control.is_below_floor;
+        if grants {
+            if is_below_floor.load(Relaxed) {
+                is_below_floor.store(false, Relaxed);
+            }
+            self.segments.lock().waits(counts, is_new);
+            return Answer::Granted;
+        }
+        // What others may come to write is kept from the cleaner, which needs it to
+        // gain anything.
         match request.purpose {
-            Purpose::Shrink if is_below_floor && !waiting.alone => Answer::Alone,
-            _ if covered => Answer::Granted,
+            Purpose::Shrink if is_below_floor.load(Relaxed) && !waiting.alone => Answer::Alone,
             _ => Answer::Clean,
         }
-    }
-
-    /// True if as much was granted in advance. Blocks that are reserved and not logged
-    /// are within what a grant says of `total`.
-    fn is_granted(&self, total: &Usage, waiting: &Waiting) -> bool {
-        let pending = Pending::of(waiting, waiting.asked, 0, &self.geometry);
-        self.allowance.covers(total, &pending)
     }
 
     /// Makes space for what is asked, if there is none.
@@ -47,21 +48,17 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
-        if self.is_granted(&total, &waiting) {
-            return Ok(());
-        }
-        let unlogged = total
-            .blocks
-            .saturating_sub(self.committed.read().usage.blocks);
-        let pending = told(waiting.asked, unlogged);
+        let logged = self.committed.read().usage.blocks;
+        let unlogged = total.blocks.saturating_sub(logged);
+        let counted =
+            |asked| Counts::of_waiting(&waiting, asked, unlogged, self.tallest(), &self.geometry);
+        let pending = counted(waiting.asked);
         self.control.asked();
-        let state = self.allowance.state();
         self.take_checkpoint_if(Lfs::delta_overdue)?;
         if purpose == Purpose::Grow {
             self.fit(total, pending)?;
         }
-        self.segments.lock().waiting = told(0, unlogged);
+        self.segments.lock().waiting = counted(0);
         if !self.has_room(pending, purpose) {
             return self.gain_room(pending, purpose);
         }
@@ -72,12 +69,11 @@ impl Lfs {
         if purpose == Purpose::Shrink || !self.pay_toll() {
             self.clean_ahead(pending, purpose)?;
         }
-        self.allow_beyond(state, total, pending);
         Ok(())
     }
 
     /// Waits for the cleaner, or does its work, until there is room.
-    fn gain_room(&self, pending: Pending, purpose: Purpose) -> Result<()> {
+    fn gain_room(&self, pending: Counts, purpose: Purpose) -> Result<()> {
         let _in_need = self.control.in_need();
         self.control.is_below_floor.store(true, Relaxed);
         let patience_ns = match purpose {
@@ -139,24 +135,8 @@ impl Lfs {
         }
     }
 
-    /// Allows more than was asked for, if there is so much room that nobody
-    /// needs to fold or clean for it. `state` was read before that was asked.
-    fn allow_beyond(&self, state: u64, total: Usage, pending: Pending) {
-        let grant = Grant::beyond(state, total, pending);
-        let ample = self.fits(grant.total, grant.pending) == Fit::Yes
-            && self.clean_segments_now()
-                >= self.goal(grant.pending, Purpose::Grow) + self.batch_segments() / 2
-            && !self.delta_overdue();
-        if ample {
-            // Whom it covers does not look again.
-            self.control.is_below_floor.store(false, Relaxed);
-            self.segments.lock().waiting = grant.pending;
-            self.allowance.grant(grant);
-        }
-    }
-
     /// R3: `total` fits, folded if need be.
-    fn fit(&self, total: Usage, pending: Pending) -> Result<()> {
+    fn fit(&self, total: Usage, pending: Counts) -> Result<()> {
         // A refusal costs nothing, however often it is asked for.
         let unsure = |lfs: &Lfs| lfs.fits(total, pending) == Fit::PerhapsFolded;
         if unsure(self) {
@@ -179,7 +159,7 @@ impl Lfs {
 
     /// Cleans before it is needed, if nobody else does and enough has been
     /// used up since the last time.
-    fn clean_ahead(&self, pending: Pending, purpose: Purpose) -> Result<()> {
+    fn clean_ahead(&self, pending: Counts, purpose: Purpose) -> Result<()> {
         let goal = self.goal(pending, Purpose::Grow);
         let clean = self.clean_segments_now();
         let batch = match purpose {

@@ -24,8 +24,10 @@
 //!   node adds more to `again` than to `whole`.
 
 mod nodes;
+mod waiting;
 
 pub use nodes::{Change, DirtyNodes};
+pub(crate) use waiting::with_summaries;
 
 use crate::format::node::FANOUT;
 use crate::format::{Pointer, SECTOR};
@@ -87,7 +89,8 @@ pub struct Counts {
     pub ifile_blocks: u64,
     /// Inodes that join the unfinished list.
     pub unfinished: u64,
-    /// Bytes that are known beside all these.
+    /// Bytes that are known in addition to all these. Of changes in memory, those that
+    /// appending them takes of the log.
     pub bytes: u64,
     /// Height of the tallest index among them.
     pub height: u8,
@@ -150,6 +153,22 @@ impl Counts {
             possible: nodes,
             added: new_node_bytes(nodes, pointers).min(whole),
             ..Counts::default()
+        }
+    }
+
+    /// The larger of both in each measure.
+    pub fn most(&self, other: &Counts) -> Self {
+        Counts {
+            existing: self.existing.max(other.existing),
+            possible: self.possible.max(other.possible),
+            added: self.added.max(other.added),
+            new: self.new.max(other.new),
+            inodes: self.inodes.max(other.inodes),
+            map_blocks: self.map_blocks.max(other.map_blocks),
+            ifile_blocks: self.ifile_blocks.max(other.ifile_blocks),
+            unfinished: self.unfinished.max(other.unfinished),
+            bytes: self.bytes.max(other.bytes),
+            height: self.height.max(other.height),
         }
     }
 

@@ -2,7 +2,6 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
-use crate::allowance::Allowance;
 use crate::committed::{Committed, Lookup};
 use crate::control::ahead::Ahead;
 use crate::control::{CleanerSettings, Control, Pace};
@@ -21,6 +20,7 @@ use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
+use crate::space::Stocked;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) allowance: Allowance,
+    pub(crate) stocked: Stocked,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) committed: RankedRwLock<Committed>,
@@ -162,11 +162,11 @@ pub struct Lfs {
 }
 
 impl Lfs {
-    /// The three layers, to be changed: what was allowed in advance no longer
-    /// counts.
+    /// The three layers, to be changed: the stock that was read of them no
+    /// longer counts.
     pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
         let committed = self.committed.write();
-        self.allowance.void();
+        self.stocked.void();
         committed
     }
 

@@ -11,7 +11,6 @@
 mod absorb;
 mod admission;
 mod ahead;
-mod allowance;
 mod apply;
 mod base;
 mod bytes;
@@ -42,7 +41,6 @@ mod mkfs;
 mod mount;
 mod newest;
 mod outside;
-mod pending;
 pub mod policy;
 mod ranges;
 mod reader;

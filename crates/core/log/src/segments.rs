@@ -21,11 +21,11 @@ mod table;
 
 pub use holes::Holes;
 
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
-use crate::pending::Pending;
 use early::Records;
 use fence::Fence;
 use pins::Pins;
@@ -183,10 +183,18 @@ pub struct SegmentTable {
     spilled: Spilled,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
-    pub(crate) waiting: Pending,
+    pub(crate) waiting: Counts,
 }
 
 impl SegmentTable {
+    /// So much waits as well; and nothing else if the log has changed since the last time.
+    pub(crate) fn waits(&mut self, counts: Counts, anew: bool) {
+        self.waiting = match anew {
+            true => counts,
+            false => self.waiting.most(&counts),
+        };
+    }
+
     /// From the usage table of a checkpoint with number `serial`, whose
     /// position is `newest`. `older` is the position of the record before it,
     /// if that is there.
@@ -247,7 +255,7 @@ impl SegmentTable {
             pins: Pins::default(),
             shippers: Shippers::default(),
             spilled: Spilled::default(),
-            waiting: Pending::default(),
+            waiting: Counts::default(),
         }
     }
 

@@ -4,9 +4,10 @@
 //! reserve. It is exact after each checkpoint and pessimistic in between, so a
 //! refusal takes a checkpoint first.
 
+use crate::counts::Counts;
 use crate::format::ifile::ENTRY_BYTES;
+use crate::geometry::Geometry;
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{StatFs, Usage};
 
@@ -49,6 +50,17 @@ fn entries_beyond(a: Usage, b: Usage) -> u64 {
     a.blocks.saturating_sub(b.blocks) + a.inodes.saturating_sub(b.inodes)
 }
 
+/// The price of a tree, and of what metadata may grow by with no block more.
+pub(super) fn price(usage: Usage, geometry: &Geometry) -> u64 {
+    let inode = u64::from(geometry.inode_bytes) + INODE_OVERHEAD;
+    let sectors = usage.sectors.saturating_mul(512);
+    let overhead = BLOCK_OVERHEAD + geometry.node_growth();
+    let blocks = usage.blocks.saturating_mul(overhead);
+    sectors
+        .saturating_add(blocks)
+        .saturating_add(usage.inodes.saturating_mul(inode))
+}
+
 impl Lfs {
     /// Segments held back from users: as mkfs counted for one head, and two for
     /// each further head, which has one open and one named.
@@ -84,22 +96,10 @@ impl Lfs {
         maps + SPARE_NODES * nodes
     }
 
-    /// The price of what lives, and what metadata may grow by with no block more.
-    fn price(&self, usage: Usage) -> u64 {
-        let inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;
-        let sectors = usage.sectors.saturating_mul(512);
-        let overhead = BLOCK_OVERHEAD + self.geometry.node_growth();
-        let blocks = usage.blocks.saturating_mul(overhead);
-        sectors
-            .saturating_add(blocks)
-            .saturating_add(usage.inodes.saturating_mul(inode))
-    }
-
     /// What the index, the inode map and the table take, and the spare maps.
-    fn metadata(&self, total: Usage, pending: Pending) -> Metadata {
+    fn metadata(&self, total: Usage, waiting: Counts) -> Metadata {
         let (map, _) = self.map_blocks(total.inodes);
         let spare = self.spare_metadata_bytes(total.inodes);
-        let new = self.new_nodes(pending);
         let committed = self.committed.read();
         let (base, logged) = (&committed.base, committed.usage);
         let height = committed.tallest().max(1);
@@ -123,15 +123,15 @@ impl Lfs {
         let grown_map = map.saturating_sub(stored) * u64::from(self.geometry.block_bytes);
         Metadata {
             counted: base.metadata_bytes + grown_map + spare,
-            unfolded: with_spare(nodes).saturating_add(new),
+            unfolded: with_spare(nodes).saturating_add(waiting.added),
             perhaps_gone: with_spare(perhaps_gone.min(base.metadata_bytes)),
         }
     }
 
-    /// Whether `total` fits, of which `pending` waits in memory.
-    pub(crate) fn fits(&self, total: Usage, pending: Pending) -> Fit {
-        let (price, capacity) = (self.price(total), self.capacity());
-        let metadata = self.metadata(total, pending);
+    /// Whether `total` fits, of which `waiting` waits in memory.
+    pub(crate) fn fits(&self, total: Usage, waiting: Counts) -> Fit {
+        let (price, capacity) = (price(total, &self.geometry), self.capacity());
+        let metadata = self.metadata(total, waiting);
         let known = price.saturating_add(metadata.counted);
         if known.saturating_add(metadata.unfolded) <= capacity {
             Fit::Yes
@@ -142,12 +142,19 @@ impl Lfs {
         }
     }
 
+    /// Bytes that the tree `total` may take, metadata of the log left aside.
+    pub(super) fn living_bytes(&self, total: Usage) -> u64 {
+        let metadata = self.metadata(total, Counts::default());
+        let taken = metadata.counted.saturating_add(metadata.unfolded);
+        self.capacity().saturating_sub(taken)
+    }
+
     /// Bytes that the segments outside the reserve must have for what is on the
     /// volume: an upper bound.
     pub(crate) fn held_bytes(&self) -> u64 {
         let total = self.committed.read().usage;
-        let metadata = self.metadata(total, Pending::default());
-        let known = self.price(total).saturating_add(metadata.counted);
+        let metadata = self.metadata(total, Counts::default());
+        let known = price(total, &self.geometry).saturating_add(metadata.counted);
         known.saturating_add(metadata.unfolded)
     }
 
@@ -158,8 +165,8 @@ impl Lfs {
         let index = leaf * 31 / 30 / crate::format::node::FANOUT + 1;
         let index = (1 + SPARE_NODES) * index;
         let block = u64::from(self.geometry.block_bytes) + BLOCK_OVERHEAD + index;
-        let metadata = self.metadata(total, Pending::default());
-        let used = self.price(total).saturating_add(metadata.counted);
+        let metadata = self.metadata(total, Counts::default());
+        let used = price(total, &self.geometry).saturating_add(metadata.counted);
         let capacity = self.capacity();
         let free = capacity.saturating_sub(used);
         let entries = (1 + SPARE_MAPS) * ENTRY_BYTES as u64 * 33 / 32;

@@ -3,11 +3,11 @@
 
 use crate::control::Pace;
 use crate::control::pace::Gauge;
+use crate::counts::{Counts, with_summaries};
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use crate::policy::Measures;
 use varve_device::sync::atomic::Ordering::Relaxed;
-use varve_fs::{Purpose, Unwritten, Usage};
+use varve_fs::{Purpose, Unwritten, Waiting};
 
 /// Most bytes the cleaner tries to have in hand ahead of need.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -48,19 +48,20 @@ impl Lfs {
     /// on a full volume little may wait.
     pub(crate) fn is_short_of(&self, dirty: Unwritten) -> bool {
         let dirty_bytes = dirty.bytes;
-        let pending = Pending {
-            bytes: dirty_bytes,
-            files: dirty.images,
-            blocks: dirty.blocks,
-            ..Pending::default()
+        let alone = Waiting {
+            unwritten: Unwritten {
+                bytes: dirty_bytes,
+                images: dirty.images,
+                blocks: dirty.blocks,
+                ..Unwritten::default()
+            },
+            ..Waiting::default()
         };
+        let waiting = Counts::of_waiting(&alone, 0, 0, self.tallest(), &self.geometry);
         let plugs = self.control.plugs.is_expected();
-        if !plugs && self.allowance.covers(&Usage::default(), &pending) {
-            return false;
-        }
         // What takes most of the room by its price leaves the cleaner none to make
         // room in. Once it is appended, its price is known, and mostly small.
-        if !self.may_wait(pending) {
+        if !self.may_wait(waiting) {
             return true;
         }
         let segment = u64::from(self.geometry.segment_bytes);
@@ -68,7 +69,7 @@ impl Lfs {
             return false;
         }
         let threaded = self.control.shared().settings.pace.threaded;
-        let (goal, clean) = (self.goal(pending, Purpose::Grow), self.clean_segments_now());
+        let (goal, clean) = (self.goal(waiting, Purpose::Grow), self.clean_segments_now());
         let part = self.spare_segments() * self.dependable_bytes() / WAITING_PART;
         let may_wait = match clean < goal {
             _ if plugs => 2 * segment,
@@ -107,7 +108,7 @@ impl Lfs {
             false => 0,
         };
         let mut waiting = self.segments.lock().waiting;
-        waiting.bytes = waiting.bytes.max(next);
+        waiting.bytes = waiting.bytes.max(with_summaries(next));
         let floor = self.goal(waiting, Purpose::Grow);
         let batch = self.batch_segments();
         let segments = u64::from(self.geometry.segment_count);

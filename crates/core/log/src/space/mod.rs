@@ -23,5 +23,7 @@
 mod fit;
 mod marks;
 mod room;
+mod stock;
 
 pub(crate) use fit::Fit;
+pub(crate) use stock::Stocked;

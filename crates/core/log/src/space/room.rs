@@ -2,7 +2,7 @@
 
 use crate::base::Base;
 use crate::committed::Committed;
-use crate::counts::{Counts, Image, ifile_block_bytes, new_node_bytes};
+use crate::counts::{Counts, Image, ifile_block_bytes, with_summaries};
 use crate::delta::Delta;
 use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
@@ -10,7 +10,6 @@ use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
-use crate::pending::Pending;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
@@ -52,14 +51,14 @@ impl Lfs {
         self.room_bytes().saturating_sub(kept)
     }
 
-    /// True if there is room for `pending`, for what folding it later may write, and
+    /// True if there is room for `waiting`, for what folding it later may write, and
     /// for what folding everything so far may write, and still left what the purpose
     /// must leave.
-    pub(crate) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
+    pub(crate) fn has_room(&self, waiting: Counts, purpose: Purpose) -> bool {
         match purpose {
-            Purpose::Shrink => self.with_fold(pending) <= self.spare_bytes(),
+            Purpose::Shrink => self.with_fold(waiting) <= self.spare_bytes(),
             Purpose::Grow | Purpose::Rewrite => {
-                self.clean_segments_now() >= self.goal(pending, purpose)
+                self.clean_segments_now() >= self.goal(waiting, purpose)
             }
         }
     }
@@ -70,27 +69,31 @@ impl Lfs {
     pub(crate) fn may_move(&self, bytes: u64, fold: Counts) -> bool {
         let waiting = self.segments.lock().waiting;
         let folding = self.further_bytes(&fold);
-        self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
+        self.with_fold(waiting) + with_summaries(bytes) + folding <= self.spare_bytes()
     }
 
-    /// True if what folding `pending` may write leaves most of the room to the
+    /// True if what folding `waiting` may write leaves most of the room to the
     /// cleaner. Asked before each operation, so not under the log's lock: what is
     /// left of the open segment does not count.
-    pub(super) fn may_wait(&self, pending: Pending) -> bool {
+    pub(super) fn may_wait(&self, waiting: Counts) -> bool {
+        let fold = Counts {
+            bytes: 0,
+            ..waiting
+        };
         let next_ino = self.committed.read().live.next_ino;
         let kept = self.whole_fold_bytes() + self.table_bytes(next_ino);
         let clean = self.clean_segments_now() * self.dependable_bytes();
-        self.fold_of_waiting(pending) <= clean.saturating_sub(kept) / WAITING_PART
+        self.with_fold(fold) <= clean.saturating_sub(kept) / WAITING_PART
     }
 
     /// The sums that decide whether a removal is admitted, for people.
-    pub(crate) fn told(&self, pending: Pending) -> String {
+    pub(crate) fn told(&self, waiting: Counts) -> String {
         format!(
-            "{} clean segments, room {}, fold {}, what waits {} of {pending:?}",
+            "{} clean segments, room {}, fold {}, what waits {} of {waiting:?}",
             self.clean_segments_now(),
             self.room_bytes(),
             self.whole_fold_bytes(),
-            self.with_fold(pending)
+            self.with_fold(waiting)
         )
     }
 
@@ -106,24 +109,24 @@ impl Lfs {
     }
 
     /// Clean segments that [`Lfs::has_room`] asks for, the open one left aside.
-    pub(crate) fn goal(&self, pending: Pending, purpose: Purpose) -> u64 {
+    pub(crate) fn goal(&self, waiting: Counts, purpose: Purpose) -> u64 {
         let fold = self.fold_segments();
         let floor = match purpose {
             Purpose::Grow | Purpose::Rewrite => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
-        let needs = |pending| self.with_fold(pending).div_ceil(self.dependable_bytes());
+        let needs = |waiting| self.with_fold(waiting).div_ceil(self.dependable_bytes());
         if purpose == Purpose::Grow && self.control.plugs.is_expected() {
             // Most of it goes into holes. If that should fail after all, the
             // reserve has room for it.
             let least = (floor / 2).max(3 + self.heads as u64 + fold);
-            let quarter = Pending {
-                bytes: pending.bytes / 4,
-                ..pending
+            let quarter = Counts {
+                bytes: waiting.bytes / 4,
+                ..waiting
             };
-            return (floor + needs(quarter)).max(least + needs(pending));
+            return (floor + needs(quarter)).max(least + needs(waiting));
         }
-        floor + needs(pending)
+        floor + needs(waiting)
     }
 
     /// True if further heads must not enter segments: a group may have each of
@@ -134,7 +137,7 @@ impl Lfs {
 
     /// Clean segments beyond what must be kept.
     pub(crate) fn segments_to_spare(&self) -> u64 {
-        let kept = self.goal(Pending::default(), Purpose::Grow);
+        let kept = self.goal(Counts::default(), Purpose::Grow);
         self.clean_segments_now().saturating_sub(kept)
     }
 
@@ -162,48 +165,13 @@ impl Lfs {
         (slot - fixed) / size_of::<UsageDelta>()
     }
 
-    /// Bytes that `pending` takes of the log, and what folding it may write once
+    /// Bytes that `waiting` takes of the log, and what folding it may write once
     /// everything logged has been folded: so a checkpoint may come at any moment,
     /// between this answer and the append, too.
-    pub(crate) fn with_fold(&self, pending: Pending) -> u64 {
-        pending.bytes + pending.bytes / 8 + self.fold_of_waiting(pending)
-    }
-
-    /// The second part of that.
-    fn fold_of_waiting(&self, pending: Pending) -> u64 {
-        let waiting = self.counts_of(pending);
+    pub(crate) fn with_fold(&self, waiting: Counts) -> u64 {
         let committed = self.committed.read();
         let image = self.image_below(&committed);
         Counts::default().further_bytes(&waiting, &self.geometry, &image)
-    }
-
-    /// What folding `pending` may write.
-    fn counts_of(&self, pending: Pending) -> Counts {
-        let (nodes, blocks) = self.ways_of(pending);
-        // The first node of a file takes what the inode had.
-        let had = (pending.files).saturating_mul(self.geometry.root_slots() as u64);
-        Counts {
-            inodes: pending.files,
-            map_blocks: pending.files,
-            height: self.tallest().max(pending.height),
-            ..Counts::ways(&self.geometry, nodes, blocks.saturating_add(had))
-        }
-    }
-
-    /// Most index nodes that lead to what waits, and blocks among that.
-    fn ways_of(&self, pending: Pending) -> (u64, u64) {
-        let height = u64::from(self.tallest().max(pending.height));
-        // A leaf for so many of a run, and a thirtieth of that above.
-        let leaves = pending.run_blocks.div_ceil(FANOUT);
-        let scattered = height.saturating_mul(pending.blocks);
-        let nodes = scattered.saturating_add(leaves + leaves.div_ceil(30));
-        (nodes, pending.blocks.saturating_add(pending.run_blocks))
-    }
-
-    /// Most bytes of nodes that do not exist yet and lead to what waits.
-    pub(super) fn new_nodes(&self, pending: Pending) -> u64 {
-        let (nodes, blocks) = self.ways_of(pending);
-        new_node_bytes(nodes, blocks)
     }
 
     /// No index is known to be taller than this.
@@ -258,7 +226,7 @@ impl Lfs {
 
     /// What the live delta is folded into: nodes of the image, and those that a running
     /// checkpoint makes.
-    fn image_below(&self, committed: &Committed) -> Image {
+    pub(super) fn image_below(&self, committed: &Committed) -> Image {
         let base = &committed.base;
         let frozen = committed.frozen.as_ref();
         let made = frozen.map_or(0, |frozen| frozen.counts.made_bytes());

@@ -3,7 +3,7 @@
 
 use super::{FormatOptions, MountOptions, Volume, settled_file};
 use crate::control::Pace;
-use crate::pending::Pending;
+use crate::counts::{Counts, with_summaries};
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten};
 
@@ -21,7 +21,7 @@ impl Volume {
     /// Leaves the most clean segments with which the cleaner works for so many
     /// bytes that wait, and `more`.
     fn leave_ample(&self, waiting: u64, more: u64) {
-        self.lfs.segments.lock().waiting.bytes = waiting;
+        self.lfs.segments.lock().waiting.bytes = with_summaries(waiting);
         let pace = self.lfs.cleaner_settings().pace;
         let (_, _, _, high) = self.lfs.cleaning_marks(&pace);
         self.leave_clean(high + more);
@@ -62,9 +62,9 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     v.leave_ample(less, 0);
     assert!(!v.lfs.is_short_of(dirty(less)));
     let goal = v.lfs.goal(
-        Pending {
-            bytes: less,
-            ..Pending::default()
+        Counts {
+            bytes: with_summaries(less),
+            ..Counts::default()
         },
         Purpose::Grow,
     );
@@ -72,7 +72,7 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     assert!(!v.lfs.is_short_of(dirty(less)));
     v.leave_clean(goal - 1);
     assert!(v.lfs.is_short_of(dirty(less)));
-    v.leave_clean(v.lfs.goal(Pending::default(), Purpose::Grow));
+    v.leave_clean(v.lfs.goal(Counts::default(), Purpose::Grow));
     assert!(v.lfs.is_short_of(dirty(2 * segment + 1)));
     assert!(!v.lfs.is_short_of(dirty(2 * segment)));
 }
