@@ -72,13 +72,13 @@ impl<L: Layout> FileSystem<L> {
         let more = match self.free_step(&vnode) {
             // There will be room for it later, and it is to be found then.
             Err(Error::NoSpace) => {
-                self.queues().reap.push_back(vnode);
+                self.queues().free_later(vnode);
                 return Ok(false);
             }
             outcome => outcome?,
         };
         if more {
-            self.queues().reap.push_back(vnode);
+            self.queues().free_later(vnode);
         }
         Ok(true)
     }
@@ -170,7 +170,7 @@ impl<L: Layout> FileSystem<L> {
                 outcome => return outcome,
             }
         }
-        self.queues().reap.push_back(vnode);
+        self.queues().free_later(vnode);
         Ok(())
     }
 }
