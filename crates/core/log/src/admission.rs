@@ -8,7 +8,7 @@ use crate::lfs::Lfs;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
+use varve_fs::{Purpose, Usage, Waiting};
 
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
@@ -16,49 +16,19 @@ const MAX_ROUNDS: u32 = 64;
 const MAX_IDLE_ROUNDS: u32 = 3;
 
 impl Lfs {
-    /// Answers for [`varve_fs::Layout::admit`].
-    pub(crate) fn answer(&self, request: &Request) -> Answer {
-        let waiting = &request.waiting;
-        let (stock, is_new) = self.stock();
-        let loose = self.loose_numbers.load(Relaxed);
-        let counts = stock.counts_of(request, loose, &self.geometry);
-        let grants = stock.grants(request.total, &counts, &self.geometry);
-        let is_short = || self.is_short_of(waiting.unwritten);
-        if request.writes_back && (!grants || self.control.plugs.is_expected()) && is_short() {
-            return Answer::WriteBack;
-        }
-        let is_below_floor = &self.control.is_below_floor;
-        if grants {
-            if is_below_floor.load(Relaxed) {
-                is_below_floor.store(false, Relaxed);
-            }
-            self.segments.lock().waits(counts, is_new);
-            return Answer::Granted;
-        }
-        // What others may come to write is kept from the cleaner, which needs it to
-        // gain anything.
-        match request.purpose {
-            Purpose::Shrink if is_below_floor.load(Relaxed) && !waiting.alone => Answer::Alone,
-            _ => Answer::Clean,
-        }
-    }
-
     /// Makes space for what is asked, if there is none.
     ///
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let logged = self.committed.read().usage.blocks;
-        let unlogged = total.blocks.saturating_sub(logged);
-        let counted =
-            |asked| Counts::of_waiting(&waiting, asked, unlogged, self.tallest(), &self.geometry);
-        let pending = counted(waiting.asked);
+        let stock = self.stock();
+        let pending = stock.counts_of(total, &waiting, waiting.asked);
         self.control.asked();
         self.take_checkpoint_if(Lfs::delta_overdue)?;
         if purpose == Purpose::Grow {
             self.fit(total, pending)?;
         }
-        self.segments.lock().waiting = counted(0);
+        self.segments.lock().waiting = stock.counts_of(total, &waiting, 0);
         if !self.has_room(pending, purpose) {
             return self.gain_room(pending, purpose);
         }
@@ -75,7 +45,6 @@ impl Lfs {
     /// Waits for the cleaner, or does its work, until there is room.
     fn gain_room(&self, pending: Counts, purpose: Purpose) -> Result<()> {
         let _in_need = self.control.in_need();
-        self.control.is_below_floor.store(true, Relaxed);
         let patience_ns = match purpose {
             Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
             Purpose::Shrink => 0,
@@ -104,7 +73,8 @@ impl Lfs {
             }
             // A round may only prepare the next one's gain: copies and nodes
             // displaced now come back two checkpoints later.
-            let goal = self.goal(pending, purpose) + self.batch_segments();
+            let stock = self.stock();
+            let goal = stock.goal(pending, purpose) + stock.batch_segments();
             let urgency = match idle {
                 0 if purpose != Purpose::Shrink => Urgency::Waiting,
                 _ => Urgency::Starved,
@@ -138,13 +108,13 @@ impl Lfs {
     /// R3: `total` fits, folded if need be.
     fn fit(&self, total: Usage, pending: Counts) -> Result<()> {
         // A refusal costs nothing, however often it is asked for.
-        let unsure = |lfs: &Lfs| lfs.fits(total, pending) == Fit::PerhapsFolded;
+        let unsure = |lfs: &Lfs| lfs.stock().fits(total, pending) == Fit::PerhapsFolded;
         if unsure(self) {
             let _in_need = self.control.in_need();
             let _one_at_a_time = self.wait_for_cleaner(0, || !unsure(self));
             self.take_checkpoint_if(unsure)?;
         }
-        match self.fits(total, pending) {
+        match self.stock().fits(total, pending) {
             Fit::Yes => Ok(()),
             Fit::PerhapsFolded | Fit::No => Err(Error::OutOfSegments),
         }
@@ -160,14 +130,13 @@ impl Lfs {
     /// Cleans before it is needed, if nobody else does and enough has been
     /// used up since the last time.
     fn clean_ahead(&self, pending: Counts, purpose: Purpose) -> Result<()> {
-        let goal = self.goal(pending, Purpose::Grow);
-        let clean = self.clean_segments_now();
+        let stock = self.stock();
+        let (goal, clean) = (stock.goal(pending, Purpose::Grow), stock.clean);
         let batch = match purpose {
-            Purpose::Grow | Purpose::Rewrite => self.batch_segments() / 2,
+            Purpose::Grow | Purpose::Rewrite => stock.batch_segments() / 2,
             // Only what has been taken from the reserve is made good.
             Purpose::Shrink => 0,
         };
-        self.control.is_below_floor.store(clean < goal, Relaxed);
         if clean >= goal + batch {
             return Ok(());
         }

@@ -20,7 +20,7 @@ use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
-use crate::space::Stocked;
+use crate::space::Kept;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) stocked: Stocked,
+    pub(crate) kept: Kept,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) committed: RankedRwLock<Committed>,
@@ -166,7 +166,7 @@ impl Lfs {
     /// longer counts.
     pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
         let committed = self.committed.write();
-        self.stocked.void();
+        self.kept.void();
         committed
     }
 

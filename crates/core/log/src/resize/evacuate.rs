@@ -67,7 +67,7 @@ impl Lfs {
         let (mut idle, mut most) = (0, 0);
         while idle < IDLE_ROUNDS {
             let clean = self.segments.lock().clean_before_fence();
-            if clean >= self.goal(Counts::default(), Purpose::Grow) {
+            if clean >= self.stock().goal(Counts::default(), Purpose::Grow) {
                 break;
             }
             idle = if clean > most { 0 } else { idle + 1 };

@@ -40,10 +40,19 @@ fn what_waits_is_written_before_the_cleaner_works_for_it() {
         // With a thread, the slope is longer: the second round takes fewer.
         let waiting = if threaded { MIB / 2 } else { MIB };
         v.leave_ample(waiting, 1);
-        assert!(!v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
+        assert!(
+            !v.lfs.stock().is_short_of(dirty(waiting)),
+            "threaded: {threaded}"
+        );
         v.leave_ample(waiting, 0);
-        assert!(v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
-        assert!(!v.lfs.is_short_of(dirty(MIB / 4)), "a group of its own");
+        assert!(
+            v.lfs.stock().is_short_of(dirty(waiting)),
+            "threaded: {threaded}"
+        );
+        assert!(
+            !v.lfs.stock().is_short_of(dirty(MIB / 4)),
+            "a group of its own"
+        );
     }
 }
 
@@ -58,10 +67,10 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     // A 64th of some 490 MiB.
     let (less, more) = (7 * MIB, 8 * MIB);
     v.leave_ample(more, 0);
-    assert!(v.lfs.is_short_of(dirty(more)));
+    assert!(v.lfs.stock().is_short_of(dirty(more)));
     v.leave_ample(less, 0);
-    assert!(!v.lfs.is_short_of(dirty(less)));
-    let goal = v.lfs.goal(
+    assert!(!v.lfs.stock().is_short_of(dirty(less)));
+    let goal = v.lfs.stock().goal(
         Counts {
             bytes: with_summaries(less),
             ..Counts::default()
@@ -69,12 +78,12 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
         Purpose::Grow,
     );
     v.leave_clean(goal);
-    assert!(!v.lfs.is_short_of(dirty(less)));
+    assert!(!v.lfs.stock().is_short_of(dirty(less)));
     v.leave_clean(goal - 1);
-    assert!(v.lfs.is_short_of(dirty(less)));
-    v.leave_clean(v.lfs.goal(Counts::default(), Purpose::Grow));
-    assert!(v.lfs.is_short_of(dirty(2 * segment + 1)));
-    assert!(!v.lfs.is_short_of(dirty(2 * segment)));
+    assert!(v.lfs.stock().is_short_of(dirty(less)));
+    v.leave_clean(v.lfs.stock().goal(Counts::default(), Purpose::Grow));
+    assert!(v.lfs.stock().is_short_of(dirty(2 * segment + 1)));
+    assert!(!v.lfs.stock().is_short_of(dirty(2 * segment)));
 }
 
 /// Writers begin to pay so many segments before they must wait: eight mebibytes,
