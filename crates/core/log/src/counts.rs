@@ -156,22 +156,6 @@ impl Counts {
         }
     }
 
-    /// The larger of both in each measure.
-    pub fn most(&self, other: &Counts) -> Self {
-        Counts {
-            existing: self.existing.max(other.existing),
-            possible: self.possible.max(other.possible),
-            added: self.added.max(other.added),
-            new: self.new.max(other.new),
-            inodes: self.inodes.max(other.inodes),
-            map_blocks: self.map_blocks.max(other.map_blocks),
-            ifile_blocks: self.ifile_blocks.max(other.ifile_blocks),
-            unfinished: self.unfinished.max(other.unfinished),
-            bytes: self.bytes.max(other.bytes),
-            height: self.height.max(other.height),
-        }
-    }
-
     /// Most bytes that nodes take which the image does not have, and by which others
     /// grow.
     pub fn made_bytes(&self) -> u64 {

@@ -20,7 +20,7 @@ use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
-use crate::space::Kept;
+use crate::space::Granted;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) kept: Kept,
+    pub(crate) granted: Granted,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) committed: RankedRwLock<Committed>,
@@ -162,11 +162,11 @@ pub struct Lfs {
 }
 
 impl Lfs {
-    /// The three layers, to be changed: the stock that was read of them no
+    /// The three layers, to be changed: what was granted in advance no
     /// longer counts.
     pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
         let committed = self.committed.write();
-        self.kept.void();
+        self.granted.void();
         committed
     }
 

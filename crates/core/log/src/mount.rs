@@ -19,7 +19,7 @@ use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
 use crate::snapshots::Snapshots;
-use crate::space::Kept;
+use crate::space::Granted;
 use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
@@ -213,7 +213,7 @@ impl Lfs {
             ),
             output,
             ahead: Ahead::new(&*device),
-            kept: Kept::default(),
+            granted: Granted::default(),
             finding_holes: AtomicBool::new(false),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),

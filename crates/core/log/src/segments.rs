@@ -187,14 +187,6 @@ pub struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// So much waits as well; and nothing else if the log has changed since the last time.
-    pub(crate) fn waits(&mut self, counts: Counts, anew: bool) {
-        self.waiting = match anew {
-            true => counts,
-            false => self.waiting.most(&counts),
-        };
-    }
-
     /// From the usage table of a checkpoint with number `serial`, whose
     /// position is `newest`. `older` is the position of the record before it,
     /// if that is there.
