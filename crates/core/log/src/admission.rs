@@ -4,11 +4,12 @@ use crate::cleaner::{PATIENCE_NS, Urgency};
 use crate::control::state::Refusal;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
+use crate::grants::Grant;
 use crate::lfs::Lfs;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{Purpose, Usage, Waiting};
+use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
 
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
@@ -16,6 +17,24 @@ const MAX_ROUNDS: u32 = 64;
 const MAX_IDLE_ROUNDS: u32 = 3;
 
 impl Lfs {
+    /// Answers for [`varve_fs::Layout::admit`].
+    pub(crate) fn answer(&self, request: &Request) -> Answer {
+        let state = self.grants.state();
+        let loose = self.loose_numbers.load(Relaxed);
+        let asks_anyway = request.writes_back && self.control.plugs.is_expected();
+        if !asks_anyway && self.grants.covers(request, loose) {
+            return Answer::Granted;
+        }
+        let stock = self.stock();
+        let most = Grant::beyond(state, request, loose);
+        let answer = stock.admit(request, &most, self.delta_overdue());
+        if answer == Answer::Granted {
+            self.segments.lock().waiting = stock.counts_of_grant(&most);
+            self.grants.grant(most);
+        }
+        answer
+    }
+
     /// Makes space for what is asked, if there is none.
     ///
     /// # Errors

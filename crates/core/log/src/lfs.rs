@@ -11,6 +11,7 @@ use crate::format::Superblock;
 use crate::format::inode::InodeImage;
 use crate::format::owner::OwnerIdentity;
 use crate::geometry::Geometry;
+use crate::grants::Grants;
 use crate::inodes::InodeAllocator;
 use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
@@ -20,7 +21,6 @@ use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
-use crate::space::Granted;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) granted: Granted,
+    pub(crate) grants: Grants,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) committed: RankedRwLock<Committed>,
@@ -166,7 +166,7 @@ impl Lfs {
     /// longer counts.
     pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
         let committed = self.committed.write();
-        self.granted.void();
+        self.grants.void();
         committed
     }
 

@@ -28,6 +28,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod grants;
 mod heads;
 mod hold;
 mod inodes;

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
+use crate::grants::Grants;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
@@ -19,7 +20,6 @@ use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
 use crate::snapshots::Snapshots;
-use crate::space::Granted;
 use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
@@ -213,7 +213,7 @@ impl Lfs {
             ),
             output,
             ahead: Ahead::new(&*device),
-            granted: Granted::default(),
+            grants: Grants::default(),
             finding_holes: AtomicBool::new(false),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),

@@ -26,4 +26,4 @@ mod room;
 mod stock;
 
 pub(crate) use fit::Fit;
-pub(crate) use stock::{Granted, Stock};
+pub(crate) use stock::Stock;

@@ -1,28 +1,17 @@
 //! What the log has for admissions, and the answer to a request: a pure function of both.
 //!
-//! Every operation asks whether there is space, and while there is ample the answer is
-//! the same for thousands of them. So a grant is given for more than was asked, and
-//! holds for every request that measures no more, until an append or a checkpoint
-//! changes what it follows from. (Asked of a kept stock each time, a create takes 1.12
-//! and a write 1.28 of the instructions.)
-//!
 //! Invariants, with *c* and *T* of `docs/design/space.md`:
 //! - `fold_bytes = c(frozen) + c(live) + T`, `nothing_bytes = c(0)`, `table_bytes = T`.
 //! - `clean + live <= segment_count`, up to what a running cleaner has moved.
-//! - A grant bears the number of the state that it was derived from. The number is read
-//!   before the state is, and grows while the lock of the committed state is held for a
-//!   change; so a grant derived from a state that a change has displaced never counts.
 //! - `admit` grants only what [`Lfs::make_room`] would admit without a checkpoint and
 //!   without cleaning.
 
 use super::fit::{Fit, Lives};
 use crate::counts::{Counts, Image};
 use crate::geometry::Geometry;
+use crate::grants::Grant;
 use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::sync::RwLock;
-use varve_device::sync::atomic::AtomicU64;
-use varve_device::sync::atomic::Ordering::{AcqRel, Acquire};
 use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
 
 /// What the log has.
@@ -58,8 +47,6 @@ pub(crate) struct Stock {
     pub reuses_early: bool,
     /// A thread cleans.
     pub threaded: bool,
-    /// A checkpoint has to be taken before anything else.
-    pub overdue: bool,
 }
 
 impl Stock {
@@ -70,9 +57,9 @@ impl Stock {
     }
 
     /// The answer to a request, which is [`Answer::Granted`] only if `most` could be
-    /// granted, which is no less than the request.
-    pub fn admit(&self, request: &Request, most: &Grant) -> Answer {
-        let grants = self.is_ample(most);
+    /// granted, which is no less than the request, and no checkpoint is `overdue`.
+    pub fn admit(&self, request: &Request, most: &Grant, overdue: bool) -> Answer {
+        let grants = !overdue && self.is_ample(most);
         if request.writes_back
             && (!grants || self.plugs)
             && self.is_short_of(request.waiting.unwritten)
@@ -97,14 +84,13 @@ impl Stock {
     /// True if there is so much space that neither a checkpoint nor cleaning is near.
     fn is_ample(&self, most: &Grant) -> bool {
         let counts = self.counts_of_grant(most);
-        !self.overdue
-            && self.clean >= self.goal(counts, Purpose::Rewrite) + self.batch_segments() / 2
+        self.clean >= self.goal(counts, Purpose::Rewrite) + self.batch_segments() / 2
             && self.fits(most.total, counts) == Fit::Yes
     }
 
     /// What a grant counts at most: blocks that it has as scattered may be reserved, and
     /// each number that is given out may change a block of the inode map more.
-    fn counts_of_grant(&self, most: &Grant) -> Counts {
+    pub fn counts_of_grant(&self, most: &Grant) -> Counts {
         let mut total = most.total;
         total.blocks = total.blocks.saturating_add(most.waiting.unwritten.blocks);
         let mut counts = self.counts_of(total, &most.waiting, most.waiting.asked);
@@ -113,117 +99,9 @@ impl Stock {
     }
 }
 
-/// Granted beyond what is asked.
-const MORE_BYTES: u64 = 4 << 20;
-const MORE_FILES: u64 = 1024;
-const MORE_BLOCKS: u64 = 2048;
-const MORE_OF_TREE: u64 = 8192;
-
-/// A request that was granted: all that measure no more are granted, too.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Grant {
-    state: u64,
-    total: Usage,
-    waiting: Waiting,
-    /// Inode numbers given out and in no group.
-    loose: u64,
-}
-
-impl Grant {
-    /// More than the request.
-    fn beyond(state: u64, request: &Request, loose: u64) -> Self {
-        let mut grant = Grant {
-            state,
-            total: request.total,
-            waiting: request.waiting,
-            loose: loose + MORE_FILES,
-        };
-        let (total, waiting) = (&mut grant.total, &mut grant.waiting);
-        for (measure, more) in [
-            (&mut total.inodes, MORE_FILES),
-            (&mut total.blocks, MORE_OF_TREE),
-            (&mut total.sectors, 8 * MORE_OF_TREE),
-            (&mut waiting.unwritten.bytes, MORE_BYTES),
-            (&mut waiting.unwritten.blocks, MORE_BLOCKS),
-            (&mut waiting.unwritten.images, MORE_FILES),
-            (&mut waiting.unwritten.ranges, MORE_FILES / 16),
-            (&mut waiting.operations, MORE_FILES / 64),
-            (&mut waiting.promised, MORE_BYTES / 4),
-            (&mut waiting.asked, MORE_BYTES / 16),
-            (&mut waiting.highest_block, MORE_OF_TREE),
-        ] {
-            *measure = measure.saturating_add(more);
-        }
-        grant
-    }
-
-    /// True if the request is no larger in any measure.
-    fn covers(&self, request: &Request, loose: u64) -> bool {
-        let (most, asked) = (&self.waiting, &request.waiting);
-        let (unwritten, total) = (&asked.unwritten, &request.total);
-        total.inodes <= self.total.inodes
-            && total.blocks <= self.total.blocks
-            && total.sectors <= self.total.sectors
-            && unwritten.bytes <= most.unwritten.bytes
-            && unwritten.blocks <= most.unwritten.blocks
-            && unwritten.further <= most.unwritten.further
-            && unwritten.images <= most.unwritten.images
-            && unwritten.ranges <= most.unwritten.ranges
-            && asked.promised <= most.promised
-            && asked.promised_attributes <= most.promised_attributes
-            && asked.asked <= most.asked
-            && asked.asked_attributes <= most.asked_attributes
-            && asked.operations <= most.operations
-            && asked.highest_block <= most.highest_block
-            && loose <= self.loose
-    }
-}
-
-/// The last grant, and the number of the present state.
-#[derive(Debug, Default)]
-pub(crate) struct Granted {
-    state: AtomicU64,
-    last: RwLock<Grant>,
-}
-
-impl Granted {
-    /// What was granted no longer counts. The caller holds the lock of the committed state
-    /// for a change.
-    pub fn void(&self) {
-        self.state.fetch_add(1, AcqRel);
-    }
-
-    /// The number of the present state, which no grant has at the beginning.
-    fn state(&self) -> u64 {
-        self.state.load(Acquire) + 1
-    }
-}
-
 impl Lfs {
-    /// Answers for [`varve_fs::Layout::admit`].
-    pub(crate) fn answer(&self, request: &Request) -> Answer {
-        let state = self.granted.state();
-        let loose = self.loose_numbers.load(Relaxed);
-        let asks_anyway = request.writes_back && self.control.plugs.is_expected();
-        {
-            let last = self.granted.last.read();
-            if last.state == state && !asks_anyway && last.covers(request, loose) {
-                return Answer::Granted;
-            }
-        }
-        let stock = self.stock();
-        let most = Grant::beyond(state, request, loose);
-        let answer = stock.admit(request, &most);
-        if answer == Answer::Granted {
-            self.segments.lock().waiting = stock.counts_of_grant(&most);
-            *self.granted.last.write() = most;
-        }
-        answer
-    }
-
     /// What the log has now.
     pub(crate) fn stock(&self) -> Stock {
-        let overdue = self.delta_overdue();
         let threaded = self.control.shared().settings.pace.threaded;
         let (clean, live_bytes) = {
             let segments = self.segments.lock();
@@ -251,7 +129,6 @@ impl Lfs {
             plugs: self.control.plugs.is_expected(),
             reuses_early: self.control.reuses_early.load(Relaxed),
             threaded,
-            overdue,
         };
         stock.watermark = stock.low_watermark(committed.usage.inodes);
         stock
@@ -293,7 +170,6 @@ mod tests {
             plugs: false,
             reuses_early: false,
             threaded: false,
-            overdue: false,
         }
     }
 
@@ -307,7 +183,7 @@ mod tests {
     }
 
     fn answer(stock: &Stock, request: &Request) -> Answer {
-        stock.admit(request, &Grant::beyond(1, request, 0))
+        stock.admit(request, &Grant::beyond(1, request, 0), false)
     }
 
     #[test]
@@ -318,44 +194,8 @@ mod tests {
             let most = ample.goal(counts, Purpose::Grow) + ample.batch_segments() / 2;
             assert_eq!(answer(&stock(most), &request), Answer::Granted);
             assert_eq!(answer(&stock(most - 1), &request), Answer::Clean);
-            let overdue = Stock {
-                overdue: true,
-                ..ample
-            };
-            assert_eq!(answer(&overdue, &request), Answer::Clean);
-        }
-    }
-
-    #[test]
-    fn a_grant_covers_no_more_than_it_has_of_any_measure() {
-        let asked = request(Purpose::Grow);
-        assert!(!Grant::default().covers(&asked, 0));
-        let grant = Grant::beyond(1, &asked, 5);
-        assert!(grant.covers(&asked, 5) && grant.covers(&asked, 5 + MORE_FILES));
-        assert!(!grant.covers(&asked, 6 + MORE_FILES));
-        let mut most = asked;
-        (most.total, most.waiting) = (grant.total, grant.waiting);
-        assert!(grant.covers(&most, 0));
-        let measures: [fn(&mut Request) -> &mut u64; 14] = [
-            |r| &mut r.total.inodes,
-            |r| &mut r.total.blocks,
-            |r| &mut r.total.sectors,
-            |r| &mut r.waiting.unwritten.bytes,
-            |r| &mut r.waiting.unwritten.blocks,
-            |r| &mut r.waiting.unwritten.further,
-            |r| &mut r.waiting.unwritten.images,
-            |r| &mut r.waiting.unwritten.ranges,
-            |r| &mut r.waiting.promised,
-            |r| &mut r.waiting.promised_attributes,
-            |r| &mut r.waiting.asked,
-            |r| &mut r.waiting.asked_attributes,
-            |r| &mut r.waiting.operations,
-            |r| &mut r.waiting.highest_block,
-        ];
-        for (nth, measure) in measures.iter().enumerate() {
-            let mut more = most;
-            *measure(&mut more) += 1;
-            assert!(!grant.covers(&more, 0), "measure {nth}");
+            let grant = Grant::beyond(1, &request, 0);
+            assert_eq!(ample.admit(&request, &grant, true), Answer::Clean);
         }
     }
 
@@ -389,15 +229,6 @@ mod tests {
             );
             assert!(counts.added <= most.added, "{other:?}");
         }
-    }
-
-    #[test]
-    fn a_change_voids_grants_derived_before_it() {
-        let granted = Granted::default();
-        assert_ne!(granted.state(), Grant::default().state);
-        let before = granted.state();
-        granted.void();
-        assert_ne!(granted.state(), before);
     }
 
     #[test]
