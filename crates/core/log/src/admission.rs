@@ -1,11 +1,11 @@
 //! R4: admitting operations, and making room for them.
 
-use crate::allowance::Grant;
 use crate::cleaner::{PATIENCE_NS, Urgency};
 use crate::control::state::Refusal;
+use crate::counts::Counts;
 use crate::error::{Error, Result};
+use crate::grants::Grant;
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
@@ -19,27 +19,20 @@ const MAX_IDLE_ROUNDS: u32 = 3;
 impl Lfs {
     /// Answers for [`varve_fs::Layout::admit`].
     pub(crate) fn answer(&self, request: &Request) -> Answer {
-        let waiting = &request.waiting;
-        // What others may come to write is kept from the cleaner, which needs it to
-        // gain anything.
-        let is_below_floor = self.control.is_below_floor.load(Relaxed);
-        let covered = self.is_granted(&request.total, waiting);
-        let plugs = self.control.plugs.is_expected();
-        if request.writes_back && (plugs || !covered) && self.is_short_of(waiting.unwritten) {
-            return Answer::WriteBack;
+        let state = self.grants.state();
+        let loose = self.loose_numbers.load(Relaxed);
+        let asks_anyway = request.writes_back && self.control.plugs.is_expected();
+        if !asks_anyway && self.grants.covers(request, loose) {
+            return Answer::Granted;
         }
-        match request.purpose {
-            Purpose::Shrink if is_below_floor && !waiting.alone => Answer::Alone,
-            _ if covered => Answer::Granted,
-            _ => Answer::Clean,
+        let stock = self.stock();
+        let most = Grant::beyond(state, request, loose);
+        let answer = stock.admit(request, &most, self.delta_overdue());
+        if answer == Answer::Granted {
+            self.segments.lock().waiting = stock.counts_of_grant(&most);
+            self.grants.grant(most);
         }
-    }
-
-    /// True if as much was granted in advance. Blocks that are reserved and not logged
-    /// are within what a grant says of `total`.
-    fn is_granted(&self, total: &Usage, waiting: &Waiting) -> bool {
-        let pending = Pending::of(waiting, waiting.asked, 0, &self.geometry);
-        self.allowance.covers(total, &pending)
+        answer
     }
 
     /// Makes space for what is asked, if there is none.
@@ -47,21 +40,16 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
-        if self.is_granted(&total, &waiting) {
-            return Ok(());
-        }
-        let unlogged = total
-            .blocks
-            .saturating_sub(self.committed.read().usage.blocks);
-        let pending = told(waiting.asked, unlogged);
+        let stock = self.stock();
+        let pending = stock.counts_of(total, &waiting, waiting.asked);
         self.control.asked();
-        let state = self.allowance.state();
         self.take_checkpoint_if(Lfs::delta_overdue)?;
-        if purpose == Purpose::Grow {
+        // What a snapshot has is displaced by a rewrite, and not given up.
+        let keeps = stock.lives.history > 0;
+        if purpose == Purpose::Grow || purpose == Purpose::Rewrite && keeps {
             self.fit(total, pending)?;
         }
-        self.segments.lock().waiting = told(0, unlogged);
+        self.segments.lock().waiting = stock.counts_of(total, &waiting, 0);
         if !self.has_room(pending, purpose) {
             return self.gain_room(pending, purpose);
         }
@@ -72,14 +60,12 @@ impl Lfs {
         if purpose == Purpose::Shrink || !self.pay_toll() {
             self.clean_ahead(pending, purpose)?;
         }
-        self.allow_beyond(state, total, pending);
         Ok(())
     }
 
     /// Waits for the cleaner, or does its work, until there is room.
-    fn gain_room(&self, pending: Pending, purpose: Purpose) -> Result<()> {
+    fn gain_room(&self, pending: Counts, purpose: Purpose) -> Result<()> {
         let _in_need = self.control.in_need();
-        self.control.is_below_floor.store(true, Relaxed);
         let patience_ns = match purpose {
             Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
             Purpose::Shrink => 0,
@@ -108,7 +94,8 @@ impl Lfs {
             }
             // A round may only prepare the next one's gain: copies and nodes
             // displaced now come back two checkpoints later.
-            let goal = self.goal(pending, purpose) + self.batch_segments();
+            let stock = self.stock();
+            let goal = stock.goal(pending, purpose) + stock.batch_segments();
             let urgency = match idle {
                 0 if purpose != Purpose::Shrink => Urgency::Waiting,
                 _ => Urgency::Starved,
@@ -139,32 +126,16 @@ impl Lfs {
         }
     }
 
-    /// Allows more than was asked for, if there is so much room that nobody
-    /// needs to fold or clean for it. `state` was read before that was asked.
-    fn allow_beyond(&self, state: u64, total: Usage, pending: Pending) {
-        let grant = Grant::beyond(state, total, pending);
-        let ample = self.fits(grant.total, grant.pending) == Fit::Yes
-            && self.clean_segments_now()
-                >= self.goal(grant.pending, Purpose::Grow) + self.batch_segments() / 2
-            && !self.delta_overdue();
-        if ample {
-            // Whom it covers does not look again.
-            self.control.is_below_floor.store(false, Relaxed);
-            self.segments.lock().waiting = grant.pending;
-            self.allowance.grant(grant);
-        }
-    }
-
     /// R3: `total` fits, folded if need be.
-    fn fit(&self, total: Usage, pending: Pending) -> Result<()> {
+    fn fit(&self, total: Usage, pending: Counts) -> Result<()> {
         // A refusal costs nothing, however often it is asked for.
-        let unsure = |lfs: &Lfs| lfs.fits(total, pending) == Fit::PerhapsFolded;
+        let unsure = |lfs: &Lfs| lfs.stock().fits(total, pending) == Fit::PerhapsFolded;
         if unsure(self) {
             let _in_need = self.control.in_need();
             let _one_at_a_time = self.wait_for_cleaner(0, || !unsure(self));
             self.take_checkpoint_if(unsure)?;
         }
-        match self.fits(total, pending) {
+        match self.stock().fits(total, pending) {
             Fit::Yes => Ok(()),
             Fit::PerhapsFolded | Fit::No => Err(Error::OutOfSegments),
         }
@@ -179,15 +150,14 @@ impl Lfs {
 
     /// Cleans before it is needed, if nobody else does and enough has been
     /// used up since the last time.
-    fn clean_ahead(&self, pending: Pending, purpose: Purpose) -> Result<()> {
-        let goal = self.goal(pending, Purpose::Grow);
-        let clean = self.clean_segments_now();
+    fn clean_ahead(&self, pending: Counts, purpose: Purpose) -> Result<()> {
+        let stock = self.stock();
+        let (goal, clean) = (stock.goal(pending, Purpose::Grow), stock.clean);
         let batch = match purpose {
-            Purpose::Grow | Purpose::Rewrite => self.batch_segments() / 2,
+            Purpose::Grow | Purpose::Rewrite => stock.batch_segments() / 2,
             // Only what has been taken from the reserve is made good.
             Purpose::Shrink => 0,
         };
-        self.control.is_below_floor.store(clean < goal, Relaxed);
         if clean >= goal + batch {
             return Ok(());
         }

@@ -24,8 +24,10 @@
 //!   node adds more to `again` than to `whole`.
 
 mod nodes;
+mod waiting;
 
 pub use nodes::{Change, DirtyNodes};
+pub(crate) use waiting::with_summaries;
 
 use crate::format::node::FANOUT;
 use crate::format::{Pointer, SECTOR};
@@ -87,7 +89,8 @@ pub struct Counts {
     pub ifile_blocks: u64,
     /// Inodes that join the unfinished list.
     pub unfinished: u64,
-    /// Bytes that are known beside all these.
+    /// Bytes that are known in addition to all these. Of changes in memory, those that
+    /// appending them takes of the log.
     pub bytes: u64,
     /// Height of the tallest index among them.
     pub height: u8,

@@ -290,7 +290,7 @@ impl Layout for Lfs {
     }
 
     fn statfs(&self, total: Usage) -> StatFs {
-        self.answer_statfs(total)
+        self.stock().statfs(total)
     }
 
     fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {

@@ -2,7 +2,6 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
-use crate::allowance::Allowance;
 use crate::committed::{Committed, Lookup};
 use crate::control::ahead::Ahead;
 use crate::control::{CleanerSettings, Control, Pace};
@@ -12,6 +11,7 @@ use crate::format::Superblock;
 use crate::format::inode::InodeImage;
 use crate::format::owner::OwnerIdentity;
 use crate::geometry::Geometry;
+use crate::grants::Grants;
 use crate::inodes::InodeAllocator;
 use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
@@ -142,7 +142,7 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) allowance: Allowance,
+    pub(crate) grants: Grants,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) committed: RankedRwLock<Committed>,
@@ -162,11 +162,11 @@ pub struct Lfs {
 }
 
 impl Lfs {
-    /// The three layers, to be changed: what was allowed in advance no longer
-    /// counts.
+    /// The three layers, to be changed: what was granted in advance no
+    /// longer counts.
     pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
         let committed = self.committed.write();
-        self.allowance.void();
+        self.grants.void();
         committed
     }
 

@@ -11,7 +11,6 @@
 mod absorb;
 mod admission;
 mod ahead;
-mod allowance;
 mod apply;
 mod base;
 mod bytes;
@@ -29,6 +28,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod grants;
 mod heads;
 mod history;
 mod hold;
@@ -44,7 +44,6 @@ mod mkfs;
 mod mount;
 mod newest;
 mod outside;
-mod pending;
 pub mod policy;
 mod ranges;
 mod reader;

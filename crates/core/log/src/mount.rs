@@ -2,7 +2,6 @@
 
 mod heads;
 
-use crate::allowance::Allowance;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
 use crate::control::state::CleanerState;
@@ -11,6 +10,7 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
+use crate::grants::Grants;
 use crate::history::HistoryChanges;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
@@ -215,7 +215,7 @@ impl Lfs {
             ),
             output,
             ahead: Ahead::new(&*device),
-            allowance: Allowance::default(),
+            grants: Grants::default(),
             finding_holes: AtomicBool::new(false),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),

@@ -20,11 +20,11 @@ mod table;
 
 pub use holes::Holes;
 
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
-use crate::pending::Pending;
 use early::Records;
 use fence::Fence;
 use pins::Pins;
@@ -179,7 +179,7 @@ pub struct SegmentTable {
     spilled: Spilled,
     /// Changes that wait in memory to be appended and must find space, as of the last
     /// operation that asked for space.
-    pub(crate) waiting: Pending,
+    pub(crate) waiting: Counts,
 }
 
 impl SegmentTable {
@@ -242,7 +242,7 @@ impl SegmentTable {
             pins: Pins::default(),
             shippers: Shippers::default(),
             spilled: Spilled::default(),
-            waiting: Pending::default(),
+            waiting: Counts::default(),
         }
     }
 

@@ -72,13 +72,13 @@ impl<L: Layout> FileSystem<L> {
         let more = match self.free_step(&vnode) {
             // Space will be available later, and the file must be in the queue then.
             Err(Error::NoSpace) => {
-                self.queues().reap.push_back(vnode);
+                self.queues().free_later(vnode);
                 return Ok(false);
             }
             outcome => outcome?,
         };
         if more {
-            self.queues().reap.push_back(vnode);
+            self.queues().free_later(vnode);
         }
         Ok(true)
     }
@@ -169,7 +169,7 @@ impl<L: Layout> FileSystem<L> {
                 outcome => return outcome,
             }
         }
-        self.queues().reap.push_back(vnode);
+        self.queues().free_later(vnode);
         Ok(())
     }
 }

@@ -114,7 +114,7 @@ impl<L: Layout> FileSystem<L> {
             self.drop_dirty(state, cut, u64::MAX);
             state.inode.flags |= flags::TRUNCATING;
             self.forget_cached(state, cut);
-            self.queues().reap.push_back(Arc::clone(vnode));
+            self.queues().free_later(Arc::clone(vnode));
         } else {
             self.remove(state, cut, u64::MAX, survey);
         }

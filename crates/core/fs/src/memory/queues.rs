@@ -46,7 +46,7 @@ pub(crate) struct Queues {
     /// Members of a group that could not be appended. The layout does not have their
     /// changes, so they must stay in memory.
     pub stranded: Vec<Arc<Vnode>>,
-    /// Files whose blocks are to be freed in steps.
+    /// Files whose blocks are to be freed in steps, each once.
     pub reap: VecDeque<Arc<Vnode>>,
 }
 
@@ -54,5 +54,13 @@ impl Queues {
     /// Number of the epoch's members.
     pub fn members(&self) -> usize {
         self.epoch.len() + self.ended.len()
+    }
+
+    /// Queues a file whose blocks are to be freed in steps, once: what the queue will
+    /// free is counted as free already.
+    pub fn free_later(&mut self, vnode: Arc<Vnode>) {
+        if !self.reap.iter().any(|queued| Arc::ptr_eq(queued, &vnode)) {
+            self.reap.push_back(vnode);
+        }
     }
 }

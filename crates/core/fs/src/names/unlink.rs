@@ -267,7 +267,7 @@ impl<L: Layout> FileSystem<L> {
         }
         state.life = Life::Doomed;
         self.join(vnode, state);
-        self.queues().reap.push_back(Arc::clone(vnode));
+        self.queues().free_later(Arc::clone(vnode));
     }
 
     /// Adds a reference, which keeps a file alive without names until [`Self::release`].

@@ -378,6 +378,26 @@ fn threads_fetch_ahead_of_a_reader() {
     drop(fs); // joins the threads
 }
 
+/// Each was counted as free once for every change that queued it.
+#[test]
+fn a_file_that_is_cut_twice_and_removed_is_freed_once() {
+    let mut fs = fresh();
+    fs.settings.step_blocks = 16;
+    let free = fs.statfs();
+    let a = fs.t_file("a", &pattern(800_000, 3));
+    fs.sync().unwrap();
+    fs.t_truncate(a, 400_000);
+    let half = fs.statfs();
+    fs.t_truncate(a, 300_000);
+    let less = fs.statfs();
+    assert!(half.free < less.free && less.free < free.free, "{less:?}");
+    fs.t_unlink("a");
+    assert!(fs.usage().blocks > 100, "most is still to be freed");
+    assert_eq!(fs.statfs().files, free.files);
+    fs.unmount().unwrap();
+    assert_eq!(fs.statfs().files, free.files);
+}
+
 #[test]
 fn large_truncates_and_frees_go_in_steps() {
     let mut fs = fresh();

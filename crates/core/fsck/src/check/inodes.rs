@@ -185,7 +185,9 @@ impl Checker<'_> {
             newer || delta.freed.is_some() || delta.reborn
         });
         let identity = attributes(ino, mapped.version);
-        let kept = displaced && self.keeps(identity, &image.xattrs);
+        let newer = delta.and_then(|delta| delta.xattrs);
+        let is_move = newer.is_some_and(|newer| newer.birth() == image.xattrs.birth());
+        let kept = displaced && !is_move && self.keeps(identity, &image.xattrs);
         let displaced = displaced && !kept;
         let claim = match displaced {
             true => Claim::Displaced,

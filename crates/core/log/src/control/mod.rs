@@ -167,8 +167,6 @@ pub(crate) struct Control {
     pub remote_calls: AtomicU32,
     /// The last pass made segments clean ahead of checkpoints.
     pub reuses_early: AtomicBool,
-    /// The last request found fewer clean segments than are reserved for the cleaner.
-    pub is_below_floor: AtomicBool,
     /// Whether large groups find holes.
     pub plugs: Plugging,
     /// Fragmentation of live data within segments.
@@ -236,7 +234,6 @@ impl Control {
             open_percent: AtomicU8::new(0),
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
-            is_below_floor: AtomicBool::new(false),
             plugs: Plugging::default(),
             spread: Spread::default(),
             buffers: buffers_for(segment_bytes as usize),

@@ -6,10 +6,10 @@
 
 use super::plan::{bytes_for, least_segments};
 use crate::cleaner::Urgency;
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use crate::segments::SegmentState;
 use std::ops::Range;
 use varve_fs::Purpose;
@@ -67,7 +67,7 @@ impl Lfs {
         let (mut idle, mut most) = (0, 0);
         while idle < IDLE_ROUNDS {
             let clean = self.segments.lock().clean_before_fence();
-            if clean >= self.goal(Pending::default(), Purpose::Grow) {
+            if clean >= self.stock().goal(Counts::default(), Purpose::Grow) {
                 break;
             }
             idle = if clean > most { 0 } else { idle + 1 };
@@ -107,7 +107,7 @@ impl Lfs {
             idle = if gained { 0 } else { idle + 1 };
             (least, most) = (least.min(now), most.max(clean));
             if idle > IDLE_ROUNDS {
-                tracing::warn!(room = %self.told(Pending::default()), "what lives finds no room");
+                tracing::warn!(room = %self.told(Counts::default()), "what lives finds no room");
                 return Err(Error::OutOfSegments);
             }
             let moved = self.move_out_of(end..count)?;

@@ -4,9 +4,12 @@
 //! reserve. It is exact after each checkpoint and pessimistic in between, so a
 //! refusal takes a checkpoint first.
 
+use crate::committed::Committed;
+use crate::counts::Counts;
 use crate::format::ifile::ENTRY_BYTES;
+use crate::geometry::Geometry;
 use crate::lfs::Lfs;
-use crate::pending::Pending;
+use crate::space::Stock;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{StatFs, Usage};
 
@@ -31,22 +34,134 @@ pub(crate) enum Fit {
     No,
 }
 
-/// Bytes of index, inode map and usage table.
+/// What lives on the volume. Metadata is what the last checkpoint counted, and what
+/// folds since then change: *new* ≤ `unfolded`, *gone* ≤ `perhaps_gone`.
 #[derive(Clone, Copy, Debug)]
-struct Metadata {
-    /// As the last checkpoint counted them, and what the inode map will have grown
-    /// by.
-    counted: u64,
-    /// What the next checkpoint may add for groups appended since, and those
-    /// after it for what waits in memory: an upper bound.
+pub(crate) struct Lives {
+    /// Segments held back from users.
+    pub reserve: u64,
+    /// Bytes of all metadata at the last checkpoint.
+    base_bytes: u64,
+    /// Bytes of index nodes among these.
+    node_bytes: u64,
+    /// Blocks of the inode map among these.
+    map_blocks: u64,
+    /// The lowest inode number never given out.
+    next_ino: u64,
+    /// Upper bound of what the next checkpoint may add for groups appended since.
     unfolded: u64,
-    /// What the next checkpoint may find gone: an upper bound.
+    /// Upper bound of what the next checkpoint may find gone.
     perhaps_gone: u64,
+    /// Bytes that snapshots have and the tree has not: listed, displaced and not folded
+    /// yet, or kept free for entries.
+    pub history: u64,
+}
+
+#[cfg(test)]
+impl Lives {
+    /// Of an empty volume with so many segments in reserve.
+    pub fn of_nothing(reserve: u64, geometry: &Geometry) -> Self {
+        Lives {
+            reserve,
+            base_bytes: 0,
+            node_bytes: 0,
+            map_blocks: geometry.entry_blocks(1),
+            next_ino: 1,
+            unfolded: 0,
+            perhaps_gone: 0,
+            history: 0,
+        }
+    }
 }
 
 /// Blocks and inodes in `a` beyond those in `b`.
 fn entries_beyond(a: Usage, b: Usage) -> u64 {
     a.blocks.saturating_sub(b.blocks) + a.inodes.saturating_sub(b.inodes)
+}
+
+/// The price of a tree, and of what metadata may grow by with no block more.
+fn price(usage: Usage, geometry: &Geometry) -> u64 {
+    let inode = u64::from(geometry.inode_bytes) + INODE_OVERHEAD;
+    let sectors = usage.sectors.saturating_mul(512);
+    let overhead = BLOCK_OVERHEAD + geometry.node_growth();
+    let blocks = usage.blocks.saturating_mul(overhead);
+    sectors
+        .saturating_add(blocks)
+        .saturating_add(usage.inodes.saturating_mul(inode))
+}
+
+impl Stock {
+    /// Bytes of all segments outside the reserve.
+    fn capacity(&self) -> u64 {
+        let segments = u64::from(self.geometry.segment_count).saturating_sub(self.lives.reserve);
+        segments * self.dependable
+    }
+
+    /// Blocks of the inode map of a volume that has come to hold so many inodes, and
+    /// those of them with the entry of an inode, at most.
+    fn map_blocks(&self, inodes: u64) -> (u64, u64) {
+        let inodes = inodes.saturating_add(NUMBERS_BESIDE);
+        let all = self.geometry.entry_blocks(self.lives.next_ino.max(inodes));
+        (all, all.min(inodes))
+    }
+
+    /// Bytes of metadata for which there is always space, in addition to what lives: of
+    /// the inode maps the blocks that can change without anything being made, and the
+    /// index nodes.
+    pub(super) fn spare_metadata_bytes(&self, inodes: u64) -> u64 {
+        let (_, used) = self.map_blocks(inodes);
+        let maps = SPARE_MAPS * used * crate::counts::ifile_block_bytes(&self.geometry);
+        maps + SPARE_NODES * self.lives.node_bytes
+    }
+
+    /// Bytes that the tree `total` takes with its metadata, as the last checkpoint
+    /// counted that and with what the inode map will have grown by.
+    fn known_bytes(&self, total: Usage) -> u64 {
+        let (map, _) = self.map_blocks(total.inodes);
+        let grown = map.saturating_sub(self.lives.map_blocks);
+        let grown = grown * u64::from(self.geometry.block_bytes);
+        let metadata = self.lives.base_bytes + grown + self.spare_metadata_bytes(total.inodes);
+        price(total, &self.geometry).saturating_add(metadata + self.lives.history)
+    }
+
+    /// Whether `total` fits, of which `waiting` waits in memory (R3). No checkpoint makes
+    /// the nodes of waiting changes fewer, so none is taken for these.
+    pub fn fits(&self, total: Usage, waiting: Counts) -> Fit {
+        let (known, capacity) = (self.known_bytes(total), self.capacity());
+        // A changed block may displace one that a snapshot has.
+        let displaced = match self.lives.history {
+            0 => 0,
+            _ => waiting.bytes,
+        };
+        let with_waiting = known.saturating_add(waiting.added + displaced);
+        if with_waiting.saturating_add(self.lives.unfolded) <= capacity {
+            Fit::Yes
+        } else if with_waiting <= capacity.saturating_add(self.lives.perhaps_gone) {
+            Fit::PerhapsFolded
+        } else {
+            Fit::No
+        }
+    }
+
+    /// Answers for [`varve_fs::Layout::statfs`]: in blocks with all that each
+    /// costs, so that as many as are called free can be written.
+    pub fn statfs(&self, total: Usage) -> StatFs {
+        let geometry = &self.geometry;
+        let leaf = geometry.node_bytes(crate::format::node::FANOUT);
+        let index = leaf * 31 / 30 / crate::format::node::FANOUT + 1;
+        let index = (1 + SPARE_NODES) * index;
+        let block = u64::from(geometry.block_bytes) + BLOCK_OVERHEAD + index;
+        let capacity = self.capacity();
+        let free = capacity.saturating_sub(self.known_bytes(total));
+        let entries = (1 + SPARE_MAPS) * ENTRY_BYTES as u64 * 33 / 32;
+        let per_inode = u64::from(geometry.inode_bytes) + INODE_OVERHEAD + entries;
+        StatFs {
+            blocks: capacity / block,
+            free: free / block,
+            files: total.inodes,
+            files_free: free / per_inode,
+        }
+    }
 }
 
 impl Lfs {
@@ -59,48 +174,8 @@ impl Lfs {
         u64::from(self.geometry.reserve_segments) + 2 * (self.heads as u64 - 1)
     }
 
-    /// Bytes of all segments outside the reserve.
-    fn capacity(&self) -> u64 {
-        let segments = u64::from(self.geometry.segment_count).saturating_sub(self.reserve());
-        segments * self.dependable_bytes()
-    }
-
-    /// Blocks of the inode map of a volume that has come to hold so many inodes, and
-    /// those of them with the entry of an inode, at most.
-    fn map_blocks(&self, inodes: u64) -> (u64, u64) {
-        let next_ino = self.committed.read().live.next_ino;
-        let inodes = inodes.saturating_add(NUMBERS_BESIDE);
-        let all = self.geometry.entry_blocks(next_ino.max(inodes));
-        (all, all.min(inodes))
-    }
-
-    /// Bytes of metadata for which there is always room, beside what lives: of the
-    /// inode maps the blocks that can change without anything being made, and the
-    /// index nodes.
-    pub(super) fn spare_metadata_bytes(&self, inodes: u64) -> u64 {
-        let (_, used) = self.map_blocks(inodes);
-        let maps = SPARE_MAPS * used * crate::counts::ifile_block_bytes(&self.geometry);
-        let nodes = self.stored_nodes(&self.committed.read().base);
-        maps + SPARE_NODES * nodes
-    }
-
-    /// The price of what lives, and what metadata may grow by with no block more.
-    fn price(&self, usage: Usage) -> u64 {
-        let inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;
-        let sectors = usage.sectors.saturating_mul(512);
-        let overhead = BLOCK_OVERHEAD + self.geometry.node_growth();
-        let blocks = usage.blocks.saturating_mul(overhead);
-        sectors
-            .saturating_add(blocks)
-            .saturating_add(usage.inodes.saturating_mul(inode))
-    }
-
-    /// What the index, the inode map and the table take, and the spare maps.
-    fn metadata(&self, total: Usage, pending: Pending) -> Metadata {
-        let (map, _) = self.map_blocks(total.inodes);
-        let spare = self.spare_metadata_bytes(total.inodes);
-        let new = self.new_nodes(pending);
-        let committed = self.committed.read();
+    /// What lives, and what folding the deltas may change of its metadata.
+    pub(super) fn lives(&self, committed: &Committed) -> Lives {
         let (base, logged) = (&committed.base, committed.usage);
         let height = committed.tallest().max(1);
         let at_most = crate::counts::new_node_bytes(height.into(), 1);
@@ -116,30 +191,19 @@ impl Lfs {
         } else {
             entries_beyond(base.usage, logged).saturating_mul(at_most)
         };
-        // A node comes and goes with its spare ones.
+        // A node is made and freed with its spare ones.
         let with_spare = |bytes: u64| (1 + SPARE_NODES).saturating_mul(bytes);
         let nodes = folds.min(grown.saturating_mul(at_most));
-        let stored = self.geometry.entry_blocks(base.next_ino);
-        let history = self.history_of(&committed);
-        let grown_map = map.saturating_sub(stored) * u64::from(self.geometry.block_bytes);
-        Metadata {
-            counted: base.metadata_bytes + grown_map + spare + base.history.bytes() + history,
-            unfolded: with_spare(nodes).saturating_add(new),
-            perhaps_gone: with_spare(perhaps_gone.min(base.metadata_bytes)),
-        }
-    }
-
-    /// Whether `total` fits, of which `pending` waits in memory.
-    pub(crate) fn fits(&self, total: Usage, pending: Pending) -> Fit {
-        let (price, capacity) = (self.price(total), self.capacity());
-        let metadata = self.metadata(total, pending);
-        let known = price.saturating_add(metadata.counted);
-        if known.saturating_add(metadata.unfolded) <= capacity {
-            Fit::Yes
-        } else if known <= capacity.saturating_add(metadata.perhaps_gone) {
-            Fit::PerhapsFolded
-        } else {
-            Fit::No
+        let (listed, displaced) = self.kept_bytes(committed);
+        Lives {
+            reserve: self.reserve(),
+            base_bytes: base.metadata_bytes,
+            node_bytes: self.stored_nodes(base),
+            map_blocks: self.geometry.entry_blocks(base.next_ino),
+            next_ino: committed.live.next_ino,
+            unfolded: with_spare(nodes),
+            perhaps_gone: with_spare(perhaps_gone.min(base.metadata_bytes)) + displaced,
+            history: listed + displaced,
         }
     }
 
@@ -147,29 +211,9 @@ impl Lfs {
     /// volume: an upper bound.
     pub(crate) fn held_bytes(&self) -> u64 {
         let total = self.committed.read().usage;
-        let metadata = self.metadata(total, Pending::default());
-        let known = self.price(total).saturating_add(metadata.counted);
-        known.saturating_add(metadata.unfolded)
-    }
-
-    /// Answers for [`varve_fs::Layout::statfs`]: in blocks with all that each
-    /// costs, so that what is said to be free can be had.
-    pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {
-        let leaf = self.geometry.node_bytes(crate::format::node::FANOUT);
-        let index = leaf * 31 / 30 / crate::format::node::FANOUT + 1;
-        let index = (1 + SPARE_NODES) * index;
-        let block = u64::from(self.geometry.block_bytes) + BLOCK_OVERHEAD + index;
-        let metadata = self.metadata(total, Pending::default());
-        let used = self.price(total).saturating_add(metadata.counted);
-        let capacity = self.capacity();
-        let free = capacity.saturating_sub(used);
-        let entries = (1 + SPARE_MAPS) * ENTRY_BYTES as u64 * 33 / 32;
-        let per_inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD + entries;
-        StatFs {
-            blocks: capacity / block,
-            free: free / block,
-            files: total.inodes,
-            files_free: free / per_inode,
-        }
+        let stock = self.stock();
+        stock
+            .known_bytes(total)
+            .saturating_add(stock.lives.unfolded)
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::base::Base;
 use crate::checkpoint::history::MERGED_BYTES;
+use crate::committed::Committed;
 use crate::error::Result;
 use crate::format::history::{DisplacedBlock, ImageHeader};
 use crate::format::node::FANOUT;
@@ -41,6 +42,32 @@ impl Lfs {
             .saturating_mul(block_bytes)
             .saturating_add(nodes * self.geometry.largest_node());
         bytes + bytes / 8 + 4 * self.geometry.least_group()
+    }
+
+    /// [`Lfs::history_bytes`] of what has been committed.
+    pub(super) fn history_of(&self, committed: &Committed) -> u64 {
+        let frozen = committed.frozen.as_deref();
+        let kept = committed.live.kept.len() + frozen.map_or(0, |frozen| frozen.kept.len());
+        let snapshot = frozen.and_then(|frozen| frozen.snapshot);
+        self.history_bytes(&committed.base, kept, snapshot)
+    }
+
+    /// Bytes that snapshots have in addition to the tree: those that are listed, with what
+    /// is kept free for entries, and an upper bound of those that the deltas have
+    /// displaced since, which is as many blocks as they have and the tree has lost.
+    pub(super) fn kept_bytes(&self, committed: &Committed) -> (u64, u64) {
+        let entries = self.history_of(committed);
+        if entries == 0 {
+            return (0, 0);
+        }
+        let base = &committed.base;
+        let frozen = committed.frozen.as_deref();
+        let new = frozen.and_then(|frozen| frozen.snapshot);
+        let left = base.history.directory.blocks_left + new.map_or(0, |usage| usage.blocks);
+        let written = committed.live.held_blocks + frozen.map_or(0, |delta| delta.held_blocks);
+        let lost = base.usage.blocks.saturating_sub(committed.usage.blocks);
+        let displaced = left.min(written + lost) * u64::from(self.geometry.block_bytes);
+        (base.history.bytes() + entries, displaced)
     }
 
     /// Bytes of runs that a checkpoint may merge: none where space is short.

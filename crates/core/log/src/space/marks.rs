@@ -3,11 +3,12 @@
 
 use crate::control::Pace;
 use crate::control::pace::Gauge;
+use crate::counts::{Counts, with_summaries};
 use crate::lfs::Lfs;
-use crate::pending::Pending;
 use crate::policy::Measures;
+use crate::space::Stock;
 use varve_device::sync::atomic::Ordering::Relaxed;
-use varve_fs::{Purpose, Unwritten, Usage};
+use varve_fs::{Purpose, Unwritten, Waiting};
 
 /// Most bytes the cleaner tries to have in hand ahead of need.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -22,72 +23,68 @@ const SLOPE_SEGMENTS: u64 = 4;
 const WAITING_PART: u64 = 64;
 const LEAST_WAITING: u64 = 256 << 10;
 
-impl Lfs {
+impl Stock {
     /// Segments the cleaner tries to have in hand beyond what is needed, so
     /// that one pair of checkpoints pays for many of them: a quarter of what
     /// is neither live nor reserved.
-    pub(crate) fn batch_segments(&self) -> u64 {
+    pub fn batch_segments(&self) -> u64 {
         let segments = u64::from(self.geometry.segment_count);
         // Without checkpoints to pay for, a few at a time will do.
-        let few = self.control.reuses_early.load(Relaxed) || self.control.plugs.is_expected();
+        let few = self.reuses_early || self.plugs;
         let part = if few { 512 } else { 32 };
         let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
         (self.spare_segments() / 4).clamp(2, most.max(2))
     }
 
-    /// Segments' worth of room that is neither live nor kept from users.
+    /// Segments' worth of space that is neither live nor kept from users.
     fn spare_segments(&self) -> u64 {
-        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
-        u64::from(self.geometry.segment_count).saturating_sub(self.floor() + live)
+        u64::from(self.geometry.segment_count).saturating_sub(self.watermark + self.live)
     }
 
-    /// True if `dirty_bytes` that wait in memory should be written first: the
-    /// cleaner is at work, or soon will be, to make clean segments for them and
-    /// for all that they might cost, while what they displace counts as live.
-    /// So each byte takes two or three of the room that cleaning lives on, and
-    /// on a full volume little may wait.
-    pub(crate) fn is_short_of(&self, dirty: Unwritten) -> bool {
-        let dirty_bytes = dirty.bytes;
-        let pending = Pending {
-            bytes: dirty_bytes,
-            files: dirty.images,
-            blocks: dirty.blocks,
-            ..Pending::default()
+    /// True if the changes that wait in memory should be written first: the cleaner is
+    /// at work, or soon will be, to make clean segments for them and for all that they
+    /// might cost, while what they displace counts as live. So each byte takes two or
+    /// three of the space that cleaning lives on, and on a full volume little may wait.
+    pub fn is_short_of(&self, dirty: Unwritten) -> bool {
+        let alone = Waiting {
+            unwritten: Unwritten {
+                bytes: dirty.bytes,
+                images: dirty.images,
+                blocks: dirty.blocks,
+                ..Unwritten::default()
+            },
+            ..Waiting::default()
         };
-        let plugs = self.control.plugs.is_expected();
-        if !plugs && self.allowance.covers(&Usage::default(), &pending) {
-            return false;
-        }
-        // What takes most of the room by its price leaves the cleaner none to make
-        // room in. Once it is appended, its price is known, and mostly small.
-        if !self.may_wait(pending) {
+        let waiting = Counts::of_waiting(&alone, 0, 0, self.tallest, &self.geometry);
+        // What takes most of the space by its upper bound leaves the cleaner none to
+        // work in. Once it is appended, its cost is known, and mostly small.
+        if !self.may_wait(waiting) {
             return true;
         }
         let segment = u64::from(self.geometry.segment_bytes);
-        if dirty_bytes <= segment.max(LEAST_WAITING) {
+        if dirty.bytes <= segment.max(LEAST_WAITING) {
             return false;
         }
-        let threaded = self.control.shared().settings.pace.threaded;
-        let (goal, clean) = (self.goal(pending, Purpose::Grow), self.clean_segments_now());
-        let part = self.spare_segments() * self.dependable_bytes() / WAITING_PART;
-        let may_wait = match clean < goal {
-            _ if plugs => 2 * segment,
+        let goal = self.goal(waiting, Purpose::Grow);
+        let part = self.spare_segments() * self.dependable / WAITING_PART;
+        let may_wait = match self.clean < goal {
+            _ if self.plugs => 2 * segment,
             true => part.min(2 * segment),
             false => part,
         };
-        let ample = goal + self.slope_segments(threaded) + self.batch_segments();
-        dirty_bytes > may_wait && clean <= ample
+        let ample = goal + self.slope_segments(self.threaded) + self.batch_segments();
+        dirty.bytes > may_wait && self.clean <= ample
     }
 
     /// Segments between where the background begins to clean and where callers
     /// wait for it.
     fn slope_segments(&self, threaded: bool) -> u64 {
         let batch = self.batch_segments();
-        // What is gained comes a segment at a time, while survivors take nearly
-        // as many: in fewer than this there would be no slope to slow down on.
+        // Segments are gained one at a time, while survivors take nearly as many: in
+        // fewer than this there would be no slope to slow down on.
         match threaded {
-            // Where blocks go into holes, few segments are used up.
-            true if !self.control.plugs.is_expected() => {
+            // Where blocks are written into holes, few segments are used up.
+            true if !self.plugs => {
                 let bytes = SLOPE_BYTES / u64::from(self.geometry.segment_bytes);
                 let segments = u64::from(self.geometry.segment_count);
                 let most = (segments / 32).min(self.spare_segments() / 2);
@@ -95,6 +92,13 @@ impl Lfs {
             }
             _ => batch,
         }
+    }
+}
+
+impl Lfs {
+    /// [`Stock::batch_segments`] of the present state.
+    pub(crate) fn batch_segments(&self) -> u64 {
+        self.stock().batch_segments()
     }
 
     /// Clean segments below which callers wait, below which they are held back,
@@ -107,12 +111,13 @@ impl Lfs {
             false => 0,
         };
         let mut waiting = self.segments.lock().waiting;
-        waiting.bytes = waiting.bytes.max(next);
-        let floor = self.goal(waiting, Purpose::Grow);
-        let batch = self.batch_segments();
+        waiting.bytes = waiting.bytes.max(with_summaries(next));
+        let stock = self.stock();
+        let floor = stock.goal(waiting, Purpose::Grow);
+        let batch = stock.batch_segments();
         let segments = u64::from(self.geometry.segment_count);
         let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
-        let slope = self.slope_segments(pace.threaded);
+        let slope = stock.slope_segments(pace.threaded);
         let low = percent(pace.low_percent).max(floor + slope);
         let high = percent(pace.high_percent).max(low + batch);
         (floor, floor + slope, low, high)

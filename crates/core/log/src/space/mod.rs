@@ -24,5 +24,7 @@ mod fit;
 mod history;
 mod marks;
 mod room;
+mod stock;
 
 pub(crate) use fit::Fit;
+pub(crate) use stock::Stock;

@@ -2,7 +2,7 @@
 
 use crate::base::Base;
 use crate::committed::Committed;
-use crate::counts::{Counts, Image, ifile_block_bytes, new_node_bytes};
+use crate::counts::{Counts, Image, ifile_block_bytes, with_summaries};
 use crate::delta::Delta;
 use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
@@ -10,7 +10,7 @@ use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
-use crate::pending::Pending;
+use crate::space::Stock;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
@@ -21,6 +21,72 @@ const SMALL_GROUPS: u64 = 9;
 
 /// The part of the room that folding what waits may come to take.
 const WAITING_PART: u64 = 4;
+
+impl Stock {
+    /// Bytes that `waiting` takes of the log, and what folding it may write once
+    /// everything logged has been folded: so a checkpoint may be taken at any moment,
+    /// between an answer and the append, too.
+    pub fn with_fold(&self, waiting: Counts) -> u64 {
+        waiting.fold_bytes(&self.geometry, &self.image) - self.nothing_bytes
+    }
+
+    /// Segments that folding what is logged may fill.
+    fn fold_segments(&self) -> u64 {
+        self.fold_bytes.div_ceil(self.dependable) + 1
+    }
+
+    /// Bytes that can be written while everything so far can still be folded, one
+    /// checkpoint more be taken after that, and each further head enter a segment;
+    /// `open_bytes` are left of the segment that the log is in.
+    pub fn spare_bytes(&self, open_bytes: u64) -> u64 {
+        let heads = (self.heads - 1) * u64::from(self.geometry.segment_bytes);
+        let kept = self.fold_bytes + self.table_bytes + heads;
+        (open_bytes + self.clean * self.dependable).saturating_sub(kept)
+    }
+
+    /// True if what folding `waiting` may write leaves most of the space to the
+    /// cleaner, what is left of the open segment not counted.
+    pub(super) fn may_wait(&self, waiting: Counts) -> bool {
+        let fold = Counts {
+            bytes: 0,
+            ..waiting
+        };
+        let kept = self.fold_bytes + self.table_bytes;
+        let clean = self.clean * self.dependable;
+        self.with_fold(fold) <= clean.saturating_sub(kept) / WAITING_PART
+    }
+
+    /// Segments that users may not fill: the reserve without the cleaner's slack,
+    /// and the spare metadata of so many inodes.
+    pub(super) fn low_watermark(&self, inodes: u64) -> u64 {
+        let sizes = (self.geometry.segment_bytes, self.geometry.block_bytes);
+        let slack = Reserve::of(sizes, self.geometry.segment_count.into()).slack;
+        let metadata = self.spare_metadata_bytes(inodes);
+        let reserve = self.lives.reserve;
+        reserve - slack.min(reserve / 2) + metadata.div_ceil(self.dependable)
+    }
+
+    /// Clean segments that an operation must find, the open one left aside.
+    pub fn goal(&self, waiting: Counts, purpose: Purpose) -> u64 {
+        let least = 3 + self.heads + self.fold_segments();
+        let needs = |waiting| self.with_fold(waiting).div_ceil(self.dependable);
+        if purpose == Purpose::Shrink {
+            return least - 2 + needs(waiting);
+        }
+        let watermark = self.watermark.max(least);
+        if purpose == Purpose::Grow && self.plugs {
+            // Most of it is written into holes. If that should fail after all, the
+            // reserve has space for it.
+            let half = (watermark / 2).max(least);
+            let quarter = Counts {
+                bytes: waiting.bytes / 4,
+                ..waiting
+            };
+            return (watermark + needs(quarter)).max(half + needs(waiting));
+        }
+        watermark + needs(waiting)
+    }
+}
 
 impl Lfs {
     /// Bytes of a segment that can be counted on: what is lost to a superblock
@@ -34,33 +100,31 @@ impl Lfs {
         u64::from(self.segments.lock().clean_count())
     }
 
+    /// Bytes that are left of the segment that the log is in.
+    fn open_bytes(&self) -> u64 {
+        let offset = self.log.lock().end.at(0).offset.get();
+        let left = self.geometry.segment_bytes.saturating_sub(offset);
+        left.saturating_sub(2 * self.geometry.write_unit).into()
+    }
+
     /// Bytes that the log takes before it has no segment to name as the next: what
     /// is left of the one it is in, and every clean one, as one is named already.
     pub(crate) fn room_bytes(&self) -> u64 {
-        let offset = self.log.lock().end.at(0).offset.get();
-        let left = self.geometry.segment_bytes.saturating_sub(offset);
-        let left = left.saturating_sub(2 * self.geometry.write_unit);
-        u64::from(left) + self.clean_segments_now() * self.dependable_bytes()
+        self.open_bytes() + self.clean_segments_now() * self.dependable_bytes()
     }
 
-    /// Bytes that can be written while everything so far can still be folded, one
-    /// checkpoint more be taken behind that, and each further head enter a segment.
+    /// Bytes that can be written while R1 stays true.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        let heads = (self.heads as u64 - 1) * u64::from(self.geometry.segment_bytes);
-        let next_ino = self.committed.read().live.next_ino;
-        let kept = self.whole_fold_bytes() + self.table_bytes(next_ino) + heads;
-        self.room_bytes().saturating_sub(kept)
+        self.stock().spare_bytes(self.open_bytes())
     }
 
-    /// True if there is room for `pending`, for what folding it later may write, and
-    /// for what folding everything so far may write, and still left what the purpose
-    /// must leave.
-    pub(crate) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
+    /// True if there is space for `waiting` and for all that folding it may write, and
+    /// still left what the purpose must leave.
+    pub(crate) fn has_room(&self, waiting: Counts, purpose: Purpose) -> bool {
+        let stock = self.stock();
         match purpose {
-            Purpose::Shrink => self.with_fold(pending) <= self.spare_bytes(),
-            Purpose::Grow | Purpose::Rewrite => {
-                self.clean_segments_now() >= self.goal(pending, purpose)
-            }
+            Purpose::Shrink => stock.with_fold(waiting) <= stock.spare_bytes(self.open_bytes()),
+            Purpose::Grow | Purpose::Rewrite => stock.clean >= stock.goal(waiting, purpose),
         }
     }
 
@@ -70,60 +134,21 @@ impl Lfs {
     pub(crate) fn may_move(&self, bytes: u64, fold: Counts) -> bool {
         let waiting = self.segments.lock().waiting;
         let folding = self.further_bytes(&fold);
-        self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
+        let stock = self.stock();
+        stock.with_fold(waiting) + with_summaries(bytes) + folding
+            <= stock.spare_bytes(self.open_bytes())
     }
 
-    /// True if what folding `pending` may write leaves most of the room to the
-    /// cleaner. Asked before each operation, so not under the log's lock: what is
-    /// left of the open segment does not count.
-    pub(super) fn may_wait(&self, pending: Pending) -> bool {
-        let next_ino = self.committed.read().live.next_ino;
-        let kept = self.whole_fold_bytes() + self.table_bytes(next_ino);
-        let clean = self.clean_segments_now() * self.dependable_bytes();
-        self.fold_of_waiting(pending) <= clean.saturating_sub(kept) / WAITING_PART
-    }
-
-    /// The sums that decide whether a removal is admitted, for people.
-    pub(crate) fn told(&self, pending: Pending) -> String {
+    /// The sums that decide whether a removal is admitted, for messages.
+    pub(crate) fn told(&self, waiting: Counts) -> String {
+        let stock = self.stock();
         format!(
-            "{} clean segments, room {}, fold {}, what waits {} of {pending:?}",
-            self.clean_segments_now(),
+            "{} clean segments, room {}, fold {}, what waits {} of {waiting:?}",
+            stock.clean,
             self.room_bytes(),
-            self.whole_fold_bytes(),
-            self.with_fold(pending)
+            stock.fold_bytes,
+            stock.with_fold(waiting)
         )
-    }
-
-    /// Segments that users may not fill: the reserve without the cleaner's slack,
-    /// and the spare metadata.
-    pub(crate) fn floor(&self) -> u64 {
-        let reserve = self.reserve();
-        let sizes = (self.geometry.segment_bytes, self.geometry.block_bytes);
-        let slack = Reserve::of(sizes, self.geometry.segment_count.into()).slack;
-        let inodes = self.committed.read().usage.inodes;
-        let metadata = self.spare_metadata_bytes(inodes);
-        reserve - slack.min(reserve / 2) + metadata.div_ceil(self.dependable_bytes())
-    }
-
-    /// Clean segments that [`Lfs::has_room`] asks for, the open one left aside.
-    pub(crate) fn goal(&self, pending: Pending, purpose: Purpose) -> u64 {
-        let fold = self.fold_segments();
-        let floor = match purpose {
-            Purpose::Grow | Purpose::Rewrite => self.floor().max(3 + self.heads as u64 + fold),
-            Purpose::Shrink => 1 + self.heads as u64 + fold,
-        };
-        let needs = |pending| self.with_fold(pending).div_ceil(self.dependable_bytes());
-        if purpose == Purpose::Grow && self.control.plugs.is_expected() {
-            // Most of it goes into holes. If that should fail after all, the
-            // reserve has room for it.
-            let least = (floor / 2).max(3 + self.heads as u64 + fold);
-            let quarter = Pending {
-                bytes: pending.bytes / 4,
-                ..pending
-            };
-            return (floor + needs(quarter)).max(least + needs(pending));
-        }
-        floor + needs(pending)
     }
 
     /// True if further heads must not enter segments: a group may have each of
@@ -134,8 +159,9 @@ impl Lfs {
 
     /// Clean segments beyond what must be kept.
     pub(crate) fn segments_to_spare(&self) -> u64 {
-        let kept = self.goal(Pending::default(), Purpose::Grow);
-        self.clean_segments_now().saturating_sub(kept)
+        let stock = self.stock();
+        let kept = stock.goal(Counts::default(), Purpose::Grow);
+        stock.clean.saturating_sub(kept)
     }
 
     /// Bytes of the usage table and the index above it, written anew by every
@@ -160,50 +186,6 @@ impl Lfs {
         let slot = self.superblock.record_bytes.get() as usize;
         let fixed = record_bytes_for(self.geometry.inode_bytes as usize, 0, 1);
         (slot - fixed) / size_of::<UsageDelta>()
-    }
-
-    /// Bytes that `pending` takes of the log, and what folding it may write once
-    /// everything logged has been folded: so a checkpoint may come at any moment,
-    /// between this answer and the append, too.
-    pub(crate) fn with_fold(&self, pending: Pending) -> u64 {
-        pending.bytes + pending.bytes / 8 + self.fold_of_waiting(pending)
-    }
-
-    /// The second part of that.
-    fn fold_of_waiting(&self, pending: Pending) -> u64 {
-        let waiting = self.counts_of(pending);
-        let committed = self.committed.read();
-        let image = self.image_below(&committed);
-        Counts::default().further_bytes(&waiting, &self.geometry, &image)
-    }
-
-    /// What folding `pending` may write.
-    fn counts_of(&self, pending: Pending) -> Counts {
-        let (nodes, blocks) = self.ways_of(pending);
-        // The first node of a file takes what the inode had.
-        let had = (pending.files).saturating_mul(self.geometry.root_slots() as u64);
-        Counts {
-            inodes: pending.files,
-            map_blocks: pending.files,
-            height: self.tallest().max(pending.height),
-            ..Counts::ways(&self.geometry, nodes, blocks.saturating_add(had))
-        }
-    }
-
-    /// Most index nodes that lead to what waits, and blocks among that.
-    fn ways_of(&self, pending: Pending) -> (u64, u64) {
-        let height = u64::from(self.tallest().max(pending.height));
-        // A leaf for so many of a run, and a thirtieth of that above.
-        let leaves = pending.run_blocks.div_ceil(FANOUT);
-        let scattered = height.saturating_mul(pending.blocks);
-        let nodes = scattered.saturating_add(leaves + leaves.div_ceil(30));
-        (nodes, pending.blocks.saturating_add(pending.run_blocks))
-    }
-
-    /// Most bytes of nodes that do not exist yet and lead to what waits.
-    pub(super) fn new_nodes(&self, pending: Pending) -> u64 {
-        let (nodes, blocks) = self.ways_of(pending);
-        new_node_bytes(nodes, blocks)
     }
 
     /// No index is known to be taller than this.
@@ -258,7 +240,7 @@ impl Lfs {
 
     /// What the live delta is folded into: nodes of the image, and those that a running
     /// checkpoint makes.
-    fn image_below(&self, committed: &Committed) -> Image {
+    pub(super) fn image_below(&self, committed: &Committed) -> Image {
         let base = &committed.base;
         let frozen = committed.frozen.as_ref();
         let made = frozen.map_or(0, |frozen| frozen.counts.made_bytes());
@@ -278,15 +260,26 @@ impl Lfs {
         self.whole_fold_bytes().div_ceil(self.dependable_bytes()) + 1
     }
 
-    /// Most bytes that folding what has changed so far may write.
+    /// Most bytes that folding what has changed so far may write, a table included.
     pub(crate) fn whole_fold_bytes(&self) -> u64 {
         let committed = self.committed.read();
+        self.fold_without_history(&committed) + self.history_of(&committed)
+    }
+
+    /// Most bytes that the next checkpoints write of everything but the history of
+    /// snapshots.
+    fn fold_without_history(&self, committed: &Committed) -> u64 {
+        self.folds_bytes(committed) + self.table_bytes(committed.live.next_ino)
+    }
+
+    /// Most bytes that folding both deltas may write, the table and the history left
+    /// aside.
+    pub(super) fn folds_bytes(&self, committed: &Committed) -> u64 {
         let frozen = committed.frozen.as_ref();
         let frozen = frozen.map_or(0, |frozen| self.fold_bytes(&committed.base, frozen));
-        let image = self.image_below(&committed);
-        let live = committed.live.counts().fold_bytes(&self.geometry, &image);
-        let history = self.history_of(&committed);
-        live + frozen + history + self.table_bytes(committed.live.next_ino)
+        let image = self.image_below(committed);
+        let live = committed.live.counts();
+        live.fold_bytes(&self.geometry, &image) + frozen
     }
 
     /// Most bytes that folding `delta` into this image may write, the usage table
@@ -299,21 +292,21 @@ impl Lfs {
     /// True if as many as `checkpoints`, taken now, are sure to find room in the segments
     /// that are known to be clean.
     pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
-        self.room_bytes() >= u64::from(checkpoints) * self.whole_fold_bytes()
+        let (fold, history) = {
+            let committed = self.committed.read();
+            (
+                self.fold_without_history(&committed),
+                self.history_of(&committed),
+            )
+        };
+        self.room_bytes() >= u64::from(checkpoints) * fold + history
     }
 
     /// True if what a checkpoint may write is about to take the segments that
     /// users could fill.
     pub(crate) fn checkpoint_presses(&self) -> bool {
-        let fold = self.fold_segments();
+        let bytes = self.fold_without_history(&self.committed.read());
+        let fold = bytes.div_ceil(self.dependable_bytes()) + 1;
         fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
-    }
-
-    /// Most bytes that folds may write for snapshots until the next one is taken.
-    pub(super) fn history_of(&self, committed: &Committed) -> u64 {
-        let frozen = committed.frozen.as_deref();
-        let kept = committed.live.kept.len() + frozen.map_or(0, |frozen| frozen.kept.len());
-        let snapshot = frozen.and_then(|frozen| frozen.snapshot);
-        self.history_bytes(&committed.base, kept, snapshot)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{FormatOptions, MountOptions, Volume, settled_file};
 use crate::control::Pace;
-use crate::pending::Pending;
+use crate::counts::{Counts, with_summaries};
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten};
 
@@ -21,7 +21,7 @@ impl Volume {
     /// Leaves the most clean segments with which the cleaner works for so many
     /// bytes that wait, and `more`.
     fn leave_ample(&self, waiting: u64, more: u64) {
-        self.lfs.segments.lock().waiting.bytes = waiting;
+        self.lfs.segments.lock().waiting.bytes = with_summaries(waiting);
         let pace = self.lfs.cleaner_settings().pace;
         let (_, _, _, high) = self.lfs.cleaning_marks(&pace);
         self.leave_clean(high + more);
@@ -40,10 +40,19 @@ fn what_waits_is_written_before_the_cleaner_works_for_it() {
         // With a thread, the slope is longer: the second round takes fewer.
         let waiting = if threaded { MIB / 2 } else { MIB };
         v.leave_ample(waiting, 1);
-        assert!(!v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
+        assert!(
+            !v.lfs.stock().is_short_of(dirty(waiting)),
+            "threaded: {threaded}"
+        );
         v.leave_ample(waiting, 0);
-        assert!(v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
-        assert!(!v.lfs.is_short_of(dirty(MIB / 4)), "a group of its own");
+        assert!(
+            v.lfs.stock().is_short_of(dirty(waiting)),
+            "threaded: {threaded}"
+        );
+        assert!(
+            !v.lfs.stock().is_short_of(dirty(MIB / 4)),
+            "a group of its own"
+        );
     }
 }
 
@@ -58,23 +67,23 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     // A 64th of some 490 MiB.
     let (less, more) = (7 * MIB, 8 * MIB);
     v.leave_ample(more, 0);
-    assert!(v.lfs.is_short_of(dirty(more)));
+    assert!(v.lfs.stock().is_short_of(dirty(more)));
     v.leave_ample(less, 0);
-    assert!(!v.lfs.is_short_of(dirty(less)));
-    let goal = v.lfs.goal(
-        Pending {
-            bytes: less,
-            ..Pending::default()
+    assert!(!v.lfs.stock().is_short_of(dirty(less)));
+    let goal = v.lfs.stock().goal(
+        Counts {
+            bytes: with_summaries(less),
+            ..Counts::default()
         },
         Purpose::Grow,
     );
     v.leave_clean(goal);
-    assert!(!v.lfs.is_short_of(dirty(less)));
+    assert!(!v.lfs.stock().is_short_of(dirty(less)));
     v.leave_clean(goal - 1);
-    assert!(v.lfs.is_short_of(dirty(less)));
-    v.leave_clean(v.lfs.goal(Pending::default(), Purpose::Grow));
-    assert!(v.lfs.is_short_of(dirty(2 * segment + 1)));
-    assert!(!v.lfs.is_short_of(dirty(2 * segment)));
+    assert!(v.lfs.stock().is_short_of(dirty(less)));
+    v.leave_clean(v.lfs.stock().goal(Counts::default(), Purpose::Grow));
+    assert!(v.lfs.stock().is_short_of(dirty(2 * segment + 1)));
+    assert!(!v.lfs.stock().is_short_of(dirty(2 * segment)));
 }
 
 /// Writers begin to pay so many segments before they must wait: eight mebibytes,

@@ -45,7 +45,7 @@ impl Volume {
     /// Has what waits appended, and compares.
     fn appends_as_told(&self) {
         let waiting = self.lfs.segments.lock().waiting;
-        let told = self.lfs.with_fold(waiting);
+        let told = self.lfs.stock().with_fold(waiting);
         let left = || self.lfs.room_bytes() as i64 - self.lfs.whole_fold_bytes() as i64;
         let (before, folds) = (left(), self.fold());
         self.fs.sync().unwrap();
