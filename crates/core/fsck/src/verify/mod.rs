@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `image.rs`, `files.rs` | the ifile and inode map; inodes, indexes, attributes |
+//! | `history.rs` | the history of snapshots |
 //! | `links.rs`, `known.rs` | directories, names, link counts, reachability |
 //! | `accounts.rs`, `claimed.rs` | live bytes of segments, totals; what is used twice |
 //! | `data.rs` | every data block, in the order of the device |
@@ -34,6 +35,7 @@ mod claimed;
 mod control;
 mod data;
 mod files;
+mod history;
 mod image;
 mod known;
 mod links;
@@ -273,6 +275,7 @@ impl Image<'_> {
     fn verify(&mut self) -> Result<(), Ended> {
         let blocks = self.ifile()?;
         let first = self.inodes(&blocks)?;
+        self.history();
         self.all_links(&blocks, first)?;
         self.accounts()
     }
