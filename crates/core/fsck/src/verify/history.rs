@@ -30,9 +30,11 @@ impl Image<'_> {
         let mut kept = Vec::new();
         let reader = Arc::clone(&self.reader);
         let nothing_logged = Delta::default();
-        let listed = base.history.kept_blocks(&reader, &nothing_logged, &mut |entry| {
-            kept.push((entry.identity(), entry.pointer));
-        });
+        let listed = base
+            .history
+            .kept_blocks(&reader, &nothing_logged, &mut |entry| {
+                kept.push((entry.identity(), entry.pointer));
+            });
         if let Err(error) = listed {
             let text = format!("the history of snapshots is damaged: {}", plain(&error));
             self.warning(FindingKind::Snapshots, Subject::Volume, text);

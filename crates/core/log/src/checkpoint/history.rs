@@ -105,7 +105,10 @@ impl Fold<'_> {
 
     fn list_block(&mut self, entry: &DisplacedBlock) {
         if entry.xattrs != 0 && planted::is(Planted::KeptWithoutKind) {
-            let entry = DisplacedBlock { xattrs: 0, ..*entry };
+            let entry = DisplacedBlock {
+                xattrs: 0,
+                ..*entry
+            };
             return self.listing.entries.block(&entry);
         }
         self.listing.entries.block(entry);
