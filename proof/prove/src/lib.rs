@@ -55,6 +55,7 @@ pub mod heads;
 pub mod holes;
 pub mod images;
 pub mod in_place;
+pub mod kept;
 pub mod leftover;
 pub mod lost;
 pub mod model;

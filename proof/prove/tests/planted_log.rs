@@ -362,6 +362,16 @@ fn first(bug: Planted) -> Net {
         | Planted::OvertakenFetch
         | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
+        Planted::KeptUnlisted
+        | Planted::KeptWithoutKind
+        | Planted::KeptMoveDropped
+        | Planted::KeptJudgedDead
+        | Planted::KeptPlugged
+        | Planted::KeptReplayLost
+        | Planted::KeptSpillPlaced
+        | Planted::KeptUncounted
+        | Planted::KeptRowAtOnce
+        | Planted::KeptImageLost => unreachable!("not in ALL: tests/kept casts for it"),
         Planted::ReserveForgotten | Planted::RoomUncounted | Planted::RemovalsCarefree => {
             unreachable!("not in ALL: tests/planted_space casts for it")
         }

@@ -83,6 +83,26 @@ pub enum Planted {
     SpillCounted,
     /// Roll-forward ignores a commit's records of spilled blocks.
     PlacedLost,
+    /// A fold lists no displaced block for the newest snapshot.
+    KeptUnlisted,
+    /// Extended attributes are listed as block 0 of the file.
+    KeptWithoutKind,
+    /// A block that the cleaner moved and a user displaced is given up.
+    KeptMoveDropped,
+    /// The cleaner takes blocks that only snapshots have for dead.
+    KeptJudgedDead,
+    /// Blocks that were displaced since the checkpoint are taken for holes.
+    KeptPlugged,
+    /// Roll-forward drops moves of blocks that only snapshots have.
+    KeptReplayLost,
+    /// A commit places blocks that were spilled before the newest snapshot.
+    KeptSpillPlaced,
+    /// Blocks of deleted snapshots stay counted.
+    KeptUncounted,
+    /// A deletion removes the row at once.
+    KeptRowAtOnce,
+    /// Displaced inode images are not listed.
+    KeptImageLost,
     /// A dead block leaves a sector in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.

@@ -13,6 +13,7 @@ use crate::format::history::Identity;
 use crate::geometry::Geometry;
 use crate::history::HISTORY;
 use varve_fs::InodeNo;
+use varve_fs::planted::{self, Planted};
 
 /// The identity of a data block.
 pub fn data_block(ino: InodeNo, version: u32, block: u64) -> Identity {
@@ -46,7 +47,8 @@ impl Delta {
         newer: Option<&Pointer>,
     ) {
         let is_move = newer.is_some_and(|newer| newer.birth() == former.birth());
-        if self.may_be_kept(identity, &former) && !is_move {
+        let kept = self.may_be_kept(identity, &former) && !planted::is(Planted::KeptMoveDropped);
+        if kept && !is_move {
             self.put_kept(geometry, identity, former);
         } else {
             self.count_block(geometry, &former, -1);

@@ -35,7 +35,7 @@ pub struct IndexVisitor<'v, 'a> {
     image: &'v mut Image<'a>,
     ino: InodeNo,
     tally: Tally,
-    damaged: bool,
+    pub(super) damaged: bool,
     /// Every block, for the ifile only.
     pub listed: Vec<(u64, Pointer)>,
 }
@@ -146,7 +146,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    fn image_at(&mut self, mapped: &Mapped) -> Option<Arc<InodeImage>> {
+    pub(super) fn image_at(&mut self, mapped: &Mapped) -> Option<Arc<InodeImage>> {
         let subject = Subject::Inode(mapped.ino);
         let place = &mapped.place;
         let geometry = *self.lfs.geometry_of_volume();

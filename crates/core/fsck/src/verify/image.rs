@@ -7,6 +7,7 @@ use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_lfs::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
 use varve_lfs::format::{Pointer, entries};
+use varve_lfs::internal::HISTORY;
 
 /// Number of inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 14;
@@ -157,6 +158,7 @@ impl Image<'_> {
                 self.free_numbers += u64::from(verify);
                 return None;
             }
+            Ok(ImapState::Used { .. }) if ino == HISTORY.0 => return None, // verified apart
             Ok(ImapState::Unused) if !(InodeNo::FIRST.0..next_ino).contains(&ino) => return None,
             Ok(ImapState::Unused) => {
                 let text = "neither in use nor on the free list: the number is lost";

@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `image.rs`, `files.rs` | the ifile and inode map; inodes, indexes, attributes |
+//! | `history.rs` | the history of snapshots |
 //! | `links.rs`, `known.rs` | directories, names, link counts, reachability |
 //! | `accounts.rs`, `claimed.rs` | live bytes of segments, totals; places used twice |
 //! | `data.rs` | every data block, in the order of addresses |
@@ -33,6 +34,7 @@ mod claimed;
 mod control;
 mod data;
 mod files;
+mod history;
 mod image;
 mod known;
 mod links;
@@ -274,6 +276,7 @@ impl Image<'_> {
     fn verify(&mut self) -> Result<(), Ended> {
         let blocks = self.ifile()?;
         let first = self.inodes(&blocks)?;
+        self.history();
         self.all_links(&blocks, first)?;
         self.accounts()
     }

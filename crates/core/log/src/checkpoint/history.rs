@@ -24,6 +24,7 @@ use crate::history::{
 use crate::log::{LogItem, Placed};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
 
 /// Entries that a fold has in memory, in bytes.
@@ -85,7 +86,7 @@ impl Fold<'_> {
         let stored = live_bytes(former) > 0;
         let of_user = ![HISTORY.0, InodeNo::IFILE.0].contains(&identity.ino);
         let kept = stored && of_user && former.birth() <= self.listing.position;
-        if is_move || !kept {
+        if is_move || !kept || planted::is(Planted::KeptUnlisted) {
             return self.kill(former);
         }
         let key = (identity, former.birth());
@@ -103,13 +104,20 @@ impl Fold<'_> {
     }
 
     fn list_block(&mut self, entry: &DisplacedBlock) {
+        if entry.xattrs != 0 && planted::is(Planted::KeptWithoutKind) {
+            let entry = DisplacedBlock {
+                xattrs: 0,
+                ..*entry
+            };
+            return self.listing.entries.block(&entry);
+        }
         self.listing.entries.block(entry);
     }
 
     /// The inode's image is about to be displaced by a user's change.
     pub(super) fn list_image(&mut self, below: &super::fold::ImageBelow) {
         let newest = self.listing.newest;
-        if below.epoch >= newest {
+        if below.epoch >= newest || planted::is(Planted::KeptImageLost) {
             return; // no snapshot has it
         }
         let inode = &below.image.inode;
@@ -257,7 +265,9 @@ impl Fold<'_> {
             runs: Vec::new(),
             ..before.clone()
         };
-        directory.snapshots.retain(|snapshot| !snapshot.deleted);
+        let at_once = planted::is(Planted::KeptRowAtOnce);
+        let goes = |s: &Snapshot| s.deleted || at_once && changes.delete.contains(&s.number);
+        directory.snapshots.retain(|snapshot| !goes(snapshot));
         for snapshot in &mut directory.snapshots {
             snapshot.deleted = changes.delete.contains(&snapshot.number);
             if let Some((number, name)) = &changes.rename
@@ -342,9 +352,9 @@ impl Fold<'_> {
         if let Err(error) = read {
             tracing::error!(%error, "a run is damaged: space of deleted snapshots is lost");
         }
-        for pointer in dead {
-            self.kill(&pointer);
-            self.listing.kept_bytes -= live_bytes(&pointer);
+        for pointer in dead.iter().filter(|_| !planted::is(Planted::KeptUncounted)) {
+            self.kill(pointer);
+            self.listing.kept_bytes -= live_bytes(pointer);
         }
     }
 

@@ -277,7 +277,8 @@ impl Lfs {
                 data_block(ino, version, block),
             ),
         };
-        lives || committed.is_kept_at(identity, &pointer)
+        let plugs = planted::is(Planted::KeptPlugged);
+        lives || committed.is_kept_at(identity, &pointer) && !plugs
     }
 
     /// Places of whole blocks, on write units, in which nothing lives and no

@@ -12,6 +12,7 @@ use crate::format::node::NodeId;
 use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use std::sync::Arc;
+use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 
 /// Blocks of a file that are looked up under one lock of the committed state: some ten
@@ -187,7 +188,8 @@ impl Lfs {
     fn is_kept(&self, identity: Identity, copy: &Pointer, found: &mut Found) -> Result<bool> {
         let base = {
             let committed = self.committed.read();
-            if !committed.live.may_be_kept(identity, copy) {
+            let may = committed.live.may_be_kept(identity, copy);
+            if !may || planted::is(Planted::KeptJudgedDead) {
                 return Ok(false);
             }
             if let Some(place) = committed.moved(identity, copy.birth()) {

@@ -66,6 +66,7 @@ impl Replay<'_> {
         let elsewhere = committed.moved(identity, pointer.birth());
         if elsewhere.is_none_or(|at| at.sector() == source)
             && committed.live.may_be_kept(identity, &pointer)
+            && !planted::is(Planted::KeptReplayLost)
         {
             let segment = self.geometry.segment_of(source);
             self.out.segments.moved_from.extend(segment);
