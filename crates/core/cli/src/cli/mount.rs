@@ -113,22 +113,7 @@ impl Mount {
     /// Moves this thread, and those it starts from now on, to the mount
     /// namespace that is asked for.
     fn enter_namespace(&self) -> Result<(), Failure> {
-        let Some(namespace) = &self.namespace else {
-            return Ok(());
-        };
-        let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
-        let path = match process {
-            Some(number) => format!("/proc/{number}/ns/mnt").into(),
-            None => namespace.clone(),
-        };
-        let entered = std::fs::File::open(&path).and_then(|file| varve_fuse::enter_mounts(&file));
-        entered.map_err(|error| {
-            let shown = path.display();
-            Failure::new(
-                FAILED,
-                format_args!("cannot enter the mount namespace {shown}: {error}"),
-            )
-        })
+        self.namespace.as_deref().map_or(Ok(()), enter)
     }
 
     /// What `mount -o remount` asks for. The kernel takes care of the flags,
@@ -368,6 +353,24 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         Failure::new(
             FAILED,
             format_args!("cannot open {}: {error}", path.display()),
+        )
+    })
+}
+
+/// Moves this thread, and those it starts from now on, to the mount namespace of the
+/// process with this number, or to that which a file stands for.
+pub fn enter(namespace: &Path) -> Result<(), Failure> {
+    let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
+    let path = match process {
+        Some(number) => format!("/proc/{number}/ns/mnt").into(),
+        None => namespace.to_owned(),
+    };
+    let entered = std::fs::File::open(&path).and_then(|file| varve_fuse::enter_mounts(&file));
+    entered.map_err(|error| {
+        let shown = path.display();
+        Failure::new(
+            FAILED,
+            format_args!("cannot enter the mount namespace {shown}: {error}"),
         )
     })
 }

@@ -122,6 +122,12 @@ pub fn mount_on(device: u64) -> Option<Entry> {
     })
 }
 
+/// Another mount of the same file system in this mount namespace.
+pub fn also_at(entry: &Entry) -> Option<Entry> {
+    let device = (entry.major, entry.minor);
+    read().into_iter().find(|e| (e.major, e.minor) == device)
+}
+
 /// The mounts below `directory`, from the top down.
 pub fn below(directory: &Path) -> Vec<Entry> {
     let mut below = read();
