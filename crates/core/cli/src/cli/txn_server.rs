@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}`, with `"held": NAME` if others may join | `{"begun": 3}`; `{"refused": "..."}` |
 //! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is there and its flush failed |
-//! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}` |
+//! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}`, with a `"note"` if it was too large |
 //!
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
 //! somebody else ended it.
@@ -325,7 +325,9 @@ impl Transactions {
             "operator" => "by `varve txn abort`",
             _ => cause,
         };
-        say(connection, &json!({ "aborted": why }))
+        let too_large = view.transaction.was_too_large();
+        let note = too_large.then(|| Error::TransactionTooLarge.to_string());
+        say(connection, &json!({ "aborted": why, "note": note }))
     }
 
     fn count_abort(&self, cause: &'static str) {
@@ -346,7 +348,10 @@ impl Transactions {
         }
         if let Some(errno) = adapter.lost() {
             self.count_abort("lost_write");
-            let why = io::Error::from_raw_os_error(errno.0);
+            let why = match transaction.was_too_large() {
+                true => Error::TransactionTooLarge.to_string(),
+                false => io::Error::from_raw_os_error(errno.0).to_string(),
+            };
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         let (base, _) = self.mount.get().expect("it began on a mount");

@@ -26,6 +26,8 @@ pub(crate) struct Below<T, L: Layout> {
     pub kind: Kind,
     /// It takes no more changes.
     pub ended: AtomicBool,
+    /// A change was refused because transactions take too much memory.
+    pub too_large: AtomicBool,
     /// A transaction within this one is open, or becomes part of it.
     pub has_inner: AtomicBool,
     /// It is open: nothing else is done in this one.
