@@ -120,11 +120,7 @@ impl Mount {
     /// the server of what is said about its cleaner; nothing is started.
     fn remount(&self, chosen: &Chosen) -> Outcome {
         let shown = self.directory.display();
-        let mounted = mount_table::mount_at(&self.directory).filter(|e| e.is_varve());
-        let Some(entry) = mounted else {
-            let text = format_args!("nothing of Varve is mounted on {shown} to remount");
-            return Err(Failure::new(FAILED, text));
-        };
+        let entry = mount_table::varve_at(&self.directory).map_err(Failure::with(FAILED))?;
         varve_fuse::remount(&entry.directory, &chosen.mount).map_err(|error| {
             let advice = match error.raw_os_error() {
                 Some(code) if code == rustix::io::Errno::BUSY.raw_os_error() => {
@@ -358,7 +354,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Moves this thread, and those it starts from now on, to the mount namespace of the
-/// process with this number, or to that which a file stands for.
+/// process with this number, or to one that is named by a file such as `/proc/1/ns/mnt`.
 pub fn enter(namespace: &Path) -> Result<(), Failure> {
     let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
     let path = match process {

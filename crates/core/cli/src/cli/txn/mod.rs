@@ -11,7 +11,6 @@ use super::output::{self, Failure, Outcome};
 use super::size;
 use clap::Subcommand;
 use serde_json::{Value, json};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Run programs in transactions of a mounted volume, and look after these.
@@ -138,13 +137,10 @@ impl Abort {
 /// The mount that `directory` is on.
 fn mount_of(directory: &Path) -> Result<Entry, String> {
     let shown = directory.display();
-    let metadata = std::fs::metadata(directory);
-    let metadata = metadata.map_err(|error| format!("cannot look at {shown}: {error}"))?;
-    if !metadata.is_dir() {
+    if directory.exists() && !directory.is_dir() {
         return Err(format!("{shown} is no directory"));
     }
-    mount_table::mount_on(metadata.dev())
-        .ok_or_else(|| format!("{shown} is not on a mounted Varve volume"))
+    mount_table::containing(directory)
 }
 
 /// Asks the server of a mount about its transactions.
