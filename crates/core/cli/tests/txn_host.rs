@@ -294,6 +294,24 @@ fn a_lock_of_others_is_met_inside() {
 }
 
 #[test]
+fn umount_names_the_transaction_whose_locks_keep_a_mount_busy() {
+    if no_fuse() || lacks("flock", has("flock")) {
+        return;
+    }
+    let mount = Mount::new("64M");
+    fs::write(mount.path("file"), b"content").unwrap();
+    let inside = Gated::inside(&mount, "flock file true; eval \"$WAIT\"");
+    let list = varve(["txn", "list", "--json", &mount.dir])
+        .expect(0, "")
+        .json();
+    let (id, pid) = (&list["open"][0]["id"], &list["open"][0]["pid"]);
+    let named = format!("in use: transaction {id} (process {pid}, bash, locks of files)");
+    varve(["umount", "--timeout", "0", &mount.dir]).expect(32, &named);
+    inside.finish().expect(0, "");
+    mount.finish();
+}
+
+#[test]
 fn a_lock_of_a_transaction_is_kept_until_its_end() {
     if no_fuse() || lacks("flock", has("flock")) {
         return;

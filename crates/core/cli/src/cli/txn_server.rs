@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use varve_fs::{Error, FileSystem, Isolation, Transaction, TransactionOptions};
 use varve_fuse::{
-    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session,
+    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Outside, Session,
 };
 use varve_lfs::Lfs;
 
@@ -88,6 +88,8 @@ struct Open {
     begun: Instant,
     connection: UnixStream,
     is_aborted: AtomicBool,
+    /// Its locks on the mount's files.
+    outside: Option<Arc<Outside>>,
 }
 
 /// A transaction, and the session that serves its view.
@@ -96,6 +98,7 @@ struct View {
     adapter: Arc<Adapter<Lfs>>,
     kernel: Kernel<Lfs>,
     ended: Receiver<()>,
+    outside: Option<Arc<Outside>>,
 }
 
 type Refusal = String;
@@ -165,6 +168,7 @@ impl Transactions {
                 "uid": open.user,
                 "command": open.command,
                 "held": open.held,
+                "locks": open.outside.as_ref().is_some_and(|outside| outside.has_files()),
                 "files": tree.as_ref().map_or(0, |tree| tree.changed_inodes().len()),
                 "bytes": tree.as_ref().map_or(0, |tree| tree.statistics().dirty_bytes),
             })
@@ -222,6 +226,7 @@ impl Transactions {
             begun: Instant::now(),
             connection: connection.try_clone()?,
             is_aborted: AtomicBool::new(false),
+            outside: view.outside.clone(),
         });
         let Some(id) = self.enter(&open) else {
             let why = format!("{OPEN_MAX} transactions are open already");
@@ -259,11 +264,12 @@ impl Transactions {
             ..TransactionOptions::default()
         });
         let transaction = begun.map_err(|error| error.to_string())?;
+        let outside = base.outside().map(Arc::new);
         let options = MountOptions {
             note_names: true,
             statistics: None,
             ioctl: Some(no_answers()),
-            outside: base.outside().map(Arc::new),
+            outside: outside.clone(),
             ..options.clone()
         };
         let tree = Arc::clone(transaction.tree());
@@ -290,6 +296,7 @@ impl Transactions {
             adapter,
             kernel,
             ended,
+            outside,
         })
     }
 
@@ -318,6 +325,7 @@ impl Transactions {
             None if open.is_aborted.load(Relaxed) => "operator",
             None => "lost_client",
         };
+        let too_large = view.transaction.was_too_large();
         view.transaction.abort();
         view.adapter.end_locks();
         self.count_abort(cause);
@@ -325,7 +333,6 @@ impl Transactions {
             "operator" => "by `varve txn abort`",
             _ => cause,
         };
-        let too_large = view.transaction.was_too_large();
         let note = too_large.then(|| Error::TransactionTooLarge.to_string());
         say(connection, &json!({ "aborted": why, "note": note }))
     }
@@ -341,6 +348,7 @@ impl Transactions {
             adapter,
             kernel,
             ended,
+            outside: _,
         } = view;
         if ended.recv_timeout(UNMOUNTED).is_err() {
             // Somebody uses it still. What was written until now belongs to it.

@@ -17,7 +17,7 @@ use super::mount;
 use super::mount_table::{self, Entry};
 use super::output::{self, Failure, Outcome, Spinner};
 use super::server::Server;
-use super::users;
+use super::{txn, users};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
@@ -130,10 +130,10 @@ impl Umount {
             match self.try_elsewhere(&mounted.entry, until) {
                 Tried::Unmounted => break,
                 Tried::Busy if Instant::now() < until && !self.helper => {
-                    busy.say(users::of_mount(&mounted.entry));
+                    busy.say(users::of_mount(&mounted.entry, Vec::new()));
                     std::thread::sleep(RETRY);
                 }
-                Tried::Busy => return Err(self.still_used(&mounted.entry)),
+                Tried::Busy => return Err(self.still_used(&mounted)),
                 Tried::Stuck => return Err(self.no_answer(&mounted)),
                 Tried::Failed(why) => {
                     let text = match why.is_empty() {
@@ -252,9 +252,16 @@ impl Umount {
         Err(self.still_open(mounted))
     }
 
-    fn still_used(&self, entry: &Entry) -> Failure {
+    fn still_used(&self, mounted: &Mounted) -> Failure {
         let shown = self.directory.display();
-        let users = match users::of_mount(entry) {
+        let entry = &mounted.entry;
+        // A server that has just answered statfs(2) answers this as well.
+        let is_stopped = mounted.server.as_ref().is_some_and(Server::is_stopped);
+        let transactions = match is_stopped {
+            true => Vec::new(),
+            false => txn::locking(&entry.directory),
+        };
+        let users = match users::of_mount(entry, transactions) {
             found if found.is_empty() => String::new(),
             found => format!(": {found}"),
         };

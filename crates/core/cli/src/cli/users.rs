@@ -16,12 +16,14 @@ use std::path::{Path, PathBuf};
 const NAMED_MAX: usize = 3;
 
 /// What keeps the mount at a directory busy, in words; empty if nothing is found.
-pub fn of_mount(entry: &Entry) -> String {
+/// `transactions` are among it.
+pub fn of_mount(entry: &Entry, transactions: Vec<String>) -> String {
     let below = mount_table::below(&entry.directory);
     let mounts = below
         .iter()
         .map(|below| format!("a mount on {}", below.directory.display()));
-    let mut all: Vec<String> = mounts.collect();
+    let mut all = transactions;
+    all.extend(mounts);
     let mut tables = Tables::default();
     for pid in processes() {
         let Some(mounts) = tables.of(pid, entry) else {

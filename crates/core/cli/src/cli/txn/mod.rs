@@ -75,7 +75,7 @@ impl List {
             let number = |name: &str| one[name].as_u64().unwrap_or(0);
             let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
             output::line(format_args!(
-                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}{}",
+                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}{}{}",
                 number("id"),
                 text("isolation"),
                 number("age_ms") as f64 / 1e3,
@@ -83,6 +83,11 @@ impl List {
                 text("command"),
                 number("files"),
                 size::show(number("bytes")),
+                if one["locks"] == true {
+                    ", has locks of files"
+                } else {
+                    ""
+                },
                 how_held(one)
             ));
         }
@@ -132,6 +137,20 @@ impl Abort {
         ask(&entry.directory, &json!({ "abort": id })).map_err(Failure::with(1))?;
         Ok(0)
     }
+}
+
+/// The transactions that keep a mount from being unmounted, because they have locks of
+/// its files, in words. Asks the server.
+pub fn locking(root: &Path) -> Vec<String> {
+    let answer = ask(root, &json!({})).unwrap_or_default();
+    let open = answer["open"].as_array().into_iter().flatten();
+    open.filter(|one| one["locks"] == true)
+        .map(|one| {
+            let command = one["command"].as_str().unwrap_or_default().escape_debug();
+            let (id, pid) = (&one["id"], &one["pid"]);
+            format!("transaction {id} (process {pid}, {command}, locks of files)")
+        })
+        .collect()
 }
 
 /// The mount that `directory` is on.
