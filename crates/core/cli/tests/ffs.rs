@@ -401,7 +401,7 @@ fn git_works_on_it() {
     m.finish();
 }
 
-/// The first block, or the last, or both: what a repair would restore is told.
+/// The first block, or the last, or both: fsck reports what a repair would restore.
 #[test]
 fn destroyed_superblocks_are_told_and_restored_from_the_groups() {
     let scratch = Scratch::new();
