@@ -158,8 +158,8 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["umount"]).expect(1, "Usage");
     varve(["umount", "/no/such/directory"]).expect(32, "nothing is mounted");
     varve(["umount", "/"]).expect(32, "not of a Varve volume");
-    varve(["stats", "/"]).expect(1, "");
-    varve(["top", "/"]).expect(1, "no Varve mount");
+    varve(["stats", "/"]).expect(1, "not of a Varve volume");
+    varve(["top", "/"]).expect(1, "not of a Varve volume");
     varve(["info", "/"]).expect(1, "not of a Varve volume");
     varve(["mkfs"]).expect(2, "Usage");
     varve(["frobnicate"]).expect(2, "Usage");

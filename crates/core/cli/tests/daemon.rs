@@ -153,3 +153,21 @@ fn umount8(dir: &str) {
         "for try in $(seq 500); do umount {dir} 2>/dev/null && exit; sleep 0.02; done; false"
     ));
 }
+
+#[test]
+fn a_cache_larger_than_memory_is_warned_of() {
+    if no_fuse() {
+        return;
+    }
+    let s = Scratch::new();
+    let (image, dir) = (s.volume("image", "32M"), s.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    let _away = Away(&dir);
+    let mount = |cache| varve(["mount", "-o", cache, &image, &dir]);
+    let warned = mount("cache=512T");
+    warned.expect(0, "WARN the cache of 512 TiB is larger than the ");
+    umount(&dir);
+    let quiet = mount("cache=32M");
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
+    umount(&dir);
+}

@@ -400,3 +400,40 @@ fn git_works_on_it() {
     m.remount_checked();
     m.finish();
 }
+
+/// The first block, or the last, or both: fsck reports what a repair would restore.
+#[test]
+fn destroyed_superblocks_are_told_and_restored_from_the_groups() {
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    varve(["mkfs", "--layout=ffs", "--size=64M", &image]).expect(0, "");
+    let whole = fs::read(&image).unwrap();
+    let copies: Vec<usize> = (0..whole.len())
+        .step_by(512)
+        .filter(|at| whole[*at..].starts_with(&whole[..8]))
+        .collect();
+    let (first, last) = (0, copies[copies.len() - 1]);
+    for (destroyed, said) in [
+        (vec![first], "superblock copy at byte 0"),
+        (vec![last], &format!("superblock copy at byte {last}")),
+        (vec![first, last], "fsck --repair"),
+    ] {
+        let mut bytes = whole.clone();
+        for at in destroyed {
+            bytes[at..at + 512].fill(0);
+        }
+        fs::write(&image, &bytes).unwrap();
+        varve(["fsck", &image]).expect(4, said);
+        assert!(fs::read(&image).unwrap() == bytes, "looking wrote");
+        varve(["fsck", "--repair", &image]).expect(1, "REPAIRED");
+        varve(["fsck", &image]).expect(0, ": clean");
+    }
+    let mut bytes = whole;
+    for at in copies {
+        bytes[at..at + 512].fill(0);
+    }
+    fs::write(&image, &bytes).unwrap();
+    for flag in ["-n", "--repair"] {
+        varve(["fsck", flag, &image]).expect(8, "no usable superblock");
+    }
+}

@@ -79,7 +79,7 @@ fn a_mount_lives_from_mount_to_umount() {
     let elsewhere = m.scratch.text("elsewhere");
     fs::write(&elsewhere, b"x").unwrap();
     for path in [elsewhere.as_str(), "/", "/proc/version"] {
-        varve(["coalesce", path]).expect(1, &format!("{path} is on no Varve mount"));
+        varve(["coalesce", path]).expect(1, &format!("{path} is not on a mounted Varve volume"));
     }
     // Seen through a part of the mount that is mounted elsewhere.
     fs::create_dir(m.path("part")).unwrap();

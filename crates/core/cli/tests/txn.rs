@@ -620,7 +620,12 @@ END";
         "{answer:#?}"
     );
     assert!(told.contains("('fsync', 'ENOMEM')"), "{answer:#?}");
+    let next = "mount with a larger one (`varve mount --cache SIZE`)";
+    assert!(answer.err.contains(next), "{answer:#?}");
     answer.expect(125, "nothing was changed");
+    assert_eq!(names(&mount), [""; 0]);
+    // Names are never spilled; touch has the number of the error alone.
+    run(&mount, &[], "seq 5000 | xargs touch 2>/dev/null").expect(123, next);
     assert_eq!(names(&mount), [""; 0]);
     mount.finish();
 }

@@ -205,6 +205,57 @@ fn a_running_program_is_not_overwritten() {
     mount.finish();
 }
 
+/// Sets a lease of `file` for the kind that is given, and tells what became of it.
+const LEASE: &str = "exec python3 -c '
+import fcntl, os, signal, subprocess, sys
+broken = []
+signal.signal(signal.SIGIO, lambda *_: broken.append(1))
+file = os.open(\"file\", os.O_RDONLY)
+fcntl.fcntl(file, fcntl.F_SETLEASE, getattr(fcntl, sys.argv[1]))
+subprocess.run([\"bash\", \"-c\", os.environ[\"WAIT\"]])
+print(\"broken\" if broken else \"whole\")
+' ";
+
+/// A lease of either kind is one of the file's content: a commit that changes it is a
+/// conflict, and the kernel notifies the holder, as for any writer that does not wait.
+#[test]
+fn a_commit_does_not_write_under_a_lease() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    for kind in ["F_RDLCK", "F_WRLCK"] {
+        for (script, code, said) in [
+            ("echo new > file", 75, "another process has a lease of file"),
+            (
+                "truncate -s 0 file",
+                75,
+                "another process has a lease of file",
+            ),
+            // Content and holder are untouched by these.
+            ("cat file; chmod 600 file; ln file link; rm link", 0, ""),
+            ("mv file away; echo new > file", 0, ""),
+        ] {
+            fs::write(mount.path("file"), b"content").unwrap();
+            let holder = Gated::outside(&mount, &format!("{LEASE}{kind}"));
+            run(&mount, &[], script).expect(code, said);
+            let told = holder.finish();
+            let wanted = if code == 75 { "broken\n" } else { "whole\n" };
+            assert_eq!(
+                (told.code, told.out.as_str()),
+                (0, wanted),
+                "{script}: {told:#?}"
+            );
+            if code == 75 {
+                assert_eq!(fs::read(mount.path("file")).unwrap(), b"content");
+                // The holder has given it up.
+                run(&mount, &[], script).expect(0, "");
+            }
+        }
+    }
+    mount.finish();
+}
+
 #[test]
 fn a_lock_of_others_is_met_inside() {
     if no_fuse() || lacks("flock", has("flock")) {
@@ -240,6 +291,24 @@ fn a_lock_of_others_is_met_inside() {
     run(&mount, &[], "flock -n -s file true").expect(0, "");
     run(&mount, &[], "flock -n file true").expect(1, "");
     holder.finish().expect(0, "");
+    mount.finish();
+}
+
+#[test]
+fn umount_names_the_transaction_whose_locks_keep_a_mount_busy() {
+    if no_fuse() || lacks("flock", has("flock")) {
+        return;
+    }
+    let mount = Mount::new("64M");
+    fs::write(mount.path("file"), b"content").unwrap();
+    let inside = Gated::inside(&mount, "flock file true; eval \"$WAIT\"");
+    let list = varve(["txn", "list", "--json", &mount.dir])
+        .expect(0, "")
+        .json();
+    let (id, pid) = (&list["open"][0]["id"], &list["open"][0]["pid"]);
+    let named = format!("in use: transaction {id} (process {pid}, bash, locks of files)");
+    varve(["umount", "--timeout", "0", &mount.dir]).expect(32, &named);
+    inside.finish().expect(0, "");
     mount.finish();
 }
 

@@ -206,6 +206,47 @@ fn a_moved_directory_takes_along_what_is_mounted_below_and_who_is_there() {
 }
 
 #[test]
+fn directories_that_exchange_names_keep_what_is_mounted_below_both() {
+    if nothing_to_mount_with() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    let at = |name: &str| format!("{}/{name}", mount.dir);
+    let mut mounts = Mounts::new();
+    for place in ["a", "other/b", "1", "2", "3"] {
+        shell(&format!("mkdir -p {}/t", at(place)));
+        mounts.tmpfs(&at(&format!("{place}/t")));
+        shell(&format!("echo {place} > {}/t/place", at(place)));
+    }
+    let shells = ["a", "other/b", "1"].map(|place| Shell::at(&at(place)));
+    let exchange = "import ctypes; assert ctypes.CDLL(None).renameat2(-100, b\"a\", -100, \
+                    b\"other/b\", 2) == 0";
+    let script = format!(
+        "cd {}; python3 -c '{exchange}'; mv 1 aside; mv 2 1; mv 3 2; mv aside 3",
+        mount.dir
+    );
+    run(&mount, &script).expect(0, "");
+    for (before, now) in [
+        ("a", "other/b"),
+        ("other/b", "a"),
+        ("1", "3"),
+        ("2", "1"),
+        ("3", "2"),
+    ] {
+        let place = text(at(&format!("{now}/t/place")));
+        assert_eq!(place, format!("{before}\n"));
+    }
+    for (shell, now) in shells.into_iter().zip(["other/b", "a", "3"]) {
+        shell.place().expect(0, &format!("{}\n", at(now)));
+    }
+    mounts.unmount();
+    // The name under which one of them was set aside is nowhere.
+    let left = shell(&format!("ls -A {}", mount.dir));
+    assert_eq!(left, "1\n2\n3\na\nother\n");
+    mount.finish();
+}
+
+#[test]
 fn mounts_below_are_shown_inside_and_are_no_part_of_it() {
     if nothing_to_mount_with() {
         return;

@@ -264,15 +264,36 @@ fn commands_for_whole_volumes_say_what_they_were_given_instead() {
     fs::create_dir(m.path("inside")).unwrap();
     let inside = m.path("inside").display().to_string();
     let elsewhere = m.scratch.text("");
-    for (command, code) in [(&["scrub"][..], 8), (&["resize", "128M"], 1)] {
-        let of = |directory: &str| {
-            let mut words = vec![command[0].to_owned(), directory.to_owned()];
-            words.extend(command[1..].iter().map(|word| (*word).to_owned()));
-            words
-        };
+    let with = |command: &[&str], directory: &str| {
+        let mut words = vec![command[0].to_owned(), directory.to_owned()];
+        words.extend(command[1..].iter().map(|word| (*word).to_owned()));
+        words
+    };
+    for (command, code) in [
+        (&["scrub"][..], 8),
+        (&["resize", "128M"], 1),
+        (&["stats"], 1),
+        (&["top", "--once"], 1),
+        (&["cleaner"], 1),
+        (&["cleaner", "--policy", "greedy", "--once"], 1),
+        (&["info"], 1),
+        (&["umount"], 32),
+    ] {
+        let of = |directory: &str| with(command, directory);
         varve(of(&elsewhere)).expect(code, "nothing is mounted on");
         varve(of("/proc")).expect(code, "is a mount of type proc");
         varve(of(&inside)).expect(code, &format!("mounted on, {}", m.dir));
+    }
+    for command in [
+        &["ship", "--since", "1052-9f3a11c2"][..],
+        &["coalesce"],
+        &["txn", "list"],
+    ] {
+        let words = [command, &[&elsewhere]].concat();
+        varve(words).expect(1, "is not on a mounted Varve volume");
+    }
+    for (command, code) in [(&["scrub"][..], 8), (&["resize", "128M"], 1)] {
+        let of = |directory: &str| with(command, directory);
         let run = [
             &["txn", "run", &m.dir, "--", VARVE].map(String::from)[..],
             &of(&m.dir),

@@ -7,7 +7,7 @@
 use crate::adapter::{Adapter, Merge};
 use crate::apart;
 use crate::outside::{self, InUse, Kept, Outside, Place};
-use crate::settle::{Moved, Root, in_order};
+use crate::settle::{Moved, Root, Step, aside_name, in_order};
 use crate::transport::{
     DevFuse, Stale, Transport, invalidate_attributes, invalidate_entry, invalidate_pages, prune,
 };
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_fs::{Attr, Caller, Changed, FileKind, InodeNo, Layout};
 
@@ -224,14 +224,21 @@ impl<L: Layout, M: Layout> Commit<'_, L, M> {
         let moved = kernel.known(view.renamed()).into_iter().filter_map(|attr| {
             let names = (view.name_of(attr.ino)?, view.new_name_of(attr.ino)?);
             let (from, to) = (attr.kind == FileKind::Directory).then_some(names)?;
-            Some(Moved { from, to })
+            Some(Moved {
+                ino: attr.ino,
+                from,
+                to,
+            })
         });
         let moved = in_order(moved.collect());
         if !(moved.is_empty() && used.is_empty()) {
             let done = kernel.act(|root| {
                 merge.act();
-                for (parent, name) in moved {
-                    look_up(root, view, parent, &name);
+                for step in moved {
+                    match step {
+                        Step::Aside(ino) => look_up_at(root, aside_name(ino).as_ref()),
+                        Step::Name(parent, name) => look_up(root, view, parent, &name),
+                    }
                 }
                 for attr in used {
                     kernel.settle(root, &attr, view);
@@ -302,8 +309,11 @@ impl<L: Layout> Kernel<L> {
 /// Has the kernel look a name up, where it holds something older.
 fn look_up<M: Layout>(root: &Root, view: &Adapter<M>, parent: InodeNo, name: &[u8]) {
     let path = view.new_path_of(parent).unwrap_or_default();
-    let path = path.join(OsStr::from_bytes(name));
-    if let Err(error) = root.look_up(&path) {
+    look_up_at(root, &path.join(OsStr::from_bytes(name)));
+}
+
+fn look_up_at(root: &Root, path: &Path) {
+    if let Err(error) = root.look_up(path) {
         let path = path.display();
         tracing::debug!(%error, %path, "the kernel may know it as it was");
     }

@@ -171,6 +171,12 @@ impl Outside {
         self.with_file(place, move |file| test(file, lock))
     }
 
+    /// True if files of the mount are open here, which keep it from being unmounted. Does
+    /// not wait: a request to lock a file may need the calling thread.
+    pub fn has_files(&self) -> bool {
+        self.held.try_lock().is_none_or(|held| !held.is_empty())
+    }
+
     /// Gives up all locks, and lets the mount go.
     pub(crate) fn give_up(&self) {
         self.held.lock().clear();

@@ -16,21 +16,50 @@ use varve_fs::{Attr, InodeNo};
 
 /// A directory that the kernel knows, and that has another name now.
 pub(crate) struct Moved {
+    pub ino: InodeNo,
     pub from: (InodeNo, Vec<u8>),
     pub to: (InodeNo, Vec<u8>),
 }
 
-/// In which order to look them up: who has the name of another one after that one, or
-/// the other would be cut off before it is found. Of those that have exchanged names
-/// one has to be first.
-pub(crate) fn in_order(moved: Vec<Moved>) -> Vec<(InodeNo, Vec<u8>)> {
-    let mut by_former: HashMap<_, _> = moved.into_iter().map(|one| (one.from, one.to)).collect();
+/// A look-up that takes directories to their new names in the kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Of a directory under the name [`aside_name`] in the root.
+    Aside(InodeNo),
+    /// Of a new name.
+    Name(InodeNo, Vec<u8>),
+}
+
+/// What precedes the number of a directory in the name under which a commit's own thread
+/// finds it in the root. Nothing stores such a name.
+const ASIDE: &str = ".varve-aside-";
+
+pub(crate) fn aside_name(ino: InodeNo) -> String {
+    format!("{ASIDE}{}", ino.0)
+}
+
+/// The directory that is set aside under this name.
+pub(crate) fn set_aside(name: &[u8]) -> Option<InodeNo> {
+    let name = std::str::from_utf8(name).ok()?;
+    name.strip_prefix(ASIDE)?.parse().ok().map(InodeNo)
+}
+
+/// In which order to look moved directories up: one that has the former name of another
+/// one after that one, or the other would be cut off before it is found. Of directories
+/// that have exchanged names one is set aside first.
+pub(crate) fn in_order(moved: Vec<Moved>) -> Vec<Step> {
+    let one = |one: Moved| (one.from, (one.ino, one.to));
+    let mut by_former: HashMap<_, _> = moved.into_iter().map(one).collect();
     let mut ordered = Vec::new();
-    while let Some(first) = by_former.keys().next().cloned() {
-        let (mut at, mut chain) = (first, Vec::new());
-        while let Some(to) = by_former.remove(&at) {
-            chain.push(to.clone());
+    while let Some((first, (ino, _))) = by_former.iter().next() {
+        let (first, ino) = (first.clone(), *ino);
+        let (mut at, mut chain) = (first.clone(), Vec::new());
+        while let Some((_, to)) = by_former.remove(&at) {
+            chain.push(Step::Name(to.0, to.1.clone()));
             at = to;
+        }
+        if at == first {
+            ordered.push(Step::Aside(ino));
         }
         ordered.extend(chain.into_iter().rev());
     }
@@ -124,13 +153,24 @@ mod tests {
             ("q", "p"),
         ];
         let moved = moves.map(|(from, to)| Moved {
+            ino: InodeNo(u64::from(from.as_bytes()[0])),
             from: name(from),
             to: name(to),
         });
         let ordered = in_order(moved.into());
-        assert_eq!(ordered.len(), moves.len());
-        let place = |to: &str| ordered.iter().position(|found| *found == name(to));
+        assert_eq!(ordered.len(), moves.len() + 1);
+        let at = |step: Step| ordered.iter().position(|found| *found == step);
+        let place = |to: &str| at(Step::Name(InodeNo::ROOT, to.into()));
         assert!(place("d") < place("c") && place("c") < place("b"));
         assert!(["y", "p", "q"].iter().all(|to| place(to).is_some()));
+        assert_eq!(
+            set_aside(aside_name(InodeNo(7)).as_bytes()),
+            Some(InodeNo(7))
+        );
+        // Whichever is set aside is looked up last.
+        let aside = |from: &str| at(Step::Aside(InodeNo(u64::from(from.as_bytes()[0]))));
+        let (p, q) = (aside("p"), aside("q"));
+        assert!(p.is_none() || p < place("p") && place("p") < place("q"));
+        assert!(q.is_none() || q < place("q") && place("q") < place("p"));
     }
 }

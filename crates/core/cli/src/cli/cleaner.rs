@@ -1,7 +1,7 @@
 //! `varve cleaner`: settings of a mount's cleaner, and a cleaner in a process of its own.
 
-use super::cleaner_server;
 use super::output::{self, Failure, Outcome};
+use super::{cleaner_server, mount_table};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ impl Cleaner {
                 format_args!("--low {low} is not below --high {high}: nothing would be done");
             return Err(Failure::new(2, text));
         }
+        mount_table::varve_at(&self.directory).map_err(Failure::with(FAILED))?;
         match self.policy {
             Some(policy) => self.clean(policy),
             None => self.tell(),

@@ -49,7 +49,7 @@ pub fn refusal(error: &std::io::Error) -> varve_lfs::cleaner::client::Refusal {
         Some(Os::AGAIN) => Refusal::Again,
         Some(Os::BUSY | Os::NXIO | Os::NOTEMPTY) => Refusal::NotThis,
         Some(Os::STALE) => Refusal::Forgotten,
-        Some(Os::NOTTY) => Refusal::Failed("it is no Varve mount".into()),
+        Some(Os::NOTTY) => Refusal::Failed("its volume has no segmented log to clean".into()),
         Some(Os::PERM | Os::ACCESS) => {
             Refusal::Failed("only root and whoever mounted it may clean it".into())
         }

@@ -58,7 +58,8 @@ impl Coalesce {
     pub fn run(self) -> Outcome {
         let mut files: BTreeMap<PathBuf, BTreeMap<u64, File>> = BTreeMap::new();
         for path in &self.paths {
-            let found = files.entry(root_of(path)?).or_default();
+            let mount = mount_table::containing(path).map_err(Failure::with(1))?;
+            let found = files.entry(mount.directory).or_default();
             let failed = |error| Failure::new(1, format_args!("{}: {error}", path.display()));
             walk(path, found).map_err(failed)?;
         }
@@ -175,22 +176,6 @@ fn policy(thorough: bool) -> Coalescing {
 /// True if the server does not know the request.
 fn is_not_answered(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NOTTY.raw_os_error())
-}
-
-/// The root of the Varve mount that contains `path`.
-///
-/// # Errors
-/// If the path does not exist, or is not on a Varve mount.
-fn root_of(path: &Path) -> Result<PathBuf, Failure> {
-    let shown = path.display();
-    let failed = |error| Failure::new(1, format_args!("{shown}: {error}"));
-    let device = path.metadata().map_err(failed)?.dev();
-    let mounted = mount_table::mount_on(device).map(|entry| entry.directory);
-    mounted.ok_or_else(|| {
-        let text =
-            format_args!("{shown} is on no Varve mount: only what is mounted can be put in order");
-        Failure::new(1, text)
-    })
 }
 
 /// All regular files at and below `path`, on the same volume, once each.

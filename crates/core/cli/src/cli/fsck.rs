@@ -68,8 +68,16 @@ impl Fsck {
             varve::Layout::VirtualLog => {}
             varve::Layout::InPlace => return self.in_place(),
             // The first superblock is missing, of this layout or another.
-            _ if self.repair && read_superblock(volume).is_err() && ffs::has_copy(volume) => {
-                return self.in_place();
+            _ if read_superblock(volume).is_err() && ffs::has_copy(volume) => {
+                if self.repair {
+                    return self.in_place();
+                }
+                let shown = volume.display();
+                let text = format_args!(
+                    "{shown}: both superblocks are destroyed, but copies in cylinder groups are \
+                     whole; `varve fsck --repair {shown}` restores them"
+                );
+                return Err(Failure::new(UNCORRECTED, text));
             }
             _ => return self.of_the_log(),
         }

@@ -120,8 +120,12 @@ pub fn parse(words: Vec<OsString>) -> Result<(Command, Vec<OsString>), (clap::Er
             Ok((Command::Mkfs(helper.mkfs.sized(helper.blocks)), words))
         }
         Some(other) => {
+            let own_words: &[&str] = match other {
+                "umount" => &["umount", "--helper"],
+                _ => &[other],
+            };
             let mut words = words.clone();
-            words.insert(1, other.into());
+            words.splice(1..1, own_words.iter().map(OsString::from));
             own(words)
         }
         None if words.get(1).is_some_and(is_path) => {
@@ -213,7 +217,11 @@ mod tests {
                 "mount -o remount,ro -- i d",
             ),
             ("varve /i /d -o ro -n", "mount -o ro -- /i /d"),
-            ("umount.varve d -n", "umount d -n"),
+            ("umount.varve d -n", "umount --helper d -n"),
+            (
+                "umount.fuse.varve d -l -N 7 -t fuse.varve",
+                "umount --helper d -l -N 7 -t fuse.varve",
+            ),
         ] {
             let (_, own) = parse(words(line)).unwrap_or_else(|(error, _)| panic!("{error}"));
             assert_eq!(own[1..], words(wanted), "{line}");

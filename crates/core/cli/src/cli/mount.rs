@@ -130,33 +130,14 @@ impl Mount {
 
     /// Moves this thread, and those it starts later, to the requested mount namespace.
     fn enter_namespace(&self) -> Result<(), Failure> {
-        let Some(namespace) = &self.namespace else {
-            return Ok(());
-        };
-        let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
-        let path = match process {
-            Some(number) => format!("/proc/{number}/ns/mnt").into(),
-            None => namespace.clone(),
-        };
-        let entered = std::fs::File::open(&path).and_then(|file| varve_fuse::enter_mounts(&file));
-        entered.map_err(|error| {
-            let shown = path.display();
-            Failure::new(
-                FAILED,
-                format_args!("cannot enter the mount namespace {shown}: {error}"),
-            )
-        })
+        self.namespace.as_deref().map_or(Ok(()), enter)
     }
 
     /// Handles `mount -o remount`. The kernel applies the flags, the server the cleaner's
     /// settings; no process is started.
     fn remount(&self, chosen: &Chosen) -> Outcome {
         let shown = self.directory.display();
-        let mounted = mount_table::mount_at(&self.directory).filter(|e| e.is_varve());
-        let Some(entry) = mounted else {
-            let text = format_args!("nothing of Varve is mounted on {shown} to remount");
-            return Err(Failure::new(FAILED, text));
-        };
+        let entry = mount_table::varve_at(&self.directory).map_err(Failure::with(FAILED))?;
         varve_fuse::remount(&entry.directory, &chosen.mount).map_err(|error| {
             let advice = match error.raw_os_error() {
                 Some(code) if code == rustix::io::Errno::BUSY.raw_os_error() => {
@@ -412,6 +393,24 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         Failure::new(
             FAILED,
             format_args!("cannot open {}: {error}", path.display()),
+        )
+    })
+}
+
+/// Moves this thread, and those it starts from now on, to the mount namespace of the
+/// process with this number, or to one that is named by a file such as `/proc/1/ns/mnt`.
+pub fn enter(namespace: &Path) -> Result<(), Failure> {
+    let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
+    let path = match process {
+        Some(number) => format!("/proc/{number}/ns/mnt").into(),
+        None => namespace.to_owned(),
+    };
+    let entered = std::fs::File::open(&path).and_then(|file| varve_fuse::enter_mounts(&file));
+    entered.map_err(|error| {
+        let shown = path.display();
+        Failure::new(
+            FAILED,
+            format_args!("cannot enter the mount namespace {shown}: {error}"),
         )
     })
 }

@@ -94,6 +94,26 @@ pub fn varve_at(directory: &Path) -> Result<Entry, String> {
     }
 }
 
+/// Why the server of a mount gave no answer, in words: nothing of ours may be mounted at
+/// `directory`.
+pub fn no_answer(directory: &Path, error: &impl std::fmt::Display) -> String {
+    let shown = directory.display();
+    let asked = |_| format!("cannot ask {shown}: {error}");
+    varve_at(directory).map_or_else(|why| why, asked)
+}
+
+/// The mount of ours, whole, that `path` is on.
+///
+/// # Errors
+/// Says that there is none.
+pub fn containing(path: &Path) -> Result<Entry, String> {
+    use std::os::unix::fs::MetadataExt;
+    let shown = path.display();
+    let device = std::fs::metadata(path).map(|found| found.dev());
+    let device = device.map_err(|error| format!("cannot look at {shown}: {error}"))?;
+    mount_on(device).ok_or_else(|| format!("{shown} is not on a mounted Varve volume"))
+}
+
 /// The Varve mount at `directory` that shows a whole volume; `what` names the operation
 /// on it.
 ///
@@ -113,12 +133,18 @@ pub fn whole_mount(directory: &Path, what: &str) -> Result<Entry, String> {
 
 /// A Varve mount of a whole file system with the device number `device`. It is found also
 /// for a path on a bind mount of a part of it.
-pub fn mount_on(device: u64) -> Option<Entry> {
+fn mount_on(device: u64) -> Option<Entry> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     read().into_iter().find(|entry| {
         let whole = entry.part == Path::new("/");
         entry.is_varve() && whole && (entry.major, entry.minor) == (major, minor)
     })
+}
+
+/// Another mount of the same file system in this mount namespace.
+pub fn also_at(entry: &Entry) -> Option<Entry> {
+    let device = (entry.major, entry.minor);
+    read().into_iter().find(|e| (e.major, e.minor) == device)
 }
 
 /// The mounts below `directory`, from the top down.

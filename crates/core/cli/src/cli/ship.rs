@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use varve::VolumeOptions;
@@ -110,9 +109,10 @@ impl Ship {
     /// Ships from the server of a mount.
     fn ask(&self, into: &mut dyn Write) -> Result<Value, Failure> {
         let shown = self.volume.display();
+        let entry = mount_table::containing(&self.volume).map_err(Failure::with(FAILED))?;
         let failed = |text: String| Failure::new(FAILED, format_args!("{shown}: {text}"));
         let lost = |error: io::Error| failed(format!("the connection to the server: {error}"));
-        let connection = self.connect().map_err(failed)?;
+        let connection = connect(&entry.directory).map_err(failed)?;
         let asked = json!({"since": self.since.to_string(), "follow": self.follow});
         (&connection)
             .write_all(format!("{asked}\n").as_bytes())
@@ -144,40 +144,36 @@ impl Ship {
             None => Ok(answer),
         }
     }
+}
 
-    fn connect(&self) -> Result<UnixStream, String> {
-        use rustix::io::Errno;
-        let device = std::fs::metadata(&self.volume);
-        let device = device.map_err(|error| error.to_string())?.dev();
-        let entry = mount_table::mount_on(device).ok_or("it is not on a mounted volume")?;
-        let root: &Path = &entry.directory;
-        // The kernel's cache contains a part of the earlier writes.
-        let opened = open(root, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let synced = opened.and_then(syncfs);
-        synced.map_err(|error| format!("it cannot be synced: {error}"))?;
-        let question = json!({"ship": {"socket": true}}).to_string();
-        let answer = varve_fuse::ask(root, &question).map_err(|error| {
-            match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOTTY | Errno::INVAL) => {
-                    "its server has no log to ship: it has the layout vlfs, or an older version"
-                        .into()
-                }
-                Some(Errno::PERM) => "only root and whoever mounted it may ship it".into(),
-                _ => format!("its server does not answer: {error}"),
+/// A connection for the stream, to the server of the mount at `root`.
+fn connect(root: &Path) -> Result<UnixStream, String> {
+    use rustix::io::Errno;
+    // The kernel's cache contains a part of the earlier writes.
+    let opened = open(root, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let synced = opened.and_then(syncfs);
+    synced.map_err(|error| format!("it cannot be synced: {error}"))?;
+    let question = json!({"ship": {"socket": true}}).to_string();
+    let answer = varve_fuse::ask(root, &question).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOTTY | Errno::INVAL) => {
+                "its server has no log to ship: it has the layout vlfs, or an older version".into()
             }
-        })?;
-        let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
-        if let Some(why) = answer["refused"].as_str() {
-            return Err(why.into());
+            Some(Errno::PERM) => "only root and whoever mounted it may ship it".into(),
+            _ => format!("its server does not answer: {error}"),
         }
-        let name = answer["socket"].as_str().unwrap_or_default();
-        let address = SocketAddr::from_abstract_name(name);
-        let connection = address.and_then(|address| UnixStream::connect_addr(&address));
-        connection.map_err(|error| {
-            format!(
-                "no connection to its server: {error}; it must be reached in the same network \
-                 namespace"
-            )
-        })
+    })?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+    if let Some(why) = answer["refused"].as_str() {
+        return Err(why.into());
     }
+    let name = answer["socket"].as_str().unwrap_or_default();
+    let address = SocketAddr::from_abstract_name(name);
+    let connection = address.and_then(|address| UnixStream::connect_addr(&address));
+    connection.map_err(|error| {
+        format!(
+            "no connection to its server: {error}; it must be reached in the same network \
+             namespace"
+        )
+    })
 }

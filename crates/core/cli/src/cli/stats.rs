@@ -1,7 +1,7 @@
 //! `varve stats`: the counters of a mount, or the state of a volume.
 
 use super::output::{self, Failure, Outcome};
-use super::{exporter, prometheus};
+use super::{exporter, mount_table, prometheus};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -116,16 +116,8 @@ fn of_target(target: &Path) -> Result<Value, Failure> {
 
 /// The statistics from the server of a mount.
 pub fn of_mount(directory: &Path) -> Result<Value, Failure> {
-    let text = varve_fuse::query_statistics(directory).map_err(|error| {
-        let shown = directory.display();
-        let advice = "it must be the directory a Varve volume is mounted on";
-        match error.raw_os_error() {
-            Some(code) if code == rustix::io::Errno::NOTTY.raw_os_error() => {
-                Failure::new(1, format_args!("{shown} is no Varve mount; {advice}"))
-            }
-            _ => Failure::new(1, format_args!("cannot ask {shown}: {error}; {advice}")),
-        }
-    })?;
+    let text = varve_fuse::query_statistics(directory)
+        .map_err(|error| Failure::new(1, mount_table::no_answer(directory, &error)))?;
     serde_json::from_str(&text).map_err(Failure::with(1))
 }
 

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}`, with `"held": NAME` if others may join | `{"begun": 3}`; `{"refused": "..."}` |
 //! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is committed and its flush failed |
-//! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}` |
+//! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}`, with a `"note"` if it was too large |
 //!
 //! The end of a connection is an abort. `{"aborted": "..."}` is also sent without a
 //! request, when another process ended the transaction.
@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use varve_fs::{Error, FileSystem, Isolation, Transaction, TransactionOptions};
 use varve_fuse::{
-    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session,
+    Adapter, Errno, InUse, IoctlHandler, IoctlRequest, Kernel, MountOptions, Outside, Session,
 };
 use varve_lfs::Lfs;
 
@@ -89,6 +89,8 @@ struct Open {
     begun: Instant,
     connection: UnixStream,
     is_aborted: AtomicBool,
+    /// Its locks on the mount's files.
+    outside: Option<Arc<Outside>>,
 }
 
 /// A transaction, and the session that serves its view.
@@ -97,6 +99,7 @@ struct View {
     adapter: Arc<Adapter<Lfs>>,
     kernel: Kernel<Lfs>,
     ended: Receiver<()>,
+    outside: Option<Arc<Outside>>,
 }
 
 type Refusal = String;
@@ -166,6 +169,7 @@ impl Transactions {
                 "uid": open.user,
                 "command": open.command,
                 "held": open.held,
+                "locks": open.outside.as_ref().is_some_and(|outside| outside.has_files()),
                 "files": tree.as_ref().map_or(0, |tree| tree.changed_inodes().len()),
                 "bytes": tree.as_ref().map_or(0, |tree| tree.statistics().dirty_bytes),
             })
@@ -223,6 +227,7 @@ impl Transactions {
             begun: Instant::now(),
             connection: connection.try_clone()?,
             is_aborted: AtomicBool::new(false),
+            outside: view.outside.clone(),
         });
         let Some(id) = self.enter(&open) else {
             let why = format!("{OPEN_MAX} transactions are open already");
@@ -260,11 +265,12 @@ impl Transactions {
             ..TransactionOptions::default()
         });
         let transaction = begun.map_err(|error| error.to_string())?;
+        let outside = base.outside().map(Arc::new);
         let options = MountOptions {
             note_names: true,
             statistics: None,
             ioctl: Some(no_answers()),
-            outside: base.outside().map(Arc::new),
+            outside: outside.clone(),
             ..options.clone()
         };
         let tree = Arc::clone(transaction.tree());
@@ -291,6 +297,7 @@ impl Transactions {
             adapter,
             kernel,
             ended,
+            outside,
         })
     }
 
@@ -319,6 +326,7 @@ impl Transactions {
             None if open.is_aborted.load(Relaxed) => "operator",
             None => "lost_client",
         };
+        let too_large = view.transaction.was_too_large();
         view.transaction.abort();
         view.adapter.end_locks();
         self.count_abort(cause);
@@ -326,7 +334,8 @@ impl Transactions {
             "operator" => "by `varve txn abort`",
             _ => cause,
         };
-        say(connection, &json!({ "aborted": why }))
+        let note = too_large.then(|| Error::TransactionTooLarge.to_string());
+        say(connection, &json!({ "aborted": why, "note": note }))
     }
 
     fn count_abort(&self, cause: &'static str) {
@@ -340,6 +349,7 @@ impl Transactions {
             adapter,
             kernel,
             ended,
+            outside: _,
         } = view;
         if ended.recv_timeout(UNMOUNTED).is_err() {
             // A process still uses the view. Data written until now is part of it.
@@ -347,7 +357,10 @@ impl Transactions {
         }
         if let Some(errno) = adapter.lost() {
             self.count_abort("lost_write");
-            let why = io::Error::from_raw_os_error(errno.0);
+            let why = match transaction.was_too_large() {
+                true => Error::TransactionTooLarge.to_string(),
+                false => io::Error::from_raw_os_error(errno.0).to_string(),
+            };
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         match self.commit_shown(transaction, &adapter) {

@@ -13,10 +13,11 @@
 //! can release neither earlier requests nor the volume: it is killed then, as is one that
 //! has not closed the volume in time.
 
+use super::mount;
 use super::mount_table::{self, Entry};
-use super::output::{Failure, Outcome, Spinner};
+use super::output::{self, Failure, Outcome, Spinner};
 use super::server::Server;
-use super::users;
+use super::{txn, users};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
@@ -59,7 +60,19 @@ pub struct Umount {
     /// Try once, in this process.
     #[arg(long, hide = true)]
     once: bool,
+    /// Called by umount(8): a mount in use is an error at once, and one that another
+    /// mount namespace keeps is none.
+    #[arg(long, hide = true)]
+    helper: bool,
+    /// Detach the mount although it is in use, and wait for nothing.
+    #[arg(short, hide = true)]
+    lazy: bool,
+    /// The mount namespace of the directory.
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<PathBuf>,
     /// Flags that umount(8) passes to its helpers; they have no effect here.
+    #[arg(short = 't', hide = true)]
+    kind: Option<String>,
     #[arg(short = 'n', hide = true)]
     no_table: bool,
     #[arg(short = 'v', hide = true)]
@@ -87,6 +100,9 @@ enum Tried {
 
 impl Umount {
     pub fn run(self) -> Outcome {
+        if let Some(namespace) = &self.namespace {
+            mount::enter(namespace)?;
+        }
         let shown = self.directory.display();
         let found = mount_table::varve_at(&self.directory);
         let entry = found.map_err(|why| {
@@ -111,11 +127,11 @@ impl Umount {
         loop {
             match self.try_elsewhere(&mounted.entry, until) {
                 Tried::Unmounted => break,
-                Tried::Busy if Instant::now() < until => {
-                    busy.say(users::of_mount(&mounted.entry));
+                Tried::Busy if Instant::now() < until && !self.helper => {
+                    busy.say(users::of_mount(&mounted.entry, Vec::new()));
                     std::thread::sleep(RETRY);
                 }
-                Tried::Busy => return Err(self.still_used(&mounted.entry)),
+                Tried::Busy => return Err(self.still_used(&mounted)),
                 Tried::Stuck => return Err(self.no_answer(&mounted)),
                 Tried::Failed(why) => {
                     let text = match why.is_empty() {
@@ -127,14 +143,18 @@ impl Umount {
             }
         }
         busy.finish();
-        self.await_server(&mounted, until)
+        match self.lazy {
+            true => Ok(0),
+            false => self.await_server(&mounted, until),
+        }
     }
 
     /// Unmounts, in the unmounting process.
     fn try_here(&self, entry: &Entry) -> Outcome {
-        let outcome = match self.force {
-            true => varve_fuse::force_unmount(&entry.directory, entry.minor),
-            false => varve_fuse::unmount(&entry.directory),
+        let outcome = match (self.force, self.lazy) {
+            (true, _) => varve_fuse::force_unmount(&entry.directory, entry.minor),
+            (_, true) => varve_fuse::detach(&entry.directory),
+            _ => varve_fuse::unmount(&entry.directory),
         };
         let Err(error) = outcome else { return Ok(0) };
         if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
@@ -154,15 +174,11 @@ impl Umount {
     fn try_elsewhere(&self, entry: &Entry, until: Instant) -> Tried {
         let failed = |error: std::io::Error| Tried::Failed(format!("cannot unmount: {error}"));
         let until = until.max(Instant::now() + LEAST);
-        let program = match std::env::current_exe() {
-            Ok(program) => program,
-            Err(error) => return failed(error),
-        };
-        let mut command = Command::new(program);
+        // By this name it is also found from another mount namespace.
+        let mut command = Command::new("/proc/self/exe");
         command.args(["umount", "--once"]);
-        if self.force {
-            command.arg("--force");
-        }
+        let flags = [(self.force, "--force"), (self.lazy, "-l")];
+        command.args(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag));
         command.arg("--").arg(&entry.directory);
         let streams = command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = match streams.stderr(Stdio::piped()).spawn() {
@@ -198,6 +214,18 @@ impl Umount {
 
     /// Waits until the server of the unmounted volume has closed it.
     fn await_server(&self, mounted: &Mounted, until: Instant) -> Outcome {
+        if !self.force
+            && let Some(other) = mount_table::also_at(&mounted.entry)
+        {
+            let (shown, other) = (self.directory.display(), other.directory.display());
+            output::notes(format_args!(
+                "{shown} is unmounted; the volume is still mounted on {other}"
+            ));
+            return Ok(0);
+        }
+        if self.helper && !users::of_other_namespaces(&mounted.entry).is_empty() {
+            return Ok(0);
+        }
         // The server of a view continues to serve its mount.
         let is_of_view = mounted.server.as_ref().is_some_and(|s| s.is_of_view);
         let Some(image) = mounted.image.as_ref().filter(|_| !is_of_view) else {
@@ -223,9 +251,16 @@ impl Umount {
         Err(self.still_open(mounted))
     }
 
-    fn still_used(&self, entry: &Entry) -> Failure {
+    fn still_used(&self, mounted: &Mounted) -> Failure {
         let shown = self.directory.display();
-        let users = match users::of_mount(entry) {
+        let entry = &mounted.entry;
+        // A server that has just answered statfs(2) answers this as well.
+        let is_stopped = mounted.server.as_ref().is_some_and(Server::is_stopped);
+        let transactions = match is_stopped {
+            true => Vec::new(),
+            false => txn::locking(&entry.directory),
+        };
+        let users = match users::of_mount(entry, transactions) {
             found if found.is_empty() => String::new(),
             found => format!(": {found}"),
         };

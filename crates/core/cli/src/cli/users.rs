@@ -15,13 +15,15 @@ use std::path::{Path, PathBuf};
 /// Most users that a message names.
 const NAMED_MAX: usize = 3;
 
-/// Text that names the users of the mount at a directory; empty if none is found.
-pub fn of_mount(entry: &Entry) -> String {
+/// Text that names the users of the mount at a directory, `transactions` among them; empty
+/// if none is found.
+pub fn of_mount(entry: &Entry, transactions: Vec<String>) -> String {
     let below = mount_table::below(&entry.directory);
     let mounts = below
         .iter()
         .map(|below| format!("a mount on {}", below.directory.display()));
-    let mut all: Vec<String> = mounts.collect();
+    let mut all = transactions;
+    all.extend(mounts);
     let mut tables = Tables::default();
     for pid in processes() {
         let Some(mounts) = tables.of(pid, entry) else {

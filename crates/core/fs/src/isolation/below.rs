@@ -26,6 +26,8 @@ pub(crate) struct Below<T, L: Layout> {
     pub kind: Kind,
     /// The tree takes no more changes.
     pub ended: AtomicBool,
+    /// A change was refused because transactions take too much memory.
+    pub too_large: AtomicBool,
     /// A nested transaction is open, or is being merged into this one.
     pub has_inner: AtomicBool,
     /// A nested transaction is open, and this one takes no calls meanwhile.

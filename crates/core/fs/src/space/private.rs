@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::file_system::{Below, FileSystem};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::assert_none;
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 impl<L: Layout> FileSystem<L> {
     /// [`Self::promise`] in a private tree.
@@ -43,6 +44,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         self.check_writable()?;
         if self.charge(below, coming.bytes) > self.budget.bytes {
+            below.too_large.store(true, Relaxed);
             return Err(Error::TransactionTooLarge);
         }
         if purpose == Purpose::Shrink || growth == Usage::default() {

@@ -167,6 +167,7 @@ impl<L: Layout> FileSystem<L> {
                 charged: AtomicU64::new(0),
                 kind,
                 ended: AtomicBool::new(false),
+                too_large: AtomicBool::new(false),
                 has_inner: AtomicBool::new(false),
                 is_suspended: AtomicBool::new(false),
                 put_aside: Mutex::default(),

@@ -34,6 +34,7 @@ use crate::file_system::{Below, FileSystem};
 use crate::layout::Layout;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 pub use append::Appended;
@@ -99,6 +100,12 @@ impl<L: Layout> Transaction<L> {
     /// As [`Self::commit`], except `NotDurable`.
     pub fn commit_async(self) -> Result<Ticket<L>> {
         self.tree.commit_into_target()
+    }
+
+    /// True if a change was refused with [`Error::TransactionTooLarge`].
+    pub fn was_too_large(&self) -> bool {
+        let below = self.tree.below.as_ref();
+        below.is_some_and(|below| below.too_large.load(Relaxed))
     }
 
     /// Ends the transaction and drops its changes.

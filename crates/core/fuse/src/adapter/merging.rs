@@ -23,6 +23,7 @@
 use super::{Adapter, inode_of};
 use crate::protocol::Opcode;
 use crate::request::Request;
+use crate::settle::set_aside;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -133,6 +134,15 @@ impl Merging {
             true => 0,
             false => seconds,
         }
+    }
+
+    /// The directory that the commit's own thread sets aside by this look-up.
+    pub(super) fn aside(&self, request: &Request<'_>, name: &[u8]) -> Option<InodeNo> {
+        if !self.is_active.load(SeqCst) || inode_of(request) != InodeNo::ROOT {
+            return None;
+        }
+        let own = self.state.lock().own == Some(request.header.pid);
+        set_aside(name).filter(|_| own)
     }
 
     /// Until when a request has to wait, if it has to.

@@ -27,6 +27,7 @@ impl<L: Layout> Adapter<L> {
             // without names is there until the kernel has forgotten it; those
             // that are open the kernel finds without us.
             b"." => self.fs.getattr(node).and_then(named),
+            _ if let Some(ino) = self.merging.aside(request, name) => self.fs.getattr(ino),
             _ => self.fs.lookup(&self.caller(request), node, name),
         };
         match found {

@@ -11,7 +11,6 @@ use super::output::{self, Failure, Outcome};
 use super::size;
 use clap::Subcommand;
 use serde_json::{Value, json};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Run programs in transactions of a mounted volume, and manage the transactions.
@@ -76,7 +75,7 @@ impl List {
             let number = |name: &str| one[name].as_u64().unwrap_or(0);
             let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
             output::line(format_args!(
-                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}{}",
+                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}{}{}",
                 number("id"),
                 text("isolation"),
                 number("age_ms") as f64 / 1e3,
@@ -84,6 +83,11 @@ impl List {
                 text("command"),
                 number("files"),
                 size::show(number("bytes")),
+                if one["locks"] == true {
+                    ", has locks of files"
+                } else {
+                    ""
+                },
                 how_held(one)
             ));
         }
@@ -135,16 +139,27 @@ impl Abort {
     }
 }
 
+/// The transactions that keep a mount from being unmounted, because they have locks of
+/// its files, in words. Asks the server.
+pub fn locking(root: &Path) -> Vec<String> {
+    let answer = ask(root, &json!({})).unwrap_or_default();
+    let open = answer["open"].as_array().into_iter().flatten();
+    open.filter(|one| one["locks"] == true)
+        .map(|one| {
+            let command = one["command"].as_str().unwrap_or_default().escape_debug();
+            let (id, pid) = (&one["id"], &one["pid"]);
+            format!("transaction {id} (process {pid}, {command}, locks of files)")
+        })
+        .collect()
+}
+
 /// The mount that contains `directory`.
 fn mount_of(directory: &Path) -> Result<Entry, String> {
     let shown = directory.display();
-    let metadata = std::fs::metadata(directory);
-    let metadata = metadata.map_err(|error| format!("cannot look at {shown}: {error}"))?;
-    if !metadata.is_dir() {
+    if directory.exists() && !directory.is_dir() {
         return Err(format!("{shown} is no directory"));
     }
-    mount_table::mount_on(metadata.dev())
-        .ok_or_else(|| format!("{shown} is not on a mounted Varve volume"))
+    mount_table::containing(directory)
 }
 
 /// Sends a request about its transactions to the server of a mount.

@@ -3,6 +3,7 @@
 
 use super::below::Below;
 use crate::cli::mount_table::{self, Entry};
+use crate::cli::output;
 use crate::cli::txn_server::{hear, say};
 use serde_json::{Value, json};
 use std::io::BufReader;
@@ -151,7 +152,12 @@ impl View {
     /// Aborts the transaction and drops its changes.
     pub fn abort(mut self, cause: &str) {
         let _ = say(&mut self.connection, &json!({ "abort": cause }));
-        let _ = self.answer();
+        // Its programs only had the number of an error.
+        if let Ok(Some(answer)) = hear(&mut self.lines)
+            && let Some(note) = answer["note"].as_str()
+        {
+            output::notes(note);
+        }
     }
 
     fn write_back(&mut self) -> std::io::Result<()> {
