@@ -322,7 +322,6 @@ fn the_command_says_how_cleaning_stands_and_changes_it() {
     ] {
         varve([&["cleaner", &m.dir], arguments].concat()).expect(code, said);
     }
-    let scratch = m.scratch.text("");
     varve(["cleaner", &m.image]).expect(1, "is no directory");
     // Other users may read files, not clean.
     fs::set_permissions(m.scratch.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -7,7 +7,6 @@ use crate::cli::output::Failure;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Component, Path, PathBuf};
 use varve::{VolumeOptions, admin};
@@ -51,18 +50,14 @@ impl Place {
         let shown = given.display();
         let failed = |why: String| Failure::new(FAILED, format_args!("{shown}: {why}"));
         let (existing, rest) = existing(given).map_err(|error| failed(error.to_string()))?;
-        let device = existing
-            .metadata()
-            .map_err(|error| failed(error.to_string()))?;
-        let not_mounted = || {
-            failed(
-                "it is on no mounted Varve volume; mount the volume and name a path on the mount"
-                    .to_owned(),
-            )
+        let not_mounted = |why| {
+            let advice = "mount the volume and name a path on the mount";
+            Failure::new(FAILED, format_args!("{why}; {advice}"))
         };
-        let entry = mount_table::mount_on(device.dev()).ok_or_else(not_mounted)?;
+        let entry = mount_table::containing(&existing).map_err(not_mounted)?;
         let below = existing.strip_prefix(&entry.directory);
-        let below = below.map_err(|_| not_mounted())?.join(rest);
+        let below = below.map_err(|_| failed("it is a bind mount of a part".to_owned()))?;
+        let below = below.join(rest);
         let inside = below.to_str().ok_or_else(|| {
             failed("the path is not valid UTF-8; name the directory above it".to_owned())
         })?;
