@@ -7,6 +7,7 @@
 use crate::base::Base;
 use crate::delta::{Answer, Delta, InodeDelta, RangeState};
 use crate::error::{Error, Result};
+use crate::format::history::Identity;
 use crate::format::ifile::{ImapState, InodePlace};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
@@ -52,6 +53,29 @@ impl Committed {
     pub fn added(&self, segment: u32) -> i64 {
         let frozen = self.frozen.as_ref().and_then(|f| f.usage.get(&segment));
         self.live.usage.get(&segment).unwrap_or(&0) + frozen.unwrap_or(&0)
+    }
+}
+
+impl Committed {
+    /// Where a block of this birth was moved to since the checkpoint.
+    pub(crate) fn moved(&self, identity: Identity, birth: u64) -> Option<Pointer> {
+        let frozen = || self.frozen.as_ref()?.moved(identity, birth);
+        self.live.moved(identity, birth).or_else(frozen)
+    }
+
+    /// Where a block of a file that no user changes was moved to since the checkpoint.
+    pub(crate) fn moved_to(&self, ino: InodeNo, block: u64) -> Option<Pointer> {
+        let of = |delta: &Delta| delta.inode(ino.0)?.blocks.get(block);
+        of(&self.live).or_else(|| of(self.frozen.as_ref()?))
+    }
+
+    /// True if a block that its file does not lead to, and that was judged to be kept at
+    /// `place`, still is: no delta has it elsewhere.
+    pub(crate) fn is_kept_at(&self, identity: Identity, place: &Pointer) -> bool {
+        self.live.may_be_kept(identity, place)
+            && self
+                .moved(identity, place.birth())
+                .is_none_or(|at| at.sector() == place.sector())
     }
 }
 

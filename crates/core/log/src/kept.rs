@@ -6,12 +6,11 @@
 //! Invariant: every block of a snapshot is stored where a delta says (a moved block of a
 //! file, or `kept`), or else where the image's index or the history says.
 
-use crate::committed::Committed;
 use crate::delta::Delta;
 use crate::format::Pointer;
+use crate::format::history::HISTORY;
 use crate::format::history::Identity;
 use crate::geometry::Geometry;
-use crate::history::HISTORY;
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
@@ -76,7 +75,7 @@ impl Delta {
     }
 
     /// Where this delta moved a block to, for its file or for snapshots.
-    fn moved(&self, identity: Identity, birth: u64) -> Option<Pointer> {
+    pub(crate) fn moved(&self, identity: Identity, birth: u64) -> Option<Pointer> {
         if let Some(kept) = self.kept.get(&(identity, birth)) {
             return Some(*kept);
         }
@@ -86,28 +85,5 @@ impl Delta {
             false => entry.blocks.get(identity.block),
         };
         pointer.filter(|p| entry.version == identity.version && p.birth() == birth)
-    }
-}
-
-impl Committed {
-    /// Where a block of this birth was moved to since the checkpoint.
-    pub(crate) fn moved(&self, identity: Identity, birth: u64) -> Option<Pointer> {
-        let frozen = || self.frozen.as_ref()?.moved(identity, birth);
-        self.live.moved(identity, birth).or_else(frozen)
-    }
-
-    /// Where a block of a file that no user changes was moved to since the checkpoint.
-    pub(crate) fn moved_to(&self, ino: InodeNo, block: u64) -> Option<Pointer> {
-        let of = |delta: &Delta| delta.inode(ino.0)?.blocks.get(block);
-        of(&self.live).or_else(|| of(self.frozen.as_ref()?))
-    }
-
-    /// True if a block that its file does not lead to, and that was judged to be kept at
-    /// `place`, still is: no delta has it elsewhere.
-    pub(crate) fn is_kept_at(&self, identity: Identity, place: &Pointer) -> bool {
-        self.live.may_be_kept(identity, place)
-            && self
-                .moved(identity, place.birth())
-                .is_none_or(|at| at.sector() == place.sector())
     }
 }

@@ -44,6 +44,7 @@ mod mkfs;
 mod mount;
 mod newest;
 mod outside;
+mod past;
 pub mod policy;
 mod ranges;
 mod reader;
@@ -63,6 +64,7 @@ mod superblocks;
 mod trim;
 mod tune;
 mod views;
+mod volume_snapshots;
 mod writer;
 
 /// For the model checker, which runs the account of what is durable alone.
@@ -98,10 +100,10 @@ pub mod internal {
     pub use crate::committed::Lookup;
     pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
     pub use crate::durability::Durability;
-    pub use crate::format::history::{DisplacedBlock, Identity};
+    pub use crate::format::history::{DisplacedBlock, HISTORY, Identity};
     pub use crate::format::index::{INDEX, Index, MAX_BLOCK};
     pub use crate::heads::{LogEnd, is_entered, place_of};
-    pub use crate::history::{HISTORY, HistoryImage};
+    pub use crate::history::HistoryImage;
     pub use crate::hold::{HeldSegment, Hold};
     pub use crate::kept::{attributes, data_block};
     pub use crate::log::{GroupKind, LogItem};

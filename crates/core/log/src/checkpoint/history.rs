@@ -14,12 +14,11 @@ use super::levels::Changes;
 use super::live_bytes;
 use crate::error::Result;
 use crate::format::Pointer;
-use crate::format::history::{DisplacedBlock, Identity, ImageHeader, RUNS_FROM};
+use crate::format::history::{DisplacedBlock, HISTORY, Identity, ImageHeader, RUNS_FROM};
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::history::{
-    Directory, Entries, HISTORY, HistoryChanges, HistoryImage, MergedBlocks, MergedImages, Run,
-    Snapshot,
+    Directory, Entries, HistoryChanges, HistoryImage, MergedBlocks, MergedImages, Run, Snapshot,
 };
 use crate::log::{LogItem, Placed};
 use std::collections::{BTreeMap, HashSet};
@@ -29,9 +28,8 @@ use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
 
 /// Entries that a fold has in memory, in bytes.
 const ENTRY_BYTES_AT_ONCE: usize = 8 << 20;
-/// Runs of similar size that are merged, and the most bytes that a merge writes.
+/// Runs of similar size that are merged.
 const MERGED_AT_ONCE: usize = 4;
-pub(crate) const MERGED_BYTES: u64 = 64 << 20;
 
 /// What a fold lists.
 pub(super) struct Listing {

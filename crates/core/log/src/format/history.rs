@@ -7,8 +7,12 @@
 //! is an [`ImageHeader`] and the inode. Both arrays begin at a block and are sorted.
 
 use super::{Malformed, Pointer};
+use varve_fs::InodeNo;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The inode of the history file. No name leads to it.
+pub const HISTORY: InodeNo = InodeNo(0);
 
 /// First block of the file that a run may take; the directory is stored before it.
 pub const RUNS_FROM: u64 = 1024;

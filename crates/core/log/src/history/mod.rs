@@ -14,24 +14,21 @@
 //!   one that keeps the entry.
 
 mod array;
-mod changes;
 mod directory;
 mod merge;
-mod past;
 mod search;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use array::Pages;
-pub(crate) use changes::HistoryChanges;
+pub(crate) use directory::limit as directory_limit;
 pub use directory::{Directory, Run, Snapshot};
 pub(crate) use merge::{Entries, MergedBlocks, MergedImages};
 pub(crate) use search::History;
 
-use crate::base::Base;
 use crate::delta::Delta;
 use crate::error::{Error, Result};
-use crate::format::history::{DisplacedBlock, HistoryHeader};
+use crate::format::history::{DisplacedBlock, HISTORY, HistoryHeader};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Malformed, Pointer};
 use crate::geometry::Geometry;
@@ -41,8 +38,16 @@ use varve_device::Block;
 use varve_fs::InodeNo;
 use zerocopy::FromBytes;
 
-/// The inode of the history file. No name leads to it.
-pub const HISTORY: InodeNo = InodeNo(0);
+/// What a checkpoint changes in the table of snapshots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HistoryChanges {
+    /// The checkpoint is a snapshot with this name.
+    pub create: Option<String>,
+    /// Snapshots that are deleted.
+    pub delete: Vec<u32>,
+    /// A snapshot that gets a name.
+    pub rename: Option<(u32, String)>,
+}
 
 /// The history at a checkpoint.
 #[derive(Debug, Default)]
@@ -54,12 +59,16 @@ pub struct HistoryImage {
 }
 
 impl HistoryImage {
-    /// The history of an image whose inode map can be read.
+    /// Reads the directory of the history file with this inode.
     ///
     /// # Errors
     /// If the file cannot be read, or its directory is malformed.
-    pub fn load(base: &Base, reader: &Reader, geometry: &Geometry) -> Result<Self> {
-        let Some(inode) = base.inode(reader, geometry, HISTORY)? else {
+    pub fn load(
+        inode: Option<Arc<InodeImage>>,
+        reader: &Reader,
+        geometry: &Geometry,
+    ) -> Result<Self> {
+        let Some(inode) = inode else {
             return Ok(HistoryImage::default());
         };
         let file = HistoryFile {

@@ -7,6 +7,7 @@
 use crate::base::Base;
 use crate::error::Result;
 use crate::format::checkpoint::CheckpointRecord;
+use crate::format::history::HISTORY;
 use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET, usage_flags};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
@@ -74,7 +75,8 @@ pub fn load_base(
         history: Arc::default(),
     };
     if geometry.snapshots {
-        base.history = Arc::new(HistoryImage::load(&base, reader, geometry)?);
+        let inode = base.inode(reader, geometry, HISTORY)?;
+        base.history = Arc::new(HistoryImage::load(inode, reader, geometry)?);
     }
     base.unfinished = load_unfinished(reader, geometry, &base, header.unfinished_count.get())?;
     let mut table = load_usage(reader, geometry, &base)?;

@@ -7,13 +7,14 @@
 //! stay admitted, although they free nothing that a snapshot keeps.
 
 use crate::base::Base;
-use crate::checkpoint::history::MERGED_BYTES;
 use crate::committed::Committed;
-use crate::error::Result;
 use crate::format::history::{DisplacedBlock, ImageHeader};
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
-use varve_fs::{Answer, Error, Layout, Purpose, Request, Usage, Waiting};
+use varve_fs::Usage;
+
+/// Most bytes of runs that one checkpoint merges.
+const MERGED_BYTES: u64 = 64 << 20;
 
 impl Lfs {
     /// Most bytes that folds may write for snapshots until the next one is taken: entries,
@@ -81,52 +82,5 @@ impl Lfs {
             false if has_runs => spare / 4,
             false => 0,
         }
-    }
-
-    /// Sees to it that there is space for what a snapshot taken now may come to list.
-    ///
-    /// # Errors
-    /// `NoSpace`, or what a checkpoint or the cleaner failed with.
-    pub(crate) fn make_space_for_snapshot(&self) -> varve_fs::Result<()> {
-        let (usage, bytes) = {
-            let committed = self.committed.read();
-            let usage = committed.usage;
-            (usage, self.history_bytes(&committed.base, 0, Some(usage)))
-        };
-        let waiting = Waiting {
-            asked: bytes,
-            operations: 1,
-            alone: true,
-            ..Waiting::default()
-        };
-        let total = Usage {
-            sectors: usage.sectors + bytes / 512,
-            ..usage
-        };
-        match self.make_space(&Request::new(total, waiting, Purpose::Grow))? {
-            Answer::Granted => Ok(()),
-            _ => Err(Error::NoSpace),
-        }
-    }
-
-    /// Deletes the oldest automatic snapshot, because space is short. False if there is
-    /// none.
-    ///
-    /// # Errors
-    /// What the checkpoint failed with.
-    pub(crate) fn give_up_a_snapshot(&self) -> Result<bool> {
-        let oldest = {
-            let committed = self.committed.read();
-            let mut readable = committed.base.history.directory.readable();
-            readable
-                .find(|snapshot| snapshot.name.is_empty())
-                .map(|snapshot| snapshot.number)
-        };
-        let Some(number) = oldest else {
-            return Ok(false);
-        };
-        tracing::info!(number, "an automatic snapshot gives way");
-        self.remove_snapshots(vec![number])?;
-        Ok(true)
     }
 }

@@ -5,14 +5,14 @@
 //! be written over: a reader that fails, or finishes behind the replacement, begins anew
 //! with the new image.
 
-use super::{HISTORY, History, Snapshot};
 use crate::base::Base;
 use crate::committed::Committed;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
-use crate::format::history::Identity;
+use crate::format::history::{HISTORY, Identity};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
+use crate::history::{History, HistoryFile, Snapshot};
 use crate::lfs::Lfs;
 use crate::reader::Tree;
 use std::collections::BTreeMap;
@@ -31,6 +31,25 @@ struct Past<'a> {
 }
 
 impl Lfs {
+    /// Reads the history of a base image: `look` gets it with the image.
+    pub(crate) fn with_history<T>(
+        &self,
+        base: &Base,
+        look: impl FnOnce(&History<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let inode = base.history.inode.as_ref();
+        let file = HistoryFile {
+            reader: &self.reader,
+            root: inode.and_then(|inode| inode.root.as_ref()),
+            moved: &|block| self.committed.read().moved_to(HISTORY, block),
+        };
+        look(&History {
+            directory: &base.history.directory,
+            pages: &file,
+            inode_bytes: self.geometry.inode_bytes as usize,
+        })
+    }
+
     /// Looks into snapshot `number` of the volume.
     fn look_back<T>(
         &self,

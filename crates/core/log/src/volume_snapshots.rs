@@ -1,24 +1,14 @@
-//! Taking, deleting, renaming and reading snapshots of the volume.
+//! Taking, deleting, and renaming snapshots of the volume, and what they say of it.
 
-use super::directory::limit;
-use super::{Directory, HISTORY, History, HistoryFile, MergedBlocks, MergedImages, Snapshot};
 use crate::base::Base;
 use crate::error::Result;
+use crate::history::{
+    Directory, HistoryChanges, MergedBlocks, MergedImages, Run, Snapshot, directory_limit,
+};
 use crate::lfs::Lfs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use varve_fs::{InodeNo, SnapshotNo, Timestamp, VolumeSnapshot};
-
-/// What the next checkpoint changes in the table of snapshots.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HistoryChanges {
-    /// The checkpoint is a snapshot with this name.
-    pub create: Option<String>,
-    /// These are deleted.
-    pub delete: Vec<u32>,
-    /// This one gets a name.
-    pub rename: Option<(u32, String)>,
-}
+use varve_fs::{InodeNo, Purpose, SnapshotNo, Timestamp, Usage, VolumeSnapshot, Waiting};
 
 fn as_seen(snapshot: &Snapshot) -> VolumeSnapshot {
     VolumeSnapshot {
@@ -29,25 +19,6 @@ fn as_seen(snapshot: &Snapshot) -> VolumeSnapshot {
 }
 
 impl Lfs {
-    /// Reads the history of a base image: `look` gets it with the image.
-    pub(crate) fn with_history<T>(
-        &self,
-        base: &Base,
-        look: impl FnOnce(&History<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let inode = base.history.inode.as_ref();
-        let file = HistoryFile {
-            reader: &self.reader,
-            root: inode.and_then(|inode| inode.root.as_ref()),
-            moved: &|block| self.committed.read().moved_to(HISTORY, block),
-        };
-        look(&History {
-            directory: &base.history.directory,
-            pages: &file,
-            inode_bytes: self.geometry.inode_bytes as usize,
-        })
-    }
-
     fn may_have_snapshots(&self) -> varve_fs::Result<()> {
         match self.geometry.snapshots {
             true => Ok(()),
@@ -74,7 +45,7 @@ impl Lfs {
     pub(crate) fn create_snapshot(&self, name: &str) -> varve_fs::Result<VolumeSnapshot> {
         self.may_change_snapshots()?;
         let bytes = (self.committed.read().base.history.directory.encode()).len() as u64;
-        if bytes > limit(self.geometry.block_bytes) / 2 {
+        if bytes > directory_limit(self.geometry.block_bytes) / 2 {
             return Err(varve_fs::Error::NoSpace); // what the directory has no row for
         }
         self.make_space_for_snapshot()?;
@@ -105,7 +76,7 @@ impl Lfs {
 
     /// Deletes snapshots, with two checkpoints. Without space for the second one, the
     /// next that is taken removes the rows.
-    pub(crate) fn remove_snapshots(&self, numbers: Vec<u32>) -> Result<()> {
+    fn remove_snapshots(&self, numbers: Vec<u32>) -> Result<()> {
         self.change_snapshots(HistoryChanges {
             delete: numbers,
             ..HistoryChanges::default()
@@ -132,6 +103,50 @@ impl Lfs {
             ..HistoryChanges::default()
         })?;
         Ok(())
+    }
+
+    /// Sees to it that there is space for what a snapshot taken now may come to list.
+    ///
+    /// # Errors
+    /// `NoSpace`, or what a checkpoint or the cleaner failed with.
+    fn make_space_for_snapshot(&self) -> varve_fs::Result<()> {
+        let (usage, bytes) = {
+            let committed = self.committed.read();
+            let usage = committed.usage;
+            (usage, self.history_bytes(&committed.base, 0, Some(usage)))
+        };
+        let waiting = Waiting {
+            asked: bytes,
+            operations: 1,
+            alone: true,
+            ..Waiting::default()
+        };
+        let total = Usage {
+            sectors: usage.sectors + bytes / 512,
+            ..usage
+        };
+        Ok(self.make_room(total, waiting, Purpose::Grow)?)
+    }
+
+    /// Deletes the oldest automatic snapshot, because space is short. False if there is
+    /// none.
+    ///
+    /// # Errors
+    /// What the checkpoint failed with.
+    pub(crate) fn give_up_a_snapshot(&self) -> Result<bool> {
+        let oldest = {
+            let committed = self.committed.read();
+            let mut readable = committed.base.history.directory.readable();
+            readable
+                .find(|snapshot| snapshot.name.is_empty())
+                .map(|snapshot| snapshot.number)
+        };
+        let Some(number) = oldest else {
+            return Ok(false);
+        };
+        tracing::info!(number, "an automatic snapshot gives way");
+        self.remove_snapshots(vec![number])?;
+        Ok(true)
     }
 
     /// Takes a checkpoint that changes the table of snapshots; returns its image.
@@ -178,7 +193,7 @@ impl Lfs {
         }
         let to = to.unwrap_or(u32::MAX);
         let changed = self.with_history(&base, |history| {
-            let spans = |run: &&super::Run| run.span.1 >= from && run.span.0 < to;
+            let spans = |run: &&Run| run.span.1 >= from && run.span.0 < to;
             let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
             let mut changed = BTreeSet::new();
             let mut images = MergedImages::new(history, &runs)?;
