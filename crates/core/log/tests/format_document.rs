@@ -23,7 +23,7 @@ use varve_lfs::format::summary::{
 };
 use varve_lfs::format::{
     DiskInode, ImapEntry, LogPosition, NodeHeader, PackedHeader, Pointer, SummaryHeader,
-    Superblock, UsageDelta, UsageEntry, ifile, inode, map, node, owner, pointer, summary,
+    Superblock, UsageDelta, UsageEntry, history, ifile, inode, map, node, owner, pointer, summary,
     superblock,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
@@ -90,6 +90,7 @@ macro_rules! structure {
 
 #[test]
 fn every_field_is_where_the_document_says() {
+    use history::{DisplacedBlock, HistoryHeader, ImageHeader, RunRow, SnapshotRow};
     use map::{MapEntry, MapHeader};
     use owner::OwnerRecord;
     let documented = structures(&document());
@@ -132,6 +133,12 @@ fn every_field_is_where_the_document_says() {
         structure!(PackedHeader: address_base, birth_base, incarnation_base, sectors_base,
             flags_base, address_shift, address_bits, sectors_bits, flags_bits, birth_bits,
             incarnation_bits),
+        structure!(HistoryHeader: magic, snapshots, runs, newest, bytes, kept_bytes, blocks_left,
+            images_left, spare),
+        structure!(RunRow: first_block, blocks, images, oldest, newest, written, spare),
+        structure!(SnapshotRow: number, flags, name_bytes, position, taken_ns, checkpoint),
+        structure!(DisplacedBlock: ino, block, version, last, xattrs, spare, pointer),
+        structure!(ImageHeader: ino, version, after, last, spare),
         structure!(UsageEntry: live_bytes, incarnation, flags, spare, newest_ns, empty_since),
     ];
     for (name, expected) in &code {
@@ -209,9 +216,9 @@ fn pointers_and_map_entries_are_as_documented() {
         previous: 77,
         next: 0x1234,
     });
-    for (entry, place, crc, incarnation) in [
-        (used, 0x1234 | 1 << 48, 0xaabb_ccdd, 99),
-        (free, 0x1234 | 1 << 56, 0, 0),
+    for (entry, place, crc, incarnation, epoch) in [
+        (used, 0x1234 | 1 << 48, 0xaabb_ccdd, 99, 7),
+        (free, 0x1234 | 1 << 56, 0, 0, 0),
     ] {
         probe(
             "ImapEntry",
@@ -222,7 +229,7 @@ fn pointers_and_map_entries_are_as_documented() {
                 ("crc", &le(crc, 4)),
                 ("version", &le(6, 4)),
                 ("incarnation", &le(incarnation, 4)),
-                ("spare", &[0; 4]),
+                ("epoch", &le(epoch, 4)),
             ],
         );
     }
@@ -414,6 +421,15 @@ fn every_number_is_what_the_document_says() {
         ("superblock.OWN_TAG", superblock::incompat_flags::OWN_TAG),
         ("superblock.SHRUNK", superblock::incompat_flags::SHRUNK),
         ("superblock.SPILLS", superblock::incompat_flags::SPILLS),
+        (
+            "superblock.SNAPSHOTS",
+            superblock::incompat_flags::SNAPSHOTS,
+        ),
+        ("entry.KEPT", entry_flags::KEPT.into()),
+        ("snapshot.DELETED", history::snapshot_flags::DELETED.into()),
+        ("history.MAGIC", history::MAGIC.into()),
+        ("history.RUNS_FROM", history::RUNS_FROM),
+        ("history.MAX_NAME_BYTES", history::MAX_NAME_BYTES as u64),
         ("node.PLAIN", node_form::PLAIN.into()),
         ("node.PACKED", node_form::PACKED.into()),
         ("node.PACKED_SECTORS", node::PACKED_SECTORS),
