@@ -132,7 +132,7 @@ impl Volume {
             present: Vec::new(),
             number: 0,
             // Close to full, blocks are written into holes.
-            least: if seed.is_multiple_of(2) { 900 } else { 300 },
+            least: if seed.is_multiple_of(2) { 900 } else { 60 },
             done: Done::default(),
         };
         for _ in 0..4 {

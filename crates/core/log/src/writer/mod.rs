@@ -15,6 +15,7 @@ mod account;
 mod append;
 mod holes;
 mod onward;
+mod respilled;
 mod spilled;
 
 use crate::durability::InFlight;
