@@ -2,7 +2,7 @@
 
 use crate::allocate::Extent;
 use crate::format::Sector;
-use crate::planner::{Flush, GivenUp};
+use crate::planner::{Directories, Flush, GivenUp};
 use crate::room::Room;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Writer {
     /// Blocks of metadata that nothing on the device leads to yet, if metadata is
     /// written in place (rule I2).
     pub fresh: Option<HashSet<u64>>,
+    /// Directory blocks of the next commit, if the mount overwrites them.
+    pub directories: Option<Directories>,
     /// Inode numbers that are given away again after the next commit, if metadata is
     /// written in place (rule I5).
     pub freed: Vec<u64>,

@@ -100,6 +100,8 @@ pub fn update_in_place(
     varve_ffs::format(&*store, &*clock, &format).map_err(LabError::system)?;
     let options = FfsMountOptions {
         seed: Some(seed),
+        // Two synchronous writes for a new name (C46).
+        overwrites_directories: true,
         ..FfsMountOptions::default()
     };
     let device: Arc<dyn Device> = Arc::clone(&store) as Arc<dyn Device>;
