@@ -47,7 +47,9 @@ fn a_name_takes_two_writes() {
     let (recorder, system) = overwriting();
     let root = Caller::root();
     // A directory of a block, and numbers that were used before.
-    (0..20).for_each(|nth| drop(create(&system, &format!("file {nth}"))));
+    for nth in 0..20 {
+        create(&system, &format!("file {nth}"));
+    }
     for nth in 10..20 {
         let name = format!("file {nth}");
         system
