@@ -245,7 +245,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             verdicts.push(verdict.beside_the_claim(beside));
         }
     }
-    // Figure 7-2: what is gathered is written by the fsync.
+    // Figure 7-2: the fsync writes all that was gathered.
     let share = |at| 100.0 * rate(LFS.0, at, "fsync_ms") / rate(EFS.0, at, "write_ms");
     let alike = |percent: f64| (percent - 100.0).abs() <= ALIKE + WITHIN;
     verdicts.push(Verdict::of(

@@ -68,7 +68,7 @@ fn times(rows: &[Row], of: f64, (one, other): (Rival, Rival), kb: u64) -> f64 {
     rate(one) / rate(other)
 }
 
-/// What is written of what the drive's bus carries, where files are large (C157), per cent.
+/// Share of the bandwidth of the bus at which large files are written (C157), per cent.
 const OF_BANDWIDTH: [(Rival, f64); 3] = [(BSD_LFS, 67.0), (M8R0, 67.0), (M8R2, 75.0)];
 /// The step of size at which that is judged, and points that it may be off.
 const LARGE_KB: u64 = 4096;

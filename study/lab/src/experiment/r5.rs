@@ -87,7 +87,7 @@ struct Recovered {
     files: u64,
 }
 
-/// Files are written to a fresh log, the power goes, and it is mounted again.
+/// Files are written to a fresh log, the power fails, and it is mounted again.
 fn crash(
     (device, time): (Arc<dyn Device>, Arc<VirtualClock>),
     seed: u64,

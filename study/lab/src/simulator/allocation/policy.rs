@@ -68,8 +68,16 @@ impl PolicyKind {
     pub fn unit_bytes(self, load: Load) -> u64 {
         match self {
             PolicyKind::Buddy => 512,
-            PolicyKind::Grouped => fixed_bytes(load),
+            PolicyKind::Grouped => fixed_bytes(load).min(2 * KB),
             _ => KB,
+        }
+    }
+
+    /// Units that a file gets at least, where the map would give it fewer.
+    pub fn block_units(self, load: Load) -> u64 {
+        match self {
+            PolicyKind::Grouped => fixed_bytes(load) / self.unit_bytes(load),
+            _ => 1,
         }
     }
 
@@ -89,7 +97,7 @@ impl PolicyKind {
             PolicyKind::Grouped => {
                 let shape = Shape {
                     units,
-                    block: 1,
+                    block: self.block_units(load),
                     group: REGION / unit,
                     head: 0,
                 };

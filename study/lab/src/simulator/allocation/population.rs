@@ -36,6 +36,7 @@ pub struct Population {
     directories: Vec<Option<u64>>,
     map: Box<dyn Allocator>,
     unit_bytes: u64,
+    block_units: u64,
     initial_deviation: f64,
     deviation: f64,
     /// Of all files.
@@ -61,6 +62,7 @@ impl Population {
         let map = policy.build(load, assumed.volume_bytes(), seed);
         let unit = policy.unit_bytes(load);
         let mut population = Population::with(load, map, unit, assumed, seed);
+        population.block_units = policy.block_units(load);
         let mut nth = vec![0; population.types.len()];
         for (number, file) in population.files.iter_mut().enumerate() {
             file.view.number = number as u64;
@@ -98,6 +100,7 @@ impl Population {
             first,
             map,
             unit_bytes,
+            block_units: 1,
             initial_deviation: assumed.initial_deviation,
             deviation: assumed.deviation,
             used_bytes: 0,
@@ -140,6 +143,7 @@ impl Population {
         self.asked += 1;
         let file = &mut self.files[file];
         let units = (file.bytes + bytes).div_ceil(self.unit_bytes);
+        let units = units.next_multiple_of(self.block_units);
         if units > file.view.held {
             let more = units - file.view.held;
             let taken = &mut self.taken;
@@ -169,6 +173,7 @@ impl Population {
         file.bytes -= bytes;
         self.used_bytes -= bytes;
         let units = file.bytes.div_ceil(self.unit_bytes);
+        let units = units.next_multiple_of(self.block_units);
         let keep = self.map.rounded(&file.view, units);
         while file.view.held > keep {
             let (first, mut last) = file.runs.pop().expect("it holds something");
