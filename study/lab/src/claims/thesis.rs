@@ -188,6 +188,11 @@ pub(super) const CLAIMS: &[Claim] = &[
             "a difference of 1 to 2 %",
             "at most 2 % of charged processor plus simulated disk",
         ],
+    )
+    .because(
+        "Andrew takes 3.0 % longer: on a volume that has had transactions a call about a name \
+         takes 3443 instructions more, because create and removal search the directory again. \
+         The other two programs take at most 0.3 % longer.",
     ),
     Claim::new(
         "X3",
@@ -232,8 +237,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     )
     .because(
-        "below a cluster LFS is ahead of EFS: it writes data and inode by one request, where \
-         EFS goes to two places",
+        "Below a cluster LFS is ahead of EFS: it writes data and inode by one request, EFS by \
+         two. Its fsync of 64 KB takes 89 % of the write by EFS, where 90 are asked.",
     ),
     Claim::new(
         "B2",

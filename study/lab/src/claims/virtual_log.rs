@@ -73,7 +73,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     )
     .because(
         "The log takes 3.1 to 4.1 ms from 60 to 80 % and 5.2 ms at 85 %, so that the plateau \
-         of the paper ends earlier here. All other parts hold.",
+         of the paper ends earlier here. All other parts are met.",
     ),
     Claim::new(
         "V7",
