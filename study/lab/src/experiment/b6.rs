@@ -342,3 +342,28 @@ fn picture(rows: &[Row]) -> Picture {
         references: vec![curve("paper", &|query| 1.0 + paper(query))],
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Table 7-8, with a read-ahead that is ruinous.
+    pub(in crate::experiment) fn thesis() -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (query, [ffs, efs, lfs]) in (1u32..).zip(PAPER) {
+            for (series, s) in [
+                (FFS.0, ffs),
+                (EFS.0, efs),
+                (LFS.0, lfs),
+                (FFS_WAITS, lfs),
+                (EFS_WAITS, lfs),
+                (EFS_MAXIMAL, 10.0 * efs),
+                (LFS_MAXIMAL, 10.0 * lfs),
+            ] {
+                let row = Row::new(series, f64::from(query), 1).with("s", s);
+                rows.push(row.with("comparing_s", 0.0));
+            }
+        }
+        rows
+    }
+}
