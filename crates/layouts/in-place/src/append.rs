@@ -93,7 +93,8 @@ impl Ffs {
         let maxcontig = self.policy.maxcontig();
         let stage = Stage::new(&self.store, &self.tables);
         let fresh = writer.fresh.as_mut();
-        let mut planner = Planner::new(stage, &mut writer.room, maxcontig, fresh);
+        let directories = writer.directories.as_mut();
+        let mut planner = Planner::new(stage, &mut writer.room, maxcontig, fresh, directories);
         let usage = plan(&mut planner)?;
         let Planner {
             mut stage,

@@ -113,7 +113,9 @@ impl Ffs {
             fresh.clear();
         }
         writer.only_times = true;
+        let directories = writer.directories.as_mut().map(std::mem::take);
         Transaction {
+            overwritten: directories.and_then(|directories| directories.overwritten),
             freed: std::mem::take(&mut writer.freed),
             entered: std::mem::take(&mut writer.entered),
             sectors: std::mem::take(&mut writer.running),

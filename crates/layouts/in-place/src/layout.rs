@@ -326,7 +326,8 @@ impl Ffs {
                 part.copy_from_slice(&newer[..]);
             }
         }
-        let found = crc32c(&bytes);
+        // A mount that overwrites directories stores none.
+        let found = if place.crc == 0 { 0 } else { crc32c(&bytes) };
         match found == place.crc || planted::is(Planted::UncheckedRead) {
             true => Ok(bytes),
             false => Err(Inner::BadBlock {

@@ -5,11 +5,11 @@ use crate::bits::Bits;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::ffs::{Ffs, FfsRecovery};
-use crate::format::{Geometry, GroupMap, JournalHead, Sector, Superblock};
+use crate::format::{Geometry, GroupMap, JournalHead, Metadata, Sector, Superblock};
 use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::options::{Examine, FfsMountOptions};
-use crate::planner::{Flush, GivenUp};
+use crate::planner::{Directories, Flush, GivenUp};
 use crate::prices::Prices;
 use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
@@ -181,6 +181,9 @@ impl Ffs {
             committed: replayed.sectors,
             given_up: GivenUp::default(),
             fresh: superblock.metadata().is_in_place().then(HashSet::new),
+            directories: (options.overwrites_directories
+                && superblock.metadata() == Metadata::Synchronous)
+                .then(Directories::default),
             freed: Vec::new(),
             entered: HashSet::new(),
             waiting: Vec::new(),

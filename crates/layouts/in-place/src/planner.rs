@@ -12,6 +12,7 @@ use crate::room::Room;
 use crate::stage::Stage;
 use crate::store::{Piece, Sectors};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Block;
 use varve_format::{Pointer, crc32c};
@@ -50,6 +51,19 @@ impl Flush {
     }
 }
 
+/// Directory blocks of the next commit, on a mount that overwrites them.
+#[derive(Debug, Default)]
+pub(crate) struct Directories {
+    /// Sectors of the one block that is overwritten. A commit overwrites one at most,
+    /// because two of them would have no order.
+    pub overwritten: Option<Range<u64>>,
+    /// A block was copied. Changes after that are copied, too, because the overwritten
+    /// block is written before the copies are referred to.
+    pub copied: bool,
+    /// The group that is planned changes a single block of a directory.
+    is_single: bool,
+}
+
 /// Space that was taken for the next blocks of a file.
 #[derive(Clone, Debug)]
 struct Cluster {
@@ -77,6 +91,7 @@ pub(crate) struct Planner<'s, 'r> {
     /// which nothing on the device refers. Blocks that are not among them are copied,
     /// not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
+    directories: Option<&'r mut Directories>,
     cluster: Option<Cluster>,
     /// Number of blocks that the file has, for allocation policies. A block counts from
     /// the moment when it has a place until it is given up; indirect blocks do not
@@ -92,9 +107,11 @@ impl<'s, 'r> Planner<'s, 'r> {
         room: &'r mut Room,
         maxcontig: u64,
         fresh: Option<&'r mut HashSet<u64>>,
+        directories: Option<&'r mut Directories>,
     ) -> Self {
         Planner {
             fresh,
+            directories,
             stage,
             room,
             maxcontig,
@@ -127,10 +144,55 @@ impl<'s, 'r> Planner<'s, 'r> {
             }
             of_ino.push(item);
         }
+        if self.directories.is_some() {
+            let mut blocks = 0;
+            for ino in order.iter().filter(|ino| has_file(**ino)) {
+                blocks += self.directory_blocks(*ino, &items[ino])?;
+            }
+            let directories = self.directories.as_mut().expect("just seen");
+            directories.is_single = blocks == 1;
+        }
         for ino in order {
             self.file(ino, &items[&ino], !has_file(ino))?;
         }
         Ok(())
+    }
+
+    /// How many blocks of an existing directory items change; many, if they free some.
+    fn directory_blocks(&self, ino: InodeNo, items: &[&Item]) -> Result<usize> {
+        let kind = match self.stage.slot(ino)? {
+            Slot::Used(image) => image.inode.kind(),
+            Slot::Free(_) => return Ok(0),
+        };
+        let of_item = |item: &&Item| match item {
+            Item::Block { .. } => 1,
+            Item::Truncated { .. } | Item::Punched { .. } => 2,
+            _ => 0,
+        };
+        Ok(match kind {
+            FileKind::Directory => items.iter().map(of_item).sum(),
+            _ => 0,
+        })
+    }
+
+    /// True if the block of a directory is overwritten with as many sectors, although the
+    /// device refers to it.
+    fn overwrites(&mut self, old: &Place, sectors: u64) -> bool {
+        let Some(directories) = &mut self.directories else {
+            return false;
+        };
+        let range = old.sector..old.sector + sectors;
+        let is_only = directories.overwritten.as_ref().is_none_or(|o| *o == range);
+        let overwrites = directories.is_single
+            && !directories.copied
+            && is_only
+            && old.crc == 0
+            && u64::from(old.sectors) == sectors;
+        match overwrites {
+            true => directories.overwritten = Some(range),
+            false => directories.copied = true,
+        }
+        overwrites
     }
 
     fn file(&mut self, ino: InodeNo, items: &[&Item], is_new: bool) -> Result<()> {

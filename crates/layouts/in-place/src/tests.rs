@@ -6,6 +6,7 @@ mod full;
 mod journal;
 mod largest;
 mod ordered;
+mod overwritten;
 mod policies;
 mod readers;
 mod repaired;

@@ -5,6 +5,7 @@ use crate::format::{Geometry, JournalHead, Sector};
 use crate::planner::{Flush, GivenUp};
 use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::Usage;
@@ -14,6 +15,8 @@ use zerocopy::IntoBytes;
 pub(crate) struct Transaction {
     pub sectors: BTreeMap<u64, Arc<Sector>>,
     pub given_up: GivenUp,
+    /// Sectors of the directory block that is overwritten.
+    pub overwritten: Option<Range<u64>>,
     pub freed: Vec<u64>,
     pub entered: HashSet<u64>,
     pub flush: Flush,

@@ -2,7 +2,7 @@
 
 use crate::allocate::Extent;
 use crate::format::Sector;
-use crate::planner::{Flush, GivenUp};
+use crate::planner::{Directories, Flush, GivenUp};
 use crate::room::Room;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Writer {
     /// If metadata is written in place: blocks of metadata to which nothing on the
     /// device refers (rule I2).
     pub fresh: Option<HashSet<u64>>,
+    /// Directory blocks of the next commit, if the mount overwrites them.
+    pub directories: Option<Directories>,
     /// If metadata is written in place: inode numbers that can be reused after the next
     /// commit (rule I5).
     pub freed: Vec<u64>,

@@ -118,8 +118,9 @@ pub(super) const CLUSTERING: &[Claim] = &[
         ],
     )
     .because(
-        "Small files are made with three synchronous writes on this FFS, which copies directory \
-         blocks, and with two on the paper's. It also removes large files more slowly.",
+        "Processor time for a small file on the log is less than the 4.4BSD one had, so that \
+         it is ahead by 30 x at 1 KB. The log removes large files faster, and overwrites \
+         small ones as fast as FFS and not faster.",
     ),
     Claim::new(
         "L2",
@@ -167,8 +168,9 @@ pub(super) const CLUSTERING: &[Claim] = &[
         ],
     )
     .because(
-        "FFS makes three synchronous writes for a file where the paper's makes two, and the log \
-         goes on while a segment is written, so that its processor is busier than the paper's.",
+        "The log continues while a segment is written, so that its processor is busy for 92 % \
+         when files are made (64). FFS removes files and writes at random 1.5 and 1.8 times \
+         as fast as the scaled figures; making is 1.26 times.",
     ),
     Claim::new(
         "L5",

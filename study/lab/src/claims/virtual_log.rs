@@ -44,9 +44,10 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     )
     .because(
-        "Creating and deleting hold. Reading is faster on the virtual log disk, not \
-         slower: on the disk every 32nd read sends the arm to the table of inodes and \
-         ends the reading ahead.",
+        "Creating holds. With fragments of 1 KB the virtual log disk reads a block before it \
+         writes a part of it, so removing gains 1.8 x, and four files share a block, so \
+         reading is faster and not slower. With fragments of a block all parts hold; the \
+         paper does not say how its disk writes a part of a block.",
     ),
     Claim::new(
         "V5",
@@ -58,11 +59,6 @@ pub(super) const CLAIMS: &[Claim] = &[
              after them poor",
             "directions hold",
         ],
-    )
-    .because(
-        "What differs is small: the real log keeps 6.1 MB back and so puts random writes \
-         in order, and the firmware's cycles take back what the virtual log gains on \
-         sequential writes.",
     ),
     Claim::new(
         "V6",
@@ -76,9 +72,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         ],
     )
     .because(
-        "UFS is as in the paper, and the virtual log disk but for a hundredth (2.02 from end \
-         to end). The log has no plateau: it can hold 79 % of this small drive, so 75 % of \
-         the drive are 95 % of the room in which it cleans.",
+        "The log takes 3.1 to 4.1 ms from 60 to 80 % and 5.2 ms at 85 %, so that the plateau \
+         of the paper ends earlier here. All other parts are met.",
     ),
     Claim::new(
         "V7",
@@ -89,6 +84,10 @@ pub(super) const CLAIMS: &[Claim] = &[
             "less than 3 x as fast on HP and SPARCstation, about 10 x on Seagate and UltraSPARC",
             "2 to 3.5 x, and at least 7 x",
         ],
+    )
+    .because(
+        "The third platform reaches 6.1 x with the placement of the paper: of 0.68 ms the \
+         host, SCSI and the transfer take 0.52.",
     ),
     Claim::new(
         "V8",
@@ -99,11 +98,6 @@ pub(super) const CLAIMS: &[Claim] = &[
             "LFS needs long idle intervals; the virtual log disk gains from each bit of them",
             "the shapes hold",
         ],
-    )
-    .because(
-        "The compactor looks at the clock after each track only, as in the paper, but \
-         moves a track block by block; what overruns a short interval is charged to the \
-         burst.",
     ),
     Claim::new(
         "V9",
@@ -115,11 +109,6 @@ pub(super) const CLAIMS: &[Claim] = &[
              buffered ones",
             "both hold",
         ],
-    )
-    .because(
-        "One of 15 parts, by less than a microsecond: random writes to a large file, each \
-         waited for, take an update's 48 sectors on either, and the file system on the \
-         virtual log folds its map now and then.",
     ),
     Claim::new(
         "V10",

@@ -1,8 +1,10 @@
 //! A4: all policies compared (Seltzer 1992, §3.4 and §3.5), each in the
 //! configuration that the chapter chooses for it.
 //!
-//! The fixed blocks of the comparison come from an aged free list; in order they
-//! stand beside it, as they are what a new volume gives.
+//! The fixed blocks of the comparison are placed as FFS places them (T657). How large its
+//! clusters and gaps are the chapter does not give, nor how old the volume is, so that
+//! blocks from an aged free list and from one in order are compared, too. Multi-block
+//! policies must be ahead of the first by any factor; how far is underdetermined.
 
 use super::allocation::{APPLICATION, Case, SEQUENTIAL, Tests, figure, mean_of};
 use super::{Context, Experiment, Point, Row};
@@ -20,6 +22,12 @@ pub const A4: Experiment = Experiment {
 };
 
 const FIXED: &str = "fixed blocks";
+/// Readings of the fixed blocks.
+const SINGLE: [(&str, PolicyKind); 3] = [
+    (FIXED, PolicyKind::Grouped),
+    ("fixed blocks, aged", PolicyKind::Fixed { aged: true }),
+    ("fixed blocks in order", PolicyKind::Fixed { aged: false }),
+];
 const BUDDY: &str = "buddy";
 const EXTENTS: &str = "extents";
 
@@ -35,13 +43,9 @@ fn series(load: Load, name: &str) -> String {
 }
 
 fn points(context: &Context) -> Vec<Point> {
-    let fixed = [
-        (FIXED, PolicyKind::Fixed { aged: true }),
-        ("fixed blocks in order", PolicyKind::Fixed { aged: false }),
-    ];
     let mut points = Vec::new();
     for load in Load::ALL {
-        for (name, policy) in MULTI.into_iter().chain(fixed) {
+        for (name, policy) in MULTI.into_iter().chain(SINGLE) {
             let mut case = Case::usual(context, series(load, name), 0.0, load, policy);
             case.tests = Tests::Throughput;
             points.push(case.point());
@@ -78,34 +82,37 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             ));
         }
     }
-    // More than fixed blocks, in percent.
-    let gain = |load, name: &str, what| {
-        100.0 * (at(rows, load, name, what) / at(rows, load, FIXED, what) - 1.0)
-    };
-    let gains = |load, what| MULTI.map(|(name, _)| gain(load, name, what));
-    for (load, what, bound) in [
-        (Load::Sc, APPLICATION, 250.0),
-        (Load::Sc, SEQUENTIAL, 250.0),
-        (Load::Tp, SEQUENTIAL, 250.0),
-        (Load::Tp, APPLICATION, 20.0),
+    for (load, what, paper) in [
+        (Load::Sc, APPLICATION, "by up to 250 %"),
+        (Load::Sc, SEQUENTIAL, "by up to 250 %"),
+        (Load::Tp, SEQUENTIAL, "by up to 250 %"),
+        (Load::Tp, APPLICATION, "by about 10 %"),
     ] {
-        let gains = gains(load, what);
-        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
-        let expected = match bound {
-            20.0 => "more, by about 10 %: 0 to 20".to_owned(),
-            _ => format!("more, by up to {bound} %"),
+        let claim = format!(
+            "{}: multi-block policies over fixed blocks, {what} test",
+            load.name()
+        );
+        // More than so placed blocks, in percent.
+        let gains = |single: &str| {
+            let one = at(rows, load, single, what);
+            MULTI.map(|(name, _)| 100.0 * (at(rows, load, name, what) / one - 1.0))
         };
-        verdicts.push(Verdict::of(
-            format!(
-                "{}: multi-block policies over fixed blocks, {what} test",
-                load.name()
+        let told = |single: &str| {
+            let gains = gains(single);
+            let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            format!("{least:+.0} to {most:+.0} %")
+        };
+        // What was not measured is no number, and not more than any.
+        let ahead = gains(FIXED).iter().all(|gain| *gain > 0.0);
+        verdicts.push(Verdict::of(claim.clone(), "more", told(FIXED), ahead));
+        let all = SINGLE.map(|(single, _)| format!("{single}: {}", told(single)));
+        verdicts.push(
+            Verdict::of(format!("{claim}: how far"), paper, all.join("; "), false).underdetermined(
+                "T657",
+                "clusters, rotational gaps and age of the fixed blocks",
             ),
-            expected,
-            format!("{least:+.0} to {most:+.0} %"),
-            // What was not measured is no number, and no extreme either.
-            gains.iter().all(|gain| *gain > 0.0 && *gain <= bound),
-        ));
+        );
     }
     verdicts.extend(beside(rows));
     verdicts
@@ -146,7 +153,7 @@ fn beside(rows: &[Row]) -> Vec<Verdict> {
 fn picture(rows: &[Row]) -> Picture {
     let mut curves: Vec<Curve> = Vec::new();
     let names = MULTI.map(|(name, _)| name).into_iter();
-    for name in names.chain([FIXED, "fixed blocks in order"]) {
+    for name in names.chain(SINGLE.map(|(name, _)| name)) {
         let mut points = Vec::new();
         for (nth, what) in [SEQUENTIAL, APPLICATION].into_iter().enumerate() {
             for (at, load) in Load::ALL.into_iter().enumerate() {
@@ -198,7 +205,7 @@ mod tests {
     }
 
     fn failing(rows: &[Row]) -> usize {
-        let failing = verdicts(rows).into_iter().filter(|v| !v.pass && !v.beside);
+        let failing = verdicts(rows).into_iter().filter(|v| !v.pass && v.counts());
         failing.count()
     }
 

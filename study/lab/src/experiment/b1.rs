@@ -93,12 +93,15 @@ fn rows(
     Ok(rows.concat())
 }
 
-/// What a run took to write, to read, and to open before that, in seconds.
-type Took = [f64; 3];
+/// What a run took to write, of that for the fsync, to read, and to open before that, in
+/// seconds.
+type Took = [f64; 4];
 
-fn row(series: &str, kb: u64, seed: u64, [write_s, read_s, open_s]: Took) -> Row {
+fn row(series: &str, kb: u64, seed: u64, [write_s, fsync_s, read_s, open_s]: Took) -> Row {
     Row::new(series, kb as f64, seed)
         .with("write_kb_s", kb as f64 / write_s)
+        .with("write_ms", 1e3 * write_s)
+        .with("fsync_ms", 1e3 * fsync_s)
         .with("read_kb_s", kb as f64 / read_s)
         .with("open_ms", 1e3 * open_s)
 }
@@ -131,14 +134,17 @@ fn file(
         bytes: bytes as u32,
     };
     whole.make(system)?;
-    let writing = timed(store, random, || whole.write(system))?;
-    let mut opening = 0.0;
+    let (mut syncing, mut opening) = (0.0, 0.0);
+    let writing = timed(store, random, || {
+        syncing += whole.write(system)? as f64 / 1e9 / f64::from(RUNS);
+        Ok(())
+    })?;
     let reading = timed(store, random, || {
         system.forget();
         opening += whole.read(system)? as f64 / 1e9 / f64::from(RUNS);
         Ok(())
     })?;
-    Ok([writing, reading - opening, opening])
+    Ok([writing, syncing, reading - opening, opening])
 }
 
 /// The drive's first bytes.
@@ -165,7 +171,7 @@ fn raw(store: &Store, bytes: u64, random: &mut Random) -> Result<Took, LabError>
         }
         Ok(())
     })?;
-    Ok([writing, reading, 0.0])
+    Ok([writing, 0.0, reading, 0.0])
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
@@ -239,6 +245,15 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             verdicts.push(verdict.beside_the_claim(beside));
         }
     }
+    // Figure 7-2: the fsync writes all that was gathered.
+    let share = |at| 100.0 * rate(LFS.0, at, "fsync_ms") / rate(EFS.0, at, "write_ms");
+    let alike = |percent: f64| (percent - 100.0).abs() <= ALIKE + WITHIN;
+    verdicts.push(Verdict::of(
+        "writes of 64 to 512 KB: the fsync of LFS against all of EFS's write",
+        format!("nearly identical (T2074): within {ALIKE} %, and {WITHIN} points"),
+        format!("{} %", told(GATHERED, &share)),
+        GATHERED.map(share).all(alike),
+    ));
     verdicts
 }
 

@@ -68,6 +68,11 @@ fn times(rows: &[Row], of: f64, (one, other): (Rival, Rival), kb: u64) -> f64 {
     rate(one) / rate(other)
 }
 
+/// Share of the bandwidth of the bus at which large files are written (C157), per cent.
+const OF_BANDWIDTH: [(Rival, f64); 3] = [(BSD_LFS, 67.0), (M8R0, 67.0), (M8R2, 75.0)];
+/// The step of size at which that is judged, and points that it may be off.
+const LARGE_KB: u64 = 4096;
+const POINTS: f64 = 10.0;
 /// The factors of the text may be off by so much.
 const WITHIN: f64 = 0.4;
 
@@ -125,6 +130,20 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     ahead(OVERWRITE, &[1, 4, 16, 64, 128], (BSD_LFS, M8R0), 1.0);
     ahead(OVERWRITE, &[1, 4, 16, 64, 128], (BSD_LFS, M8R2), 1.0);
     ahead(OVERWRITE, &[512, 1024, 4096], (M8R2, BSD_LFS), 1.05);
+    let bus = SPARC_2.drive().bus_bytes_per_s as f64 / 1e3;
+    verdicts.extend(OF_BANDWIDTH.map(|(rival, expected)| {
+        let series = format!("{}, {}", rival.0, phase(CREATE));
+        let found = 100.0 * mean(rows, &series, LARGE_KB as f64, "kb_per_s") / bus;
+        Verdict::of(
+            format!(
+                "create, files of {LARGE_KB} KB: {} of the bandwidth",
+                rival.0
+            ),
+            format!("{expected} %, within {POINTS} points"),
+            format!("{found:.0} %"),
+            (found - expected).abs() <= POINTS,
+        )
+    }));
     verdicts
 }
 

@@ -1,30 +1,21 @@
 //! R5: recovery time (Rosenblum & Ousterhout 1992, table 3): so many megabytes
 //! of files of one size, written since the last checkpoint, and a crash.
 //!
-//! The real log on a device in memory. What recovery asks of the device is
-//! counted and charged to a disk like Sprite's Wren IV; its CPU time is the
-//! host's, and stands beside it where the claim asks for it. Today's device is
-//! the NVMe-like model, which serves as many reads of the mean size one by one.
+//! The real log on the simulated Wren IV: recovery takes what its requests take there, one
+//! by one. Its processor time is the host's, and is shown where the claim asks for it.
+//! Today's device is the NVMe-like model.
 
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use std::time::Instant;
-use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_disk::{Access, FlashModel, FlashParameters};
+use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_disk::{FlashDevice, FlashParameters, SimulatedDisk, drives};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
-use varve_lfs::policy::TransferModel;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const SIZES_KB: [u32; 3] = [1, 10, 100];
 const MEGABYTES: [u32; 3] = [1, 10, 50];
-/// CDC Wren IV: 17.5 ms seek and 8.3 ms rotation on average, 1.3 MB/s.
-const WREN_IV: TransferModel = TransferModel {
-    access_s: 25.8e-3,
-    bandwidth: 1.3e6,
-    block_bytes: 4096.0,
-};
-
 pub const R5: Experiment = Experiment {
     id: "R5",
     about: "recovery time by size and number of files written since the checkpoint",
@@ -50,7 +41,7 @@ fn points(_: &Context) -> Vec<Point> {
         .collect()
 }
 
-fn mount(device: &Arc<MemoryDevice>, clock: &Arc<dyn Clock>, seed: u64) -> Result<Lfs, LabError> {
+fn mount(device: &Arc<dyn Device>, clock: &Arc<dyn Clock>, seed: u64) -> Result<Lfs, LabError> {
     let options = MountOptions {
         seed: Some(seed),
         // Only what is asked for: no checkpoint in the middle.
@@ -71,10 +62,39 @@ fn series(kb: u32) -> String {
 type Last<'a> = &'a dyn Fn(&FileSystem<Lfs>) -> varve_fs::Result<()>;
 
 fn recover(row: Row, kb: u32, bytes: u64, last: Last<'_>) -> Result<Row, LabError> {
-    let seed = row.seed;
-    // So large that neither inode map nor log ask for a checkpoint.
-    let device = Arc::new(MemoryDevice::new(8 << 30));
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+    let drive = drives::wren_iv();
+    let memory = MemoryDevice::new(drive.geometry.bytes());
+    let clock = || Arc::new(VirtualClock::new(1_000_000_000_000, 0));
+    let (on_disk, on_flash) = (clock(), clock());
+    let disk = SimulatedDisk::new(drive, Arc::clone(&on_disk), row.seed);
+    let flash = FlashDevice::new(memory, FlashParameters::nvme(), Arc::clone(&on_flash));
+    let lives: [(Arc<dyn Device>, _); 2] = [(Arc::new(disk), on_disk), (Arc::new(flash), on_flash)];
+    let [disk, flash] = lives.map(|device| crash(device, row.seed, (kb, bytes), last));
+    let (disk, flash) = (disk?, flash?);
+    Ok(row
+        .with("disk_s", disk.device_s)
+        .with("flash_s", flash.device_s)
+        .with("host_s", flash.host_s)
+        .with("partials", disk.partials as f64)
+        .with("files", disk.files as f64))
+}
+
+/// What a recovery took and found.
+struct Recovered {
+    device_s: f64,
+    host_s: f64,
+    partials: u64,
+    files: u64,
+}
+
+/// Files are written to a fresh log, the power fails, and it is mounted again.
+fn crash(
+    (device, time): (Arc<dyn Device>, Arc<VirtualClock>),
+    seed: u64,
+    (kb, bytes): (u32, u64),
+    last: Last<'_>,
+) -> Result<Recovered, LabError> {
+    let clock: Arc<dyn Clock> = Arc::clone(&time) as Arc<dyn Clock>;
     let format = FormatOptions {
         seed: Some(seed),
         ..FormatOptions::default()
@@ -95,39 +115,23 @@ fn recover(row: Row, kb: u32, bytes: u64, last: Last<'_>) -> Result<Row, LabErro
     let again = fs.layout().statistics().checkpoints;
     assert_eq!(before, again, "the log must not be cut short");
     last(&fs).map_err(LabError::system)?;
-    // The crash: what was synced is on the device, nobody says goodbye.
+    // What was synced is on the device; the volume is not unmounted.
     drop(fs);
 
-    let counted = device.counters().snapshot();
-    let begun = Instant::now();
+    let (begun, begun_ns) = (Instant::now(), time.monotonic_ns());
     let lfs = mount(&device, &clock, seed + 1)?;
     let host_s = begun.elapsed().as_secs_f64();
-    let now = device.counters().snapshot();
-    let reads = now.reads - counted.reads;
-    let read_bytes = now.bytes_read - counted.bytes_read;
+    let device_s = (time.monotonic_ns() - begun_ns) as f64 / 1e9;
     let partials = lfs.recovery_report().partials;
     let fs = FileSystem::mount(Arc::new(lfs), clock, options).map_err(LabError::system)?;
     let found = fs.statfs().files;
     assert!(found >= files, "{found} of {files} files are back");
-    let disk_s = reads as f64 * WREN_IV.access_s + read_bytes as f64 / WREN_IV.bandwidth;
-    Ok(row
-        .with("disk_s", disk_s)
-        .with("flash_s", on_flash(reads, read_bytes))
-        .with("host_s", host_s)
-        .with("reads", reads as f64)
-        .with("read_mb", read_bytes as f64 / 1e6)
-        .with("partials", partials as f64)
-        .with("files", files as f64))
-}
-
-/// Seconds of an NVMe-like device for so many reads, one by one.
-fn on_flash(reads: u64, bytes: u64) -> f64 {
-    let mut flash = FlashModel::new(FlashParameters::nvme());
-    let each = bytes / reads.max(1);
-    let end_ns = (0..reads).fold(0, |now_ns, nth| {
-        flash.serve(now_ns, Access::Read, nth * each, each).end_ns
-    });
-    end_ns as f64 / 1e9
+    Ok(Recovered {
+        device_s,
+        host_s,
+        partials,
+        files,
+    })
 }
 
 /// Files of `kb` kilobytes in directories of a hundred, `bytes` in all; a sync

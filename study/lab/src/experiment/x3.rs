@@ -29,6 +29,11 @@ const COALESCED: &str = "LFS, coalesced";
 /// Before any transaction, and after all of them.
 const BEFORE: f64 = 0.0;
 const AFTER: f64 = TRANSACTIONS;
+/// What the scan loses in the thesis: both are even after 134,300 transactions, at 12.3 and
+/// 13.6 a second (T1490 to T1500).
+const PAPER_LOST_S: f64 = 134_300.0 * (1.0 / 12.3 - 1.0 / 13.6);
+/// How far that may be off.
+const LOST_WITHIN: f64 = 0.4;
 /// Of the paper's account file.
 const PAPER_BYTES: f64 = ACCOUNTS_BYTES;
 
@@ -109,9 +114,21 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                 scan(IN_PLACE)
             ),
             (25.0..=75.0).contains(&more(LFS)),
+        )
+        // Lost seconds and 50 % make 2087 s for 160 MB in place, 77 KB/s: the processor's.
+        .underdetermined(
+            "T1496",
+            "what the processor does for a record that is scanned",
         ),
-        even("tps", "with the cleaner"),
-        even("fresh_tps", "before any cleaning").beside_the_claim(true),
+        Verdict::of(
+            "seconds that a scan of 160 MB loses on LFS",
+            format!("{PAPER_LOST_S:.0} s, within 40 %"),
+            format!("{lost_s:.0} s"),
+            (lost_s / PAPER_LOST_S - 1.0).abs() <= LOST_WITHIN,
+        ),
+        // Cleaning was infrequent (T2361).
+        even("fresh_tps", "before any cleaning"),
+        even("tps", "with the cleaner").beside_the_claim(true),
         Verdict::of(
             "the same scan, once the file is in order again, takes longer by",
             "at most 10 %",

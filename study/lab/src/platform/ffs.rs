@@ -30,8 +30,7 @@ const MINFREE_PERCENT: u32 = 0;
 pub struct Ffs {
     /// Bytes in a block.
     pub block_bytes: u32,
-    /// Bytes in a fragment. A virtual log disk writes whole blocks, and the layout has no
-    /// fragments smaller than that; the paper has 1 KB on both disks (V262).
+    /// Bytes in a fragment, on a virtual log disk, too (V262).
     pub fragment_bytes: u32,
     /// Blocks of a cluster.
     pub maxcontig: u32,
@@ -63,10 +62,7 @@ impl Ffs {
         let blocks = store.geometry().size / block;
         FfsFormatOptions {
             block_bytes: self.block_bytes,
-            fragment_bytes: match store.vld() {
-                None => self.fragment_bytes,
-                Some(_) => self.block_bytes,
-            },
+            fragment_bytes: self.fragment_bytes,
             // Without cylinders, as many as are usual.
             group_blocks: cylinder_bytes.map_or(0, |bytes| {
                 (u64::from(self.group_cylinders) * bytes / block).min(blocks)
@@ -100,6 +96,8 @@ pub fn update_in_place(
     varve_ffs::format(&*store, &*clock, &format).map_err(LabError::system)?;
     let options = FfsMountOptions {
         seed: Some(seed),
+        // Two synchronous writes for a new name (C46).
+        overwrites_directories: true,
         ..FfsMountOptions::default()
     };
     let device: Arc<dyn Device> = Arc::clone(&store) as Arc<dyn Device>;

@@ -57,10 +57,11 @@ pub const COMMAND: u64 = 12_000;
 /// alike, are modules of the host's kernel (§4.1, §4.2), so that the host pays.
 pub const FIRMWARE: u64 = 3000;
 
-/// Asking, in a call, whether somebody's transaction has locked the file: on a volume
-/// that has had locking transactions, a shared lock and a few comparisons. An upper
-/// estimate; on one that has had none it is a load and a branch.
-pub const PROTECTION_CHECK: u64 = 100;
+/// What a call about a name takes more on a volume that has had transactions of each kind:
+/// instructions, counted by `examples/protection.rs` (4854 and 8297), a cycle each.
+pub const PROTECTION_NAME: u64 = 3443;
+/// The same of a read or a write (1947 and 2100).
+pub const PROTECTION_DATA: u64 = 153;
 
 /// The processor of a platform: charges the clock, and keeps count.
 #[derive(Debug)]

@@ -306,7 +306,10 @@ impl Platform {
             Layout::Vlfs => self.drive.clone().with_read_ahead(ReadAhead::WholeTrack),
             _ => self.drive.clone(),
         };
-        let store = Store::new(drive, self.disk, self.places, self.host, seed)?;
+        let mut store = Store::new(drive, self.disk, self.places, self.host, seed)?;
+        if let Layout::Ffs(_) = self.layout {
+            store = store.by_sectors();
+        }
         Ok(Arc::new(match self.overlap {
             Some(overlap) => store.overlapping(overlap),
             None => store,

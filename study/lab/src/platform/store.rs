@@ -24,6 +24,7 @@ pub struct Store {
     clock: Arc<VirtualClock>,
     under: Under,
     cpu: Cpu,
+    by_sectors: bool,
 }
 
 /// What the bytes are on.
@@ -94,7 +95,22 @@ impl Store {
             }
         };
         let cpu = Cpu::new(host, Arc::clone(&clock));
-        Ok(Store { clock, under, cpu })
+        Ok(Store {
+            clock,
+            under,
+            cpu,
+            by_sectors: false,
+        })
+    }
+
+    /// The same, and a file system writes single sectors of a virtual log disk, which
+    /// writes the block anew that they are in. Fragments of 1 KB need that (V262).
+    #[must_use]
+    pub fn by_sectors(self) -> Self {
+        Store {
+            by_sectors: true,
+            ..self
+        }
     }
 
     /// The same, with host and drive at work at the same time.
@@ -111,6 +127,7 @@ impl Store {
             cpu: self.cpu.shared(overlap.quantum_ns),
             under: Under::Overlapping(disk, overlap, driver),
             clock: self.clock,
+            by_sectors: self.by_sectors,
         }
     }
 
@@ -286,7 +303,14 @@ impl std::ops::Sub for Spent {
 
 impl Device for Store {
     fn geometry(&self) -> Geometry {
-        self.inner().geometry()
+        let geometry = self.inner().geometry();
+        Geometry {
+            physical_block: match self.by_sectors {
+                true => geometry.logical_block,
+                false => geometry.physical_block,
+            },
+            ..geometry
+        }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -22,16 +22,19 @@ impl Whole {
     /// As the files; so for all of them.
     pub fn make<F: NumberedFiles + ?Sized>(self, files: &mut F) -> Result<(), F::Error> {
         files.create(self.file)?;
-        self.write(files)
+        self.write(files).map(drop)
     }
 
-    /// Writes it, and waits until it is on the medium.
+    /// Writes it, and waits until it is on the medium. Answers how long it waited, in
+    /// nanoseconds.
     ///
     /// # Errors
     /// As [`Whole::make`].
-    pub fn write<F: NumberedFiles + ?Sized>(self, files: &mut F) -> Result<(), F::Error> {
+    pub fn write<F: NumberedFiles + ?Sized>(self, files: &mut F) -> Result<u64, F::Error> {
         files.write(self.file, 0, self.bytes, false)?;
-        files.sync()
+        let before = files.now_ns();
+        files.sync()?;
+        Ok(files.now_ns() - before)
     }
 
     /// Looks it up and reads it. Answers how long looking it up took, in nanoseconds.

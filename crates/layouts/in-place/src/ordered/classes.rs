@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | first | blocks without a reference; new inodes without blocks; the map of touched numbers | nothing |
 //! | second | other new inodes; inodes that get more names | the first class, and data |
+//! | overwritten | the directory block that is changed where it is (`overwrites_directories`) | the second class |
 //! | directories | inodes of directories, in levels; other inodes | the second class; earlier levels |
 //! | last | inodes that lose names, or all, or are free | directories |
-//! | maps | the other maps are not written: a check rebuilds them | |
+//! | maps | the other maps are not written: a check rebuilds them; times and size of the directory of an overwritten block | |
 //!
 //! If names are not ordered, everything but the first class is in the second.
 
@@ -14,6 +15,7 @@ use super::{SectorMap, names};
 use crate::Ffs;
 use crate::error::Result;
 use crate::format::{GroupMap, Holds, Image, Slot};
+use crate::transaction::Transaction;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
@@ -24,6 +26,7 @@ use varve_fs::{FileKind, InodeNo};
 pub(super) struct Classes {
     pub first: SectorMap,
     pub second: SectorMap,
+    pub overwritten: SectorMap,
     pub directories: Vec<SectorMap>,
     pub last: SectorMap,
     /// True if a change in the last class must be durable when the commit ends.
@@ -45,9 +48,15 @@ fn is_alone(image: &Image) -> bool {
 }
 
 impl Ffs {
-    /// Distributes the changed sectors over the classes. `entered` are the numbers that
-    /// get their first file; the former content of their sectors does not count.
-    pub(super) fn classes(&self, sectors: &SectorMap, entered: &HashSet<u64>) -> Result<Classes> {
+    /// Distributes the changed sectors of a commit over the classes. Numbers that get their
+    /// first file count as new: the former content of their sectors does not count.
+    pub(super) fn classes(&self, transaction: &Transaction) -> Result<Classes> {
+        let Transaction {
+            sectors,
+            entered,
+            overwritten,
+            ..
+        } = transaction;
         let mut classes = Classes::default();
         let mut changed = Vec::new();
         let mut others = SectorMap::new();
@@ -63,6 +72,10 @@ impl Ffs {
                 }
                 Holds::Map(_) => {
                     classes.maps.insert(sector, Arc::clone(bytes));
+                    continue;
+                }
+                Holds::Data if overwritten.as_ref().is_some_and(|o| o.contains(&sector)) => {
+                    classes.overwritten.insert(sector, Arc::clone(bytes));
                     continue;
                 }
                 Holds::Data => {
@@ -81,9 +94,17 @@ impl Ffs {
                 _ if !self.is_ordered() => &mut classes.second,
                 (None, Slot::Used(_)) => &mut classes.second,
                 (_, Slot::Free(_)) => &mut classes.last,
-                (Some(before), Slot::Used(after)) => {
+                (Some(mut before), Slot::Used(after)) => {
                     let directory = after.inode.kind() == FileKind::Directory;
                     let links = (before.inode.nlink, after.inode.nlink);
+                    if directory && overwritten.is_some() {
+                        // A check counts the bytes of names anew.
+                        before.inode.size = after.inode.size;
+                        if before.clone().is_but_for_times(&after) {
+                            classes.maps.insert(sector, Arc::clone(bytes));
+                            continue;
+                        }
+                    }
                     match directory && links.1 > 0 {
                         true => {
                             changed.push(Changed {

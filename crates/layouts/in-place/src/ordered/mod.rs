@@ -36,10 +36,11 @@ struct Progress {
 impl Ffs {
     /// Writes the changes of a transaction in place.
     pub(crate) fn commit_in_place(&self, transaction: Transaction) -> Result<()> {
-        let classes = self.classes(&transaction.sectors, &transaction.entered)?;
+        let classes = self.classes(&transaction)?;
         let Classes {
             first,
             second,
+            overwritten,
             directories,
             last,
             lasting,
@@ -56,7 +57,8 @@ impl Ffs {
             self.flush_all(&mut progress)?;
         }
         self.write(&second, &mut progress)?;
-        for level in &directories {
+        let levels = std::iter::once(&overwritten).chain(&directories);
+        for level in levels.filter(|level| !level.is_empty()) {
             // These are the blocks that the level refers to, and the names gained in
             // earlier levels.
             self.flush_all(&mut progress)?;
@@ -144,6 +146,9 @@ impl Ffs {
         let mut writer = self.writer.lock();
         writer.durable = transaction.through;
         writer.durable_usage = transaction.usage;
+        for sector in transaction.sectors.keys() {
+            writer.committed.remove(sector);
+        }
         writer.committed.extend(maps);
         let given_up = transaction.given_up;
         for extent in given_up.data.into_iter().chain(given_up.journalled) {

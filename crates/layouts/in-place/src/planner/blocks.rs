@@ -42,7 +42,9 @@ impl Planner<'_, '_> {
         let old = place_of(&self.stage, image, block)?;
         let sectors = data.len().div_ceil(SECTOR_BYTES) as u64;
         let want = self.geometry().fragments_for(sectors);
-        let sector = self.settle(image, block, old, (want, ahead), journalled)?;
+        let overwrites = journalled && self.overwrites(&old, sectors);
+        let stays = overwrites || !journalled || self.is_fresh(&old);
+        let sector = self.settle(image, block, old, (want, ahead), stays, journalled)?;
         let is_new = old.is_none()
             || old.is_unwritten()
             || old.sector != sector
@@ -62,9 +64,13 @@ impl Planner<'_, '_> {
                     .next_multiple_of(self.geometry().unit_bytes as usize),
             );
             self.flush.names = true;
-            let stored = &bytes[..sectors as usize * SECTOR_BYTES];
-            (place.flags, place.crc) = (place_flags::CHECKED, crc32c(stored));
-            self.note_fresh(sector);
+            place.flags = place_flags::CHECKED;
+            if self.directories.is_none() {
+                place.crc = crc32c(&bytes[..sectors as usize * SECTOR_BYTES]);
+            }
+            if !overwrites {
+                self.note_fresh(sector);
+            }
             for (at, part) in (sector..).zip(bytes.as_chunks::<SECTOR_BYTES>().0) {
                 self.stage.put(at, *part);
             }
@@ -91,10 +97,10 @@ impl Planner<'_, '_> {
         block: u64,
         old: Place,
         (want, ahead): (u64, u64),
+        stays: bool,
         journalled: bool,
     ) -> Result<u64> {
-        let stays = !old.is_none() && (!journalled || self.is_fresh(&old));
-        if stays {
+        if stays && !old.is_none() {
             let have = self.extent(old.sector, old.sectors.into());
             if want < have.units {
                 let rest = have.start + want..have.end();

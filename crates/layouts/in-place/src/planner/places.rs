@@ -96,6 +96,9 @@ impl Planner<'_, '_> {
         to: u64,
         journalled: bool,
     ) -> Result<()> {
+        if let Some(directories) = self.directories.as_mut().filter(|_| journalled) {
+            directories.copied = true;
+        }
         for at in from..to.min(DIRECT as u64) {
             let old = std::mem::replace(&mut image.direct[at as usize], Place::NONE);
             self.leave(old, journalled);

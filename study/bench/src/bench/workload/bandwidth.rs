@@ -37,7 +37,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
         files.take();
 
         let mut record = bench.begin("write");
-        (0..runs).try_for_each(|_| whole.write(&mut files))?;
+        (0..runs).try_for_each(|_| whole.write(&mut files).map(drop))?;
         let calls = files.take();
         calls.add_to(&mut record);
         let (sync, written) = (calls.syncs.busy, record.busy);

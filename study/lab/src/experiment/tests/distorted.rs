@@ -10,7 +10,7 @@
 //! them are distorted. An underdetermined verdict never holds and is left out.
 
 use super::tiny::tiny;
-use crate::experiment::{ALL, Experiment, Row, a3, b7, b8, l2, l3, m2, m5, m6, x3};
+use crate::experiment::{ALL, Experiment, Row, a3, b6, b7, b8, l2, l3, m2, m5, m6, x3};
 use crate::jobs::on_threads;
 use crate::report::{Verdict, asked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ use varve_prove::random::Random;
 fn of_the_paper(id: &str) -> Vec<Row> {
     match id {
         "A3" => a3::tests::thesis(),
+        "B6" => b6::tests::thesis(),
         "B7" => b7::tests::thesis(),
         "B8" => b8::tests::paper(),
         "L2" => l2::tests::paper(),

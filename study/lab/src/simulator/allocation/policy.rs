@@ -1,7 +1,10 @@
 //! The policies under study, as §3.3 configures them.
 
 use super::Load;
-use varve_ffs::allocate::{Allocator, Buddy, Extents, Fit, Fixed, Grow, Order, Restricted};
+use varve_ffs::allocate::{
+    Allocator, Buddy, CylinderGroups, Extents, Fit, Fixed, Grow, Order, Placement, Restricted,
+    Shape,
+};
 
 const KB: u64 = 1 << 10;
 const MB: u64 = 1 << 20;
@@ -21,6 +24,9 @@ pub enum PolicyKind {
         /// From a shuffled free list, or in order.
         aged: bool,
     },
+    /// Such blocks, placed as FFS places them (T657): in the file's cylinder group, each
+    /// behind the last one. The chapter gives no cluster and no rotational gap.
+    Grouped,
     /// Extents (§3.3.3).
     Extents {
         /// Best fit, not first.
@@ -59,16 +65,25 @@ impl PolicyKind {
     };
 
     /// Bytes of a disk unit: the least that is transferred.
-    pub fn unit_bytes(self) -> u64 {
+    pub fn unit_bytes(self, load: Load) -> u64 {
         match self {
             PolicyKind::Buddy => 512,
+            PolicyKind::Grouped => fixed_bytes(load).min(2 * KB),
             _ => KB,
+        }
+    }
+
+    /// Units that a file gets at least, where the map would give it fewer.
+    pub fn block_units(self, load: Load) -> u64 {
+        match self {
+            PolicyKind::Grouped => fixed_bytes(load) / self.unit_bytes(load),
+            _ => 1,
         }
     }
 
     /// An empty volume.
     pub fn build(self, load: Load, volume_bytes: u64, seed: u64) -> Box<dyn Allocator> {
-        let unit = self.unit_bytes();
+        let unit = self.unit_bytes(load);
         let units = volume_bytes / unit;
         let fixed = |bytes: u64, aged| {
             let order = match aged {
@@ -78,10 +93,22 @@ impl PolicyKind {
             Box::new(Fixed::new(units, bytes / unit, order))
         };
         match self {
-            PolicyKind::Fixed { aged } => match load {
-                Load::Ts => fixed(4 * KB, aged),
-                Load::Tp | Load::Sc => fixed(16 * KB, aged),
-            },
+            PolicyKind::Fixed { aged } => fixed(fixed_bytes(load), aged),
+            PolicyKind::Grouped => {
+                let shape = Shape {
+                    units,
+                    block: self.block_units(load),
+                    group: REGION / unit,
+                    head: 0,
+                };
+                let placement = Placement {
+                    maxcontig: 1,
+                    rotdelay: 0,
+                    clusters: false,
+                    scarce: 0,
+                };
+                Box::new(CylinderGroups::new(shape, placement))
+            }
             PolicyKind::Extents { best, ranges, .. } => {
                 let fit = if best { Fit::Best } else { Fit::First };
                 let units_of = |bytes: &u64| bytes / unit;
@@ -117,7 +144,15 @@ impl PolicyKind {
             return 0;
         };
         let means = wishes(load, ranges)[kind];
-        means[(nth % means.len() as u64) as usize] / self.unit_bytes()
+        means[(nth % means.len() as u64) as usize] / self.unit_bytes(load)
+    }
+}
+
+/// Of fixed blocks (§3.3.4).
+fn fixed_bytes(load: Load) -> u64 {
+    match load {
+        Load::Ts => 4 * KB,
+        Load::Tp | Load::Sc => 16 * KB,
     }
 }
 

@@ -5,6 +5,9 @@ use crate::workload::normal;
 use varve_ffs::allocate::{Allocator, Extent, FileView, Kind};
 use varve_prove::random::Random;
 
+/// Files of a directory, as in chapter 7 (T2105); chapter 3 does not say.
+const IN_DIRECTORY: usize = 100;
+
 /// A file.
 #[derive(Debug, Default)]
 pub(super) struct File {
@@ -29,8 +32,11 @@ pub struct Population {
     /// By type; `first[kind]` is a type's first.
     pub(super) files: Vec<File>,
     pub(super) first: Vec<usize>,
+    /// Where the directories are that have a file.
+    directories: Vec<Option<u64>>,
     map: Box<dyn Allocator>,
     unit_bytes: u64,
+    block_units: u64,
     initial_deviation: f64,
     deviation: f64,
     /// Of all files.
@@ -54,7 +60,9 @@ impl Population {
         seed: u64,
     ) -> (Self, Result<(), OutOfRoom>) {
         let map = policy.build(load, assumed.volume_bytes(), seed);
-        let mut population = Population::with(load, map, policy.unit_bytes(), assumed, seed);
+        let unit = policy.unit_bytes(load);
+        let mut population = Population::with(load, map, unit, assumed, seed);
+        population.block_units = policy.block_units(load);
         let mut nth = vec![0; population.types.len()];
         for (number, file) in population.files.iter_mut().enumerate() {
             file.view.number = number as u64;
@@ -86,11 +94,13 @@ impl Population {
             }));
         }
         Population {
+            directories: vec![None; files.len().div_ceil(IN_DIRECTORY)],
             types,
             files,
             first,
             map,
             unit_bytes,
+            block_units: 1,
             initial_deviation: assumed.initial_deviation,
             deviation: assumed.deviation,
             used_bytes: 0,
@@ -116,7 +126,10 @@ impl Population {
     pub(super) fn create(&mut self, file: usize) -> Result<(), OutOfRoom> {
         let kind = self.types[self.files[file].kind];
         let wanted = self.around(kind.bytes, self.initial_deviation);
-        self.files[file].view.home = self.map.home(0, Kind::Directory);
+        // An inode is in its directory's region, a directory where the policy likes (T738).
+        let directory = &mut self.directories[file / IN_DIRECTORY];
+        let near = *directory.get_or_insert_with(|| self.map.home(0, Kind::Directory));
+        self.files[file].view.home = self.map.home(near, Kind::File);
         self.files[file].position = 0;
         while self.files[file].bytes < wanted {
             let step = (wanted - self.files[file].bytes).min(kind.request_bytes);
@@ -130,6 +143,7 @@ impl Population {
         self.asked += 1;
         let file = &mut self.files[file];
         let units = (file.bytes + bytes).div_ceil(self.unit_bytes);
+        let units = units.next_multiple_of(self.block_units);
         if units > file.view.held {
             let more = units - file.view.held;
             let taken = &mut self.taken;
@@ -159,6 +173,7 @@ impl Population {
         file.bytes -= bytes;
         self.used_bytes -= bytes;
         let units = file.bytes.div_ceil(self.unit_bytes);
+        let units = units.next_multiple_of(self.block_units);
         let keep = self.map.rounded(&file.view, units);
         while file.view.held > keep {
             let (first, mut last) = file.runs.pop().expect("it holds something");
