@@ -26,7 +26,6 @@ fn every_bug_planted_in_snapshots_is_caught() {
         Planted::KeptWithoutKind,
         Planted::KeptMoveDropped,
         Planted::KeptJudgedDead,
-        Planted::KeptPlugged,
         Planted::KeptReplayLost,
         Planted::KeptSpillPlaced,
         Planted::KeptUncounted,

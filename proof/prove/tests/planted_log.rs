@@ -366,7 +366,6 @@ fn first(bug: Planted) -> Net {
         | Planted::KeptWithoutKind
         | Planted::KeptMoveDropped
         | Planted::KeptJudgedDead
-        | Planted::KeptPlugged
         | Planted::KeptReplayLost
         | Planted::KeptSpillPlaced
         | Planted::KeptUncounted

@@ -91,8 +91,6 @@ pub enum Planted {
     KeptMoveDropped,
     /// The cleaner takes blocks that only snapshots have for dead.
     KeptJudgedDead,
-    /// Blocks that were displaced since the checkpoint are taken for holes.
-    KeptPlugged,
     /// Roll-forward drops moves of blocks that only snapshots have.
     KeptReplayLost,
     /// A commit places blocks that were spilled before the newest snapshot.

@@ -254,7 +254,7 @@ impl Lfs {
     /// True unless something logged since the image was made has displaced it, and no
     /// snapshot keeps it.
     /// What is about to become part of the image passes for living.
-    fn still_lives(&self, info: &BlockInfo) -> bool {
+    pub(super) fn still_lives(&self, info: &BlockInfo) -> bool {
         let ChainItem::Block {
             ino,
             version,
@@ -277,8 +277,7 @@ impl Lfs {
                 data_block(ino, version, block),
             ),
         };
-        let plugs = planted::is(Planted::KeptPlugged);
-        lives || committed.is_kept_at(identity, &pointer) && !plugs
+        lives || committed.is_kept_at(identity, &pointer)
     }
 
     /// Places of whole blocks, on write units, in which nothing lives and no

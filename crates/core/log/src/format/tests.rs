@@ -418,7 +418,7 @@ fn inodes_that_no_writer_makes_are_refused() {
         }),
         "differs from the size",
     );
-    refused(inode(|h| h.size = (1 << 60 | 1).into()), "out of range");
+    refused(inode(|h| h.size = (1 << 70 | 1).into()), "out of range");
     let second = 1_000_000_000;
     refused(inode(|h| h.nanos[3] = second.into()), "out of range");
     refused(inode(|h| h.height = MAX_HEIGHT + 1), "impossible index");

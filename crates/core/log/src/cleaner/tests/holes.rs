@@ -4,6 +4,7 @@
 mod unread;
 
 use super::*;
+use crate::chain::ChainItem;
 use crate::control::plugging::Plugging;
 use crate::log::LogItem;
 use crate::segments::Edition;
@@ -114,6 +115,45 @@ fn a_full_volume_writes_into_holes_and_is_whole() {
     );
     let (latest, edition) = plugged[0];
     assert_eq!(known.get(latest).edition(), edition);
+}
+
+/// Copies of the first 256 blocks of a file in the segment that has its first block, of
+/// which something logged since the checkpoint leaves none alive.
+fn dead_copies(v: &Volume, file: InodeNo, first: Pointer) -> usize {
+    let segment = v.lfs.geometry.segment_of(first.sector()).unwrap();
+    let contents = v.lfs.read_segment(segment).unwrap();
+    let of_file = contents.blocks.iter().filter(|info| {
+        matches!(info.item, ChainItem::Block { ino, pointer, .. }
+            if ino == file && pointer.birth() == first.birth())
+    });
+    let of_file: Vec<_> = of_file.collect();
+    assert!(!of_file.is_empty(), "the segment has blocks of the file");
+    of_file
+        .iter()
+        .filter(|info| !v.lfs.still_lives(info))
+        .count()
+}
+
+/// Until a checkpoint lists them, blocks that users displaced are known by their births.
+#[test]
+fn blocks_that_a_snapshot_has_are_no_holes() {
+    let v = Volume::made(24 << 20, &FormatOptions::default(), MountOptions::default());
+    let file = v.create("file");
+    let overwritten = || {
+        v.checkpoint();
+        let first = v.lfs.lookup().blocks(file, 0, 1).unwrap().0[0].1;
+        v.write(file, 0, 256);
+        v.fs.sync().unwrap();
+        dead_copies(&v, file, first)
+    };
+    v.write(file, 0, 256);
+    v.fs.sync().unwrap();
+    assert!(overwritten() > 0, "without a snapshot they are dead");
+    let snapshot = v.lfs.create_volume_snapshot("monday").unwrap();
+    assert_eq!(overwritten(), 0);
+    assert!(overwritten() > 0, "younger than the snapshot");
+    v.lfs.delete_volume_snapshots(&[snapshot.number]).unwrap();
+    assert!(overwritten() > 0);
 }
 
 #[test]
