@@ -25,6 +25,7 @@ mod adapter;
 mod apart;
 mod aside;
 mod bdi;
+mod caches;
 mod calls;
 mod counters;
 mod device;
@@ -37,6 +38,7 @@ mod kernel;
 mod latency;
 mod mount;
 mod negotiate;
+mod nodes;
 mod options;
 mod outside;
 mod pool;
@@ -53,7 +55,7 @@ mod sys;
 pub mod transport;
 mod unmounter;
 
-pub use adapter::{Adapter, LATE, Later, Outcome};
+pub use adapter::{Adapter, BLOCK_COUNT_LAG, Later, Outcome};
 pub use apart::pass_on_no_descriptors;
 pub use calls::{
     EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, RESPELL, StatisticsSource,

@@ -4,8 +4,10 @@
 //! EINVAL. Integers are copied out, so the buffer's alignment does not matter.
 
 use crate::errno::Errno;
-use crate::protocol::{InHeader, Opcode};
+use crate::nodes;
+use crate::protocol::{InHeader, Opcode, WriteIn};
 use std::time::{Duration, Instant};
+use varve_fs::InodeNo;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// How a request waits for files that were removed and that the kernel still holds:
@@ -66,7 +68,19 @@ impl<'a> Request<'a> {
         self.whole
     }
 
-    /// What is asked for, if it is known.
+    /// The inode that the request names.
+    pub(crate) fn inode(&self) -> InodeNo {
+        nodes::inode(self.header.nodeid)
+    }
+
+    /// The flags of a WRITE. 0 for other requests.
+    pub(crate) fn write_flags(&self) -> u32 {
+        let is_write = self.opcode() == Some(Opcode::Write);
+        let write = is_write.then(|| self.arguments().take::<WriteIn>().ok());
+        write.flatten().map_or(0, |write| write.write_flags)
+    }
+
+    /// The kind of the request. Nothing if the number is unknown.
     pub(crate) fn opcode(&self) -> Option<Opcode> {
         Opcode::from_raw(self.header.opcode)
     }

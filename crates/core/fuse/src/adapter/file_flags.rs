@@ -16,7 +16,8 @@
 //! pages are called in before. Later ones are refused, and so is the next write,
 //! by the question that it sends (`full.rs`).
 
-use super::{Adapter, Done, Later, Outcome, inode_of};
+use super::later::{Later, Work};
+use super::{Adapter, Done, Outcome};
 use crate::errno::Errno;
 use crate::protocol::{IoctlOut, OpenIn, OpenOut, capability, fopen};
 use crate::reply::Reply;
@@ -125,7 +126,7 @@ impl<L: Layout> Adapter<L> {
         input: &[u8],
         reply: &mut Reply,
     ) -> Result<Option<Outcome>, Errno> {
-        let ino = inode_of(request);
+        let ino = request.inode();
         match command {
             GET_FLAGS => {
                 let flags = to_bits(self.fs.file_flags(ino)?, Kind::Plain);
@@ -176,7 +177,7 @@ impl<L: Layout> Adapter<L> {
         project: Option<u32>,
         reply: &mut Reply,
     ) -> Result<Outcome, Errno> {
-        let ino = inode_of(request);
+        let ino = request.inode();
         let regular = self.fs.getattr(ino)?.kind == FileKind::Regular;
         let before = self.fs.file_flags(ino)?;
         let guards = |f: FileFlags| regular && (f.immutable || f.append_only) || f.sync;
@@ -198,12 +199,11 @@ impl<L: Layout> Adapter<L> {
             project,
         };
         if regular && flags.immutable && !before.immutable {
-            let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-            return Ok(Outcome::Later(Later::flags(unique, nodeid, setting)));
+            return Ok(Later::new(request, Work::Flags(setting)));
         }
         self.apply_flags(&setting)?;
         // The kernel does not know that this changes a file's ctime.
-        reply.amend(request.header.nodeid);
+        reply.mark_stale(request.header.nodeid);
         put(&[], reply);
         Ok(Outcome::Reply)
     }
@@ -228,7 +228,7 @@ impl<L: Layout> Adapter<L> {
         if let Err(errno) = self.apply_flags(setting) {
             return Outcome::Error(errno);
         }
-        self.outdate(nodeid, transport);
+        self.invalidate_attributes(nodeid, transport);
         put(&[], reply);
         Outcome::Reply
     }
@@ -259,7 +259,7 @@ impl<L: Layout> Adapter<L> {
             append: has(libc::O_APPEND),
             truncate: has(libc::O_TRUNC),
         };
-        let flags = self.fs.may_open(inode_of(request), access)?;
+        let flags = self.fs.may_open(request.inode(), access)?;
         let through = flags.sync || self.is_dsync(asked.flags);
         reply.put(&self.opened(access.write && through));
         Ok(())

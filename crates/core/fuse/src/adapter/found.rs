@@ -5,8 +5,9 @@
 //! [`crate::Kernel`]. Noted is what this view's kernel knows, and, for as long as the
 //! view is served, what was changed, with all directories above it.
 
-use super::{Adapter, Done, convert, inode_of};
+use super::{Adapter, Done};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::protocol::{CopyFileRangeIn, Opcode, WRITE_CACHE};
 use crate::request::Request;
 use parking_lot::Mutex;
@@ -80,11 +81,11 @@ impl<L: Layout> Adapter<L> {
         let Some(found) = &self.found else { return };
         match opcode {
             Some(Opcode::Write | Opcode::Setattr | Opcode::Fallocate) => {
-                found.keep(inode_of(request));
+                found.keep(request.inode());
             }
             Some(Opcode::CopyFileRange | Opcode::CopyFileRange64) => {
                 if let Ok(copy) = request.arguments().take::<CopyFileRangeIn>() {
-                    found.keep(convert::inode(copy.nodeid_out));
+                    found.keep(nodes::inode(copy.nodeid_out));
                 }
             }
             _ => {}
@@ -94,7 +95,7 @@ impl<L: Layout> Adapter<L> {
     /// Notes that a request failed, if it was a write that somebody was told is done.
     pub(super) fn note_lost(&self, request: &Request<'_>, errno: Errno) {
         let Some(found) = &self.found else { return };
-        let held = super::told::write_flags(request) & WRITE_CACHE != 0;
+        let held = request.write_flags() & WRITE_CACHE != 0;
         // Removed in the meantime: nobody misses it.
         if held && errno.0 != Error::Stale.errno() {
             found.lost.lock().first.get_or_insert(errno);

@@ -35,9 +35,9 @@
 
 use super::{Adapter, Done};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::reply::Reply;
 use crate::request::{Patience, Request};
-use crate::transport::{Transport, invalidate_attributes};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use varve_fs::{Caller, Error, HeldTimes, InodeNo, Layout};
@@ -101,7 +101,7 @@ impl<L: Layout> Adapter<L> {
         let knows = self.negotiated.get().is_some_and(|n| n.minor >= MINOR_MIN);
         if knows {
             self.writers.note(ino, lost);
-            reply.outdate(super::convert::node(ino));
+            reply.mark_stale_unheld(nodes::node(ino));
         }
         match held {
             // Refused for the writer, lost for whoever waits in fsync.
@@ -142,13 +142,5 @@ impl<L: Layout> Adapter<L> {
             return Err(Errno::NO_SPACE);
         }
         Ok(patience)
-    }
-
-    /// Has the kernel forget the attributes of `nodeid`: it asks when they are
-    /// next wanted, by a write at the latest. Unless whoever waits for an answer
-    /// holds the inode, never call it on a thread that serves requests.
-    pub fn outdate(&self, nodeid: u64, transport: &dyn Transport) {
-        // ENOENT: the kernel does not hold it any more.
-        let _ = invalidate_attributes(transport, nodeid);
     }
 }

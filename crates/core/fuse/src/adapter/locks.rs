@@ -19,8 +19,10 @@
 //! (INTERRUPT), and with the transaction. An INTERRUPT comes over the device and may
 //! overtake its request, which may come over io_uring, so the last ones are remembered.
 
-use super::{Adapter, Done, Later, Outcome, inode_of};
+use super::later::{Later, Work};
+use super::{Adapter, Done, Outcome};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::outside::{Holder, Lock, Outside, Place};
 use crate::protocol::{FlushIn, InterruptIn, LockIn, LockOut, Opcode, ReleaseIn};
 use crate::reply::Reply;
@@ -175,7 +177,7 @@ impl<L: Layout> Adapter<L> {
     ) -> Result<Outcome, Errno> {
         let locks = self.locks.as_ref().ok_or(Errno::NOT_IMPLEMENTED)?;
         let asked: LockIn = request.arguments().take()?;
-        let (ino, wanted) = (inode_of(request), wanted(&asked)?);
+        let (ino, wanted) = (request.inode(), wanted(&asked)?);
         let unlocks = asked.kind == libc::F_UNLCK as u32;
         if opcode == Opcode::Getlk {
             let found = match locks.in_the_way(ino, &wanted) {
@@ -194,10 +196,7 @@ impl<L: Layout> Adapter<L> {
         }
         match (self.attempt_lock(locks, ino, wanted)?, opcode) {
             (Attempt::Taken, _) => Ok(Outcome::Reply),
-            (Attempt::Blocked, Opcode::Setlkw) => {
-                let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-                Ok(Outcome::Later(Later::lock(unique, nodeid, wanted)))
-            }
+            (Attempt::Blocked, Opcode::Setlkw) => Ok(Later::new(request, Work::Lock(wanted))),
             (Attempt::Blocked, _) => Err(Errno(libc::EAGAIN)),
         }
     }
@@ -222,16 +221,16 @@ impl<L: Layout> Adapter<L> {
     }
 
     /// Tries again to take a lock, or ends the attempts.
-    pub(super) fn finish_lock(&self, unique: u64, nodeid: u64, wanted: Held) -> Outcome {
+    pub(super) fn finish_lock(&self, later: &Later, wanted: Held) -> Outcome {
         let Some(locks) = &self.locks else {
             return Outcome::Error(Errno::NOT_IMPLEMENTED);
         };
-        if locks.state.lock().interrupted.contains(&unique) {
+        if locks.state.lock().interrupted.contains(&later.unique) {
             return Outcome::Error(Errno(libc::EINTR));
         }
-        match self.attempt_lock(locks, super::convert::inode(nodeid), wanted) {
+        match self.attempt_lock(locks, nodes::inode(later.nodeid), wanted) {
             Ok(Attempt::Taken) => Outcome::Reply,
-            Ok(Attempt::Blocked) => Outcome::Later(Later::lock(unique, nodeid, wanted)),
+            Ok(Attempt::Blocked) => Outcome::Later(later.again(Work::Lock(wanted))),
             Err(errno) => Outcome::Error(errno),
         }
     }
@@ -241,7 +240,7 @@ impl<L: Layout> Adapter<L> {
         let asked: FlushIn = request.arguments().take()?;
         if let Some(locks) = &self.locks {
             let goes = |held: &Held| held.owner == asked.lock_owner && !held.lock.whole;
-            locks.remove(inode_of(request), goes);
+            locks.remove(request.inode(), goes);
         }
         Ok(())
     }
@@ -250,7 +249,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn end_file_locks(&self, request: &Request<'_>) -> Done {
         if let Some(locks) = &self.locks {
             let asked: ReleaseIn = request.arguments().take()?;
-            locks.remove(inode_of(request), |held| held.handle == asked.fh);
+            locks.remove(request.inode(), |held| held.handle == asked.fh);
         }
         Ok(())
     }
@@ -278,7 +277,7 @@ impl<L: Layout> Adapter<L> {
     fn place(&self, ino: InodeNo) -> Result<Place, Errno> {
         Ok(Place {
             ino,
-            node: super::convert::node(ino),
+            node: nodes::node(ino),
             version: self.fs.getattr(ino)?.version,
             path: self.path_of(ino),
         })

@@ -14,28 +14,26 @@ mod asker;
 mod attributes;
 mod content;
 mod convert;
-mod direct;
 mod directories;
 mod durable;
 mod file_flags;
 mod found;
 mod full;
+mod invalidate;
 mod ioctls;
 mod later;
 mod locks;
 mod maintenance;
-mod merging;
 mod names;
 mod removals;
 mod respell;
 mod seek;
-mod told;
 mod xattrs;
 
+pub use invalidate::BLOCK_COUNT_LAG;
 pub use later::Later;
-pub use merging::Merge;
-pub use told::LATE;
 
+use crate::caches::{BlockCounts, DirectWrites, Merge, Merging};
 use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
@@ -44,8 +42,6 @@ use crate::options::{MountOptions, Synchronous};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::{Patience, Request};
-use merging::Merging;
-use seek::Seek;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout};
@@ -88,9 +84,9 @@ pub struct Adapter<L: Layout> {
     /// The volume was shut down, see `maintenance.rs`.
     down: AtomicBool,
     writers: full::Writers,
-    direct: direct::DirectWrites,
+    direct: DirectWrites,
     merging: Merging,
-    late: told::Late,
+    block_counts: BlockCounts,
     found: Option<found::Found>,
     /// In the view of a transaction.
     locks: Option<locks::Locks>,
@@ -135,9 +131,9 @@ impl<L: Layout> Adapter<L> {
             synchronous: options.synchronous,
             down: AtomicBool::new(false),
             writers: full::Writers::default(),
-            direct: direct::DirectWrites::default(),
+            direct: DirectWrites::default(),
             merging: Merging::default(),
-            late: told::Late::default(),
+            block_counts: BlockCounts::default(),
             locks: options.outside.as_ref().map(locks::Locks::new),
             found: options.note_names.then(found::Found::default),
             counters: RequestCounters::new(),
@@ -151,8 +147,9 @@ impl<L: Layout> Adapter<L> {
         &self.fs
     }
 
-    pub(crate) fn node_of(&self, ino: InodeNo) -> u64 {
-        convert::node(ino)
+    /// Begins the merge of a commit that changes these regular files.
+    pub(crate) fn begin_merge(&self, files: &[InodeNo]) -> Merge<'_> {
+        self.merging.begin(files)
     }
 
     /// Requests by kind.
@@ -200,10 +197,11 @@ impl<L: Layout> Adapter<L> {
     /// Serves a request as far as it can be served now.
     fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
-        if let Some(until) = self.merging.holds(request) {
-            return Outcome::Later(Later::room(request, Patience::until(until)));
+        let (opcode, pid) = (request.opcode(), request.header.pid);
+        if let Some(until) = self.merging.pauses(opcode, request.inode(), pid) {
+            return Later::retry(request, Patience::until(until));
         }
-        let errno = match self.serve(request.opcode(), request, reply) {
+        let errno = match self.serve(opcode, request, reply) {
             Ok(outcome) => return outcome,
             Err(errno) => errno,
         };
@@ -211,7 +209,7 @@ impl<L: Layout> Adapter<L> {
         if let Some(patience) = request.patience
             && self.puts_off(request, errno)
         {
-            return Outcome::Later(Later::room(request, patience));
+            return Later::retry(request, patience);
         }
         self.note_lost(request, errno);
         // These are answers: the kernel asks in order to hear them.
@@ -254,9 +252,9 @@ impl<L: Layout> Adapter<L> {
             }
             Opcode::Flush if self.locks.is_some() => {
                 self.end_process_locks(request)?;
-                self.has_lost_nothing(inode_of(request))?;
+                self.has_lost_nothing(request.inode())?;
             }
-            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(inode_of(request))?,
+            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(request.inode())?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -351,9 +349,4 @@ impl<L: Layout> Adapter<L> {
             umask: 0,
         }
     }
-}
-
-/// The inode a request is about.
-fn inode_of(request: &Request<'_>) -> InodeNo {
-    convert::inode(request.header.nodeid)
 }

@@ -1,8 +1,9 @@
 //! Look-ups, and what makes, moves and removes names.
 
 use super::file_flags::opened;
-use super::{Adapter, Done, convert, inode_of};
+use super::{Adapter, Done, convert};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::protocol::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
     Rename2In, RenameIn, capability, fopen,
@@ -21,7 +22,7 @@ const SET_GID_CHECKED: u32 = 37;
 impl<L: Layout> Adapter<L> {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let name = request.arguments().name()?;
-        let node = inode_of(request);
+        let node = request.inode();
         let found = match name {
             // Asked of any inode, to turn a file handle into a file. One
             // without names is there until the kernel has forgotten it; those
@@ -42,7 +43,7 @@ impl<L: Layout> Adapter<L> {
             // "No such name" may be remembered: nobody makes it but the kernel.
             Err(Error::NotFound) if self.entry_valid_s > 0 && name != b"." && name != b".." => {
                 reply.put(&EntryOut {
-                    entry_valid: self.merging.trust(self.entry_valid_s),
+                    entry_valid: self.merging.validity(self.entry_valid_s),
                     ..EntryOut::default()
                 });
                 Ok(())
@@ -61,10 +62,10 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn entry_of(&self, attr: &Attr) -> EntryOut {
         EntryOut {
-            nodeid: convert::node(attr.ino),
+            nodeid: nodes::node(attr.ino),
             generation: convert::generation(attr),
-            entry_valid: self.merging.trust(self.entry_valid_s),
-            attr_valid: self.merging.trust(self.attr_valid_s),
+            entry_valid: self.merging.validity(self.entry_valid_s),
+            attr_valid: self.merging.validity(self.attr_valid_s),
             attr: convert::attributes(attr),
             ..EntryOut::default()
         }
@@ -74,13 +75,13 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         if opcode == Opcode::Forget {
             let forget: ForgetIn = arguments.take()?;
-            self.release(inode_of(request), forget.nlookup);
+            self.release(request.inode(), forget.nlookup);
             return Ok(());
         }
         let batch: BatchForgetIn = arguments.take()?;
         for _ in 0..batch.count {
             let one: ForgetOne = arguments.take()?;
-            self.release(convert::inode(one.nodeid), one.nlookup);
+            self.release(nodes::inode(one.nodeid), one.nlookup);
         }
         Ok(())
     }
@@ -98,7 +99,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mknod: MknodIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, mknod.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, mknod.umask), request.inode());
         let mode = self.mode_in(parent, &caller, mknod.mode)?;
         let rdev = u64::from(mknod.rdev);
         let attr = self.fs.mknod(&caller, parent, name, mode, rdev)?;
@@ -109,7 +110,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mkdir: MkdirIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, mkdir.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, mkdir.umask), request.inode());
         let mode = mkdir.mode & PERMISSIONS;
         let attr = self.fs.mkdir(&caller, parent, name, mode)?;
         // What is there already may be renamed into it.
@@ -129,7 +130,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let create: CreateIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), request.inode());
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
         let attr = self.fs.mknod(&caller, parent, name, mode, 0)?;
@@ -141,7 +142,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         // The name that follows means nothing.
         let create: CreateIn = request.arguments().take()?;
-        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), request.inode());
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
         // Comes retained once: nothing else would keep it.
@@ -176,13 +177,13 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let name = arguments.name()?;
         let target = arguments.string()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.caller(request), request.inode());
         let attr = self.fs.symlink(&caller, parent, name, target)?;
         self.entry(&attr, reply)
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        reply.put_bytes(&self.fs.readlink(inode_of(request))?);
+        reply.put_bytes(&self.fs.readlink(request.inode())?);
         Ok(())
     }
 
@@ -190,8 +191,8 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let link: LinkIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
-        let ino = convert::inode(link.oldnodeid);
+        let (caller, parent) = (self.caller(request), request.inode());
+        let ino = nodes::inode(link.oldnodeid);
         let attr = self.fs.link(&caller, ino, parent, name)?;
         self.entry(&attr, reply)
     }
@@ -199,14 +200,14 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn unlink(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .unlink(&self.caller(request), inode_of(request), name)?;
+            .unlink(&self.caller(request), request.inode(), name)?;
         Ok(())
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .rmdir(&self.caller(request), inode_of(request), name)?;
+            .rmdir(&self.caller(request), request.inode(), name)?;
         Ok(())
     }
 
@@ -228,8 +229,8 @@ impl<L: Layout> Adapter<L> {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
-        let (caller, parent) = (self.caller(request), inode_of(request));
-        let new_parent: InodeNo = convert::inode(new_parent);
+        let (caller, parent) = (self.caller(request), request.inode());
+        let new_parent: InodeNo = nodes::inode(new_parent);
         self.fs.rename(&caller, parent, old, new_parent, new, how)?;
         self.note_renamed(&caller, new_parent, new);
         if how.exchange {
