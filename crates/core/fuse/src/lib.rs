@@ -50,6 +50,7 @@ mod ring;
 mod session;
 mod settle;
 pub mod signals;
+mod space;
 mod statistics;
 mod sys;
 pub mod transport;

@@ -24,7 +24,7 @@ impl<L: Layout> Adapter<L> {
         let asked: GetattrIn = request.arguments().take()?;
         let ino = request.inode();
         if asked.getattr_flags & GETATTR_FH != 0
-            && let Some(patience) = self.tell_writer(ino, request.patience)?
+            && let Some(patience) = self.report_to_writer(ino, request.patience)?
         {
             return Ok(Later::retry(request, patience));
         }
@@ -64,7 +64,7 @@ impl<L: Layout> Adapter<L> {
         let ino = request.inode();
         let mut set = translate(&asked);
         if set.size.is_some() {
-            self.writers.forget(ino);
+            self.write_errors.forget(ino);
             self.keep_times(ino, &mut set)?;
         }
         let attr = if set == SetAttr::default() {

@@ -52,7 +52,7 @@ impl<L: Layout> Adapter<L> {
         let held = write.write_flags & WRITE_CACHE != 0;
         let written = match held {
             true => {
-                self.write_held(&caller, ino, write.offset, data, (request, reply))?;
+                self.write_cached(&caller, (ino, write.offset), data, request, reply)?;
                 data.len()
             }
             false => self.put(&caller, (ino, write.offset), data, direct)?,

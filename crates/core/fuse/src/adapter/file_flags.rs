@@ -185,10 +185,7 @@ impl<L: Layout> Adapter<L> {
             tracing::info!("immutable, append-only and synchronous files need `-o chattr`");
             return Err(Errno::NOT_SUPPORTED);
         }
-        let checked = self
-            .negotiated
-            .get()
-            .is_some_and(|n| n.minor >= CHECKED_SINCE);
+        let checked = self.speaks(CHECKED_SINCE);
         let setting = Setting {
             caller: Caller {
                 checked,
@@ -238,7 +235,7 @@ impl<L: Layout> Adapter<L> {
     ///
     /// # Errors
     /// EPERM.
-    pub(super) fn tell_of_flags(&self, ino: InodeNo) -> Done {
+    pub(super) fn must_be_mutable(&self, ino: InodeNo) -> Done {
         let immutable = self.asks_opens && self.fs.file_flags(ino)?.immutable;
         match immutable {
             true => Err(Errno(libc::EPERM)),

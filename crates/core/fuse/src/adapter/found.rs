@@ -35,7 +35,7 @@ pub(super) struct Found {
 #[derive(Default)]
 struct Lost {
     first: Option<Errno>,
-    /// Those that were answered to the kernel as done, by file: see [`Adapter::loses`].
+    /// Those that were answered to the kernel as done, by file: see [`Adapter::is_answered_as_done`].
     untold: HashMap<InodeNo, Errno>,
 }
 
@@ -106,7 +106,7 @@ impl<L: Layout> Adapter<L> {
     /// for, so that the WRITE is answered as done. If the kernel had the error of that, a
     /// close would get EIO: of such errors it keeps ENOSPC alone. So FLUSH and FSYNC have
     /// it. False for another error, and where nothing is noted.
-    pub(super) fn loses(&self, ino: InodeNo, error: &Error) -> bool {
+    pub(super) fn is_answered_as_done(&self, ino: InodeNo, error: &Error) -> bool {
         let (Some(found), Error::TransactionTooLarge) = (&self.found, error) else {
             return false;
         };

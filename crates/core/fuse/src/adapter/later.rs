@@ -9,10 +9,11 @@ use crate::caches::StalePages;
 use crate::errno::Errno;
 use crate::protocol::Opcode;
 use crate::reply::Reply;
-use crate::request::{Patience, Request};
+use crate::request::Request;
+use crate::space::Patience;
 use crate::transport::Transport;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use varve_fs::Layout;
 
 /// Time between two attempts of a request that waits for a lock.
@@ -105,7 +106,7 @@ impl Later {
     /// Time to wait before [`Adapter::finish`], if any.
     pub fn pause(&self) -> Option<Duration> {
         match &self.work {
-            Work::Retry { patience, .. } => Some(patience.pause),
+            Work::Retry { patience, .. } => Some(patience.pause()),
             Work::Lock(_) => Some(LOCK_PAUSE),
             _ => None,
         }
@@ -114,7 +115,7 @@ impl Later {
     /// Makes the next attempt the last one, because no thread can wait for another.
     pub(crate) fn hurry(&mut self) {
         if let Work::Retry { patience, .. } = &mut self.work {
-            patience.until = Instant::now();
+            patience.end();
         }
     }
 

@@ -12,20 +12,19 @@
 
 mod asker;
 mod attributes;
+mod cached_writes;
 mod content;
 mod convert;
 mod directories;
 mod durable;
 mod file_flags;
 mod found;
-mod full;
 mod invalidate;
 mod ioctls;
 mod later;
 mod locks;
 mod maintenance;
 mod names;
-mod removals;
 mod respell;
 mod seek;
 mod xattrs;
@@ -41,7 +40,8 @@ use crate::negotiate::{Negotiated, Wishes, negotiate};
 use crate::options::{MountOptions, Synchronous};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
-use crate::request::{Patience, Request};
+use crate::request::Request;
+use crate::space::{ATTRIBUTES_VALID_S, Patience, WriteErrors};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout};
@@ -83,7 +83,7 @@ pub struct Adapter<L: Layout> {
     synchronous: Synchronous,
     /// The volume was shut down, see `maintenance.rs`.
     down: AtomicBool,
-    writers: full::Writers,
+    write_errors: WriteErrors,
     direct: DirectWrites,
     merging: Merging,
     block_counts: BlockCounts,
@@ -119,7 +119,7 @@ impl<L: Layout> Adapter<L> {
             },
             read_only: options.read_only,
             attr_valid_s: if options.write_back() {
-                full::TRUST_S
+                ATTRIBUTES_VALID_S
             } else {
                 options.trust_s
             },
@@ -130,7 +130,7 @@ impl<L: Layout> Adapter<L> {
             dsync: options.dsync,
             synchronous: options.synchronous,
             down: AtomicBool::new(false),
-            writers: full::Writers::default(),
+            write_errors: WriteErrors::default(),
             direct: DirectWrites::default(),
             merging: Merging::default(),
             block_counts: BlockCounts::default(),
@@ -166,6 +166,11 @@ impl<L: Layout> Adapter<L> {
         self.negotiated.get().is_some_and(|n| n.has(capability))
     }
 
+    /// True if the protocol's minor version in use is at least `minor`.
+    fn speaks(&self, minor: u32) -> bool {
+        self.negotiated.get().is_some_and(|n| n.minor >= minor)
+    }
+
     pub(crate) fn over_io_uring(&self) -> bool {
         self.has(capability::OVER_IO_URING)
     }
@@ -188,7 +193,8 @@ impl<L: Layout> Adapter<L> {
         let opcode = request.opcode();
         self.counters.request(opcode);
         let begun = std::time::Instant::now();
-        request.patience = self.patience();
+        let removal = self.fs.latest_held_removal();
+        request.patience = removal.map(Patience::with_removals);
         let outcome = self.attempt(&request, reply);
         self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
@@ -206,8 +212,11 @@ impl<L: Layout> Adapter<L> {
             Err(errno) => errno,
         };
         self.take_back(reply);
+        // GETATTR reports the error of another request, which has waited itself.
+        let reports = matches!(opcode, Some(Opcode::Getattr | Opcode::Statx));
         if let Some(patience) = request.patience
-            && self.puts_off(request, errno)
+            && errno == Errno::NO_SPACE
+            && !reports
         {
             return Later::retry(request, patience);
         }
@@ -218,6 +227,16 @@ impl<L: Layout> Adapter<L> {
             self.counters.failed();
         }
         Outcome::Error(errno)
+    }
+
+    /// Repeats a request that waited. The space of files that the kernel has forgotten before
+    /// this call is free.
+    fn try_again(&self, request: &[u8], patience: Patience, reply: &mut Reply) -> Outcome {
+        let Ok(mut request) = Request::parse(request) else {
+            return Outcome::Error(Errno::INVALID); // it was parsed before
+        };
+        request.patience = patience.next(|removal| self.fs.awaits_release(removal));
+        self.attempt(&request, reply)
     }
 
     fn dispatch(

@@ -87,7 +87,7 @@ impl<L: Layout> Adapter<L> {
     }
 
     fn release(&self, ino: InodeNo, count: u64) {
-        self.writers.forget(ino);
+        self.write_errors.forget(ino);
         self.direct.forget(ino);
         if let Some(found) = &self.found {
             found.forget(ino);
