@@ -14,6 +14,9 @@ use crate::reply::Reply;
 use crate::request::Request;
 use varve_fs::{Caller, InodeNo, Layout};
 
+/// O_SYNC, which includes O_DSYNC.
+const SYNC: u32 = libc::O_SYNC as u32;
+
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -58,8 +61,8 @@ impl<L: Layout> Adapter<L> {
             false => self.put(&caller, (ino, write.offset), data, direct)?,
         };
         self.counters.written(written);
-        if self.dsync && direct {
-            self.make_durable(ino, write.flags)?;
+        if direct && self.opens.is_dsync(write.flags) {
+            self.fs.fsync(ino, write.flags & SYNC != SYNC)?;
         }
         reply.put(&WriteOut {
             size: written as u32,
@@ -88,16 +91,6 @@ impl<L: Layout> Adapter<L> {
             return Ok(data.len());
         }
         Ok(self.fs.write_opened(caller, ino, offset, data)?)
-    }
-
-    /// What a write to a file opened with such flags promises: the kernel sends no FSYNC
-    /// behind one that passes its cache.
-    fn make_durable(&self, ino: InodeNo, flags: u32) -> Done {
-        let all = flags & libc::O_SYNC as u32 == libc::O_SYNC as u32;
-        match all || flags & libc::O_DSYNC as u32 != 0 {
-            true => Ok(self.fs.fsync(ino, !all)?),
-            false => Ok(()),
-        }
     }
 
     /// FSYNC of a file.

@@ -64,9 +64,7 @@ impl<L: Layout> Adapter<L> {
             let found = if is_link_up {
                 None
             } else {
-                if let Some(found) = &self.found {
-                    found.note(entry.ino, request.inode(), name);
-                }
+                self.note_name(entry.ino, request.inode(), name);
                 self.retained_entry(entry.ino, reply)
             };
             // Node 0 gives the kernel the name without attributes.

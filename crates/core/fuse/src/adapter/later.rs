@@ -2,7 +2,6 @@
 //! for requests of its own, or because they wait for free space or a lock.
 
 use super::file_flags::Setting;
-use super::locks::Held;
 use super::seek::Seek;
 use super::{Adapter, Outcome};
 use crate::caches::StalePages;
@@ -12,6 +11,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::space::Patience;
 use crate::transport::Transport;
+use crate::view::HeldLock;
 use std::fmt;
 use std::time::Duration;
 use varve_fs::Layout;
@@ -37,7 +37,7 @@ pub(super) enum Work {
     /// Flags that are set once the kernel has written the file's dirty pages.
     Flags(Setting),
     /// A lock that conflicts with another lock.
-    Lock(Held),
+    Lock(HeldLock),
     /// A direct write that is done except for pages that the kernel must drop.
     DropPages {
         stale: StalePages,

@@ -18,15 +18,14 @@ mod convert;
 mod directories;
 mod durable;
 mod file_flags;
-mod found;
 mod invalidate;
 mod ioctls;
 mod later;
-mod locks;
 mod maintenance;
 mod names;
 mod respell;
 mod seek;
+mod view;
 mod xattrs;
 
 pub use invalidate::BLOCK_COUNT_LAG;
@@ -37,12 +36,14 @@ use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
 use crate::negotiate::{Negotiated, Wishes, negotiate};
+use crate::opens::Opens;
 use crate::options::{MountOptions, Synchronous};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::shutdown::Shutdown;
 use crate::space::{ATTRIBUTES_VALID_S, Patience, WriteErrors};
-use std::sync::atomic::AtomicBool;
+use crate::view::{FoundNames, Locks, LostWrites};
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout};
 
@@ -75,21 +76,18 @@ pub struct Adapter<L: Layout> {
     entry_valid_s: u64,
     birth_times: bool,
     extended_attributes: bool,
-    /// The kernel asks before it opens a file, see `file_flags.rs`.
-    asks_opens: bool,
-    /// Who opens a file for synchronous writes writes past the kernel's cache.
-    dsync: bool,
+    opens: Opens,
     /// Which changes are durable when they are answered.
     synchronous: Synchronous,
-    /// The volume was shut down, see `maintenance.rs`.
-    down: AtomicBool,
+    shutdown: Shutdown,
     write_errors: WriteErrors,
     direct: DirectWrites,
     merging: Merging,
     block_counts: BlockCounts,
-    found: Option<found::Found>,
     /// In the view of a transaction.
-    locks: Option<locks::Locks>,
+    names: Option<FoundNames>,
+    lost: LostWrites,
+    locks: Option<Locks>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -126,16 +124,16 @@ impl<L: Layout> Adapter<L> {
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
-            asks_opens,
-            dsync: options.dsync,
+            opens: Opens::new(asks_opens, options.dsync, options.outside.is_some()),
             synchronous: options.synchronous,
-            down: AtomicBool::new(false),
+            shutdown: Shutdown::default(),
             write_errors: WriteErrors::default(),
             direct: DirectWrites::default(),
             merging: Merging::default(),
             block_counts: BlockCounts::default(),
-            locks: options.outside.as_ref().map(locks::Locks::new),
-            found: options.note_names.then(found::Found::default),
+            locks: options.outside.as_ref().map(Locks::new),
+            names: options.note_names.then(FoundNames::default),
+            lost: LostWrites::default(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -251,7 +249,9 @@ impl<L: Layout> Adapter<L> {
         if !self.is_initialised() && opcode != Opcode::Init {
             return Err(Errno(libc::EIO));
         }
-        self.must_be_up(opcode, &request.header)?;
+        if self.shutdown.refuses(opcode, request.header.nodeid) {
+            return Err(Errno(libc::EIO));
+        }
         match opcode {
             Opcode::Forget | Opcode::BatchForget => {
                 // Nobody listens to an error; a malformed one only leaks.
@@ -269,11 +269,9 @@ impl<L: Layout> Adapter<L> {
                 self.interrupt(request)?;
                 return Ok(Outcome::Silent);
             }
-            Opcode::Flush if self.locks.is_some() => {
-                self.end_process_locks(request)?;
-                self.has_lost_nothing(request.inode())?;
+            Opcode::Flush if self.locks.is_some() || self.names.is_some() => {
+                self.flush(request)?;
             }
-            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(request.inode())?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -312,7 +310,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
-            Opcode::Release => self.end_file_locks(request)?,
+            Opcode::Release => self.release_file(request)?,
             Opcode::Releasedir | Opcode::Destroy => {}
             // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
             // locks and to report lost writes, interrupts concern nothing but locks.

@@ -1,12 +1,11 @@
 //! Look-ups, and what makes, moves and removes names.
 
-use super::file_flags::opened;
 use super::{Adapter, Done, convert};
 use crate::errno::Errno;
 use crate::nodes;
 use crate::protocol::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
-    Rename2In, RenameIn, capability, fopen,
+    Rename2In, RenameIn, capability,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -32,12 +31,7 @@ impl<L: Layout> Adapter<L> {
         };
         match found {
             Ok(attr) => {
-                if let Some(found) = &self.found
-                    && name != b"."
-                    && name != b".."
-                {
-                    found.note(attr.ino, node, name);
-                }
+                self.note_name(attr.ino, node, name);
                 self.entry(&attr, reply)
             }
             // "No such name" may be remembered: nobody makes it but the kernel.
@@ -89,8 +83,9 @@ impl<L: Layout> Adapter<L> {
     fn release(&self, ino: InodeNo, count: u64) {
         self.write_errors.forget(ino);
         self.direct.forget(ino);
-        if let Some(found) = &self.found {
-            found.forget(ino);
+        if let Some(names) = &self.names {
+            names.forget(ino);
+            self.lost.forget(ino);
         }
         self.fs.release(ino, count);
     }
@@ -114,9 +109,7 @@ impl<L: Layout> Adapter<L> {
         let mode = mkdir.mode & PERMISSIONS;
         let attr = self.fs.mkdir(&caller, parent, name, mode)?;
         // What is there already may be renamed into it.
-        if let Some(found) = &self.found {
-            found.note(attr.ino, parent, name);
-        }
+        self.note_name(attr.ino, parent, name);
         self.entry(&attr, reply)
     }
 
@@ -124,7 +117,7 @@ impl<L: Layout> Adapter<L> {
     /// opened so all the same, until some OPEN has been refused. So it is told to do
     /// without CREATE as well: it sends MKNOD then.
     pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        if !self.asks_opens && self.has(capability::NO_OPEN_SUPPORT) {
+        if !self.opens.are_asked() && self.has(capability::NO_OPEN_SUPPORT) {
             return Err(Errno::NOT_IMPLEMENTED);
         }
         let mut arguments = request.arguments();
@@ -158,11 +151,7 @@ impl<L: Layout> Adapter<L> {
     /// kernels see to it, and know all the caller's groups; requests name one.
     fn mode_in(&self, parent: InodeNo, caller: &Caller, mode: u32) -> Result<u32, Errno> {
         let program = libc::S_ISGID | libc::S_IXGRP;
-        let checked = self
-            .negotiated
-            .get()
-            .is_some_and(|n| n.minor >= SET_GID_CHECKED);
-        if checked || caller.uid == 0 || mode & program != program {
+        if self.speaks(SET_GID_CHECKED) || caller.uid == 0 || mode & program != program {
             return Ok(mode);
         }
         let above = self.fs.getattr(parent)?;
@@ -245,11 +234,10 @@ impl<L: Layout> Adapter<L> {
         if self.has(unneeded) {
             return Err(Errno::NOT_IMPLEMENTED);
         }
-        let mut open = opened(false);
-        if unneeded == capability::NO_OPENDIR_SUPPORT {
-            open.open_flags |= fopen::CACHE_DIR;
-        }
-        reply.put(&open);
+        reply.put(&match unneeded {
+            capability::NO_OPENDIR_SUPPORT => self.opens.directory(),
+            _ => self.opens.file(false),
+        });
         Ok(())
     }
 }
