@@ -17,23 +17,23 @@ pub(crate) enum Errand {
     Later(Later),
     /// Have the kernel forget this node's attributes.
     /// Say when that is done.
-    Outdate(u64, Sender<()>),
+    Invalidate(u64, Sender<()>),
     /// Have it forget the attributes of files whose room has changed.
-    TellLate,
+    BlockCounts,
 }
 
 /// What is to be done in a moment.
 pub(crate) enum Wait {
     /// Try a request again that found no room, or another lock in its way.
     Again(Later),
-    /// [`Errand::TellLate`].
-    TellLate,
+    /// [`Errand::BlockCounts`].
+    BlockCounts,
 }
 
 /// How long the answer to a write waits for the kernel to have forgotten
 /// attributes. Not for ever: an inode that is being evicted is waited for, and
 /// that waits for its writes.
-const OUTDATE_MAX: Duration = Duration::from_millis(500);
+const INVALIDATE_MAX: Duration = Duration::from_millis(500);
 
 /// When, and what then.
 pub(crate) type Due = (Instant, Wait);
@@ -94,10 +94,10 @@ impl Errands {
 
     /// Has the kernel forget a node's attributes, and waits for that as long as
     /// it may.
-    pub(crate) fn outdate(&self, nodeid: u64) {
+    pub(crate) fn invalidate(&self, nodeid: u64) {
         let (done, is_done) = channel();
-        self.run(Errand::Outdate(nodeid, done));
-        let _ = is_done.recv_timeout(OUTDATE_MAX);
+        self.run(Errand::Invalidate(nodeid, done));
+        let _ = is_done.recv_timeout(INVALIDATE_MAX);
     }
 }
 
@@ -135,15 +135,15 @@ mod tests {
         let timer = thread::spawn(move || {
             let mut done = Vec::new();
             keep_time(&queue, |wait| {
-                let what = matches!(wait, Wait::TellLate);
+                let what = matches!(wait, Wait::BlockCounts);
                 done.push((what, Instant::now()));
             });
             done
         });
         // A wait of an hour holds up none of the others.
-        waits.send((at(3_600_000), Wait::TellLate)).unwrap();
-        waits.send((at(60), Wait::TellLate)).unwrap();
-        waits.send((at(20), Wait::TellLate)).unwrap();
+        waits.send((at(3_600_000), Wait::BlockCounts)).unwrap();
+        waits.send((at(60), Wait::BlockCounts)).unwrap();
+        waits.send((at(20), Wait::BlockCounts)).unwrap();
         thread::sleep(Duration::from_millis(300));
         drop(waits);
         let done = timer.join().unwrap();

@@ -4,8 +4,10 @@
 //! Everything here makes the kernel wait for requests of its own: never call it on
 //! a thread that serves.
 
-use crate::adapter::{Adapter, Merge};
+use crate::adapter::Adapter;
 use crate::apart;
+use crate::caches::Merge;
+use crate::nodes;
 use crate::outside::{self, InUse, Kept, Outside, Place};
 use crate::settle::{Moved, Root, Step, aside_name, in_order};
 use crate::transport::{
@@ -87,7 +89,7 @@ impl<L: Layout> Kernel<L> {
         // A file that the kernel does not know is neither executed nor leased.
         let place = |attr: Attr| Place {
             ino: attr.ino,
-            node: self.adapter.node_of(attr.ino),
+            node: nodes::node(attr.ino),
             version: attr.version,
             path: view.path_of(attr.ino),
         };
@@ -106,7 +108,7 @@ impl<L: Layout> Kernel<L> {
     }
 
     fn drop_pages(&self, ino: InodeNo) {
-        let node = self.adapter.node_of(ino);
+        let node = nodes::node(ino);
         // ENOENT: it does not know the file.
         let _ = invalidate_pages(&*self.transport as &dyn Transport, node, 0, 0);
     }
@@ -137,21 +139,18 @@ impl<L: Layout> Kernel<L> {
         }
         if self.adapter.write_back() {
             // What nothing uses comes with its new size when it is asked for again.
-            let nodes: Vec<u64> = regular
-                .iter()
-                .map(|ino| self.adapter.node_of(*ino))
-                .collect();
+            let nodes: Vec<u64> = regular.iter().map(|ino| nodes::node(*ino)).collect();
             if let Err(error) = prune(&*self.transport, &nodes) {
                 tracing::debug!(%error, "files that nothing uses stay in the kernel");
             }
         }
-        let mut read = merge.hold_unread(&regular);
+        let mut read = merge.pause_unread(&regular);
         for _ in 0..ROUNDS_MAX {
             if read.is_empty() {
                 break;
             }
             self.write_back(&read);
-            read = merge.hold_unread(&read);
+            read = merge.pause_unread(&read);
         }
         Commit {
             kernel: self,
@@ -164,7 +163,7 @@ impl<L: Layout> Kernel<L> {
 
     /// True if the kernel held the name.
     fn outdate_name(&self, parent: InodeNo, name: &[u8], stale: Stale) -> bool {
-        let parent = self.adapter.node_of(parent);
+        let parent = nodes::node(parent);
         invalidate_entry(&*self.transport, parent, name, stale).is_ok()
     }
 
@@ -257,7 +256,7 @@ impl<L: Layout> Kernel<L> {
     /// Those of these files that the kernel knows.
     fn known(&self, files: Vec<InodeNo>) -> Vec<Attr> {
         let known = files.into_iter().filter(|ino| {
-            let node = self.adapter.node_of(*ino);
+            let node = nodes::node(*ino);
             invalidate_attributes(&*self.transport, node).is_ok()
         });
         let attributes = known.filter_map(|ino| self.adapter.file_system().getattr(ino).ok());

@@ -25,6 +25,7 @@ mod adapter;
 mod apart;
 mod aside;
 mod bdi;
+mod caches;
 mod calls;
 mod counters;
 mod device;
@@ -37,6 +38,8 @@ mod kernel;
 mod latency;
 mod mount;
 mod negotiate;
+mod nodes;
+mod opens;
 mod options;
 mod outside;
 mod pool;
@@ -47,13 +50,16 @@ mod request;
 mod ring;
 mod session;
 mod settle;
+mod shutdown;
 pub mod signals;
+mod space;
 mod statistics;
 mod sys;
 pub mod transport;
 mod unmounter;
+mod view;
 
-pub use adapter::{Adapter, LATE, Later, Outcome};
+pub use adapter::{Adapter, BLOCK_COUNT_LAG, Later, Outcome};
 pub use apart::pass_on_no_descriptors;
 pub use calls::{
     EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, RESPELL, StatisticsSource,

@@ -12,7 +12,7 @@
 //!   serve before it waits.
 //! - Every request is answered, even if serving it panics.
 
-use crate::adapter::{Adapter, LATE, Later, Outcome};
+use crate::adapter::{Adapter, BLOCK_COUNT_LAG, Later, Outcome};
 use crate::end::End;
 use crate::errands::{Due, Errand, Errands, Wait, keep_time};
 use crate::errno::Errno;
@@ -266,18 +266,18 @@ impl<'a, L: Layout> Pool<'a, L> {
         errands: &Errands,
         reply: &Reply,
     ) -> Option<Later> {
-        for &nodeid in reply.amended() {
-            self.adapter.outdate(nodeid, transport);
+        for &nodeid in reply.stale() {
+            self.adapter.invalidate_attributes(nodeid, transport);
         }
-        if reply.tells_late() {
-            errands.wait(LATE, Wait::TellLate);
+        if reply.schedules_block_counts() {
+            errands.wait(BLOCK_COUNT_LAG, Wait::BlockCounts);
         }
         if let Outcome::Later(later) = outcome {
             return Some(later);
         }
-        if let Some(nodeid) = reply.outdated() {
+        if let Some(nodeid) = reply.stale_unheld() {
             // Once it is answered the writer may go on, and should know first.
-            errands.outdate(nodeid);
+            errands.invalidate(nodeid);
         }
         deliver(transport, self.adapter, unique, &outcome, reply);
         None
@@ -399,17 +399,17 @@ impl<'a, L: Layout> Pool<'a, L> {
                     let outcome = self.adapter.finish(later, self.device, &mut reply);
                     deliver(self.device, self.adapter, later.unique, &outcome, &reply);
                 }
-                Errand::Outdate(nodeid, done) => {
-                    self.adapter.outdate(*nodeid, self.device);
+                Errand::Invalidate(nodeid, done) => {
+                    self.adapter.invalidate_attributes(*nodeid, self.device);
                     // Nobody waits any more if it took too long.
                     let _ = done.send(());
                 }
-                Errand::TellLate => self.adapter.tell_late(self.device),
+                Errand::BlockCounts => self.adapter.invalidate_block_counts(self.device),
             }));
             if finished.is_err() {
                 let unique = match errand {
                     Errand::Later(later) => Some(later.unique),
-                    Errand::Outdate(..) | Errand::TellLate => None,
+                    Errand::Invalidate(..) | Errand::BlockCounts => None,
                 };
                 self.give_up(unique, self.device);
             }
@@ -421,7 +421,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         let mut reply = Reply::new();
         keep_time(queue, |wait| {
             let Wait::Again(later) = wait else {
-                return errands.run(Errand::TellLate);
+                return errands.run(Errand::BlockCounts);
             };
             let step = AssertUnwindSafe(|| self.step(&later, self.device, errands, &mut reply));
             match catch_unwind(step) {

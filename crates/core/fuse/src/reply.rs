@@ -1,4 +1,4 @@
-//! From results to bytes: one reusable buffer per serving thread.
+//! Replies: results as bytes, in one reusable buffer per serving thread.
 
 use varve_fs::InodeNo;
 use zerocopy::{Immutable, IntoBytes};
@@ -13,12 +13,12 @@ pub struct Reply {
     /// Inodes the reply hands to the kernel, each retained once. If the reply
     /// cannot be delivered they must be released again.
     retained: Vec<InodeNo>,
-    /// See [`Reply::outdated`].
-    outdated: Option<u64>,
-    /// See [`Reply::amended`].
-    amended: Vec<u64>,
-    /// See [`Reply::tells_late`].
-    tells_late: bool,
+    /// See [`Reply::stale_unheld`].
+    stale_unheld: Option<u64>,
+    /// See [`Reply::stale`].
+    stale: Vec<u64>,
+    /// See [`Reply::schedules_block_counts`].
+    schedules_block_counts: bool,
 }
 
 impl Reply {
@@ -27,13 +27,13 @@ impl Reply {
         Reply::default()
     }
 
-    /// Forgets the last reply.
+    /// Empties the reply for the next request.
     pub fn clear(&mut self) {
         self.len = 0;
         self.retained.clear();
-        self.outdated = None;
-        self.amended.clear();
-        self.tells_late = false;
+        self.stale_unheld = None;
+        self.stale.clear();
+        self.schedules_block_counts = false;
     }
 
     /// The body.
@@ -41,7 +41,7 @@ impl Reply {
         &self.bytes[..self.len]
     }
 
-    /// Inodes the kernel counts a reference to once the reply is delivered.
+    /// Inodes to which the kernel counts a reference once the reply is delivered.
     pub fn retained(&self) -> &[InodeNo] {
         &self.retained
     }
@@ -50,35 +50,36 @@ impl Reply {
         self.retained.push(ino);
     }
 
-    /// The node whose attributes the kernel is to forget before it gets the
-    /// reply, be it an error: hand it to [`crate::Adapter::outdate`].
-    pub fn outdated(&self) -> Option<u64> {
-        self.outdated
+    /// The node whose attributes must be invalidated before the reply is sent, even if the
+    /// reply is an error. No client holds its inode, so a thread that serves no requests calls
+    /// [`crate::Adapter::invalidate_attributes`].
+    pub fn stale_unheld(&self) -> Option<u64> {
+        self.stale_unheld
     }
 
-    pub(crate) fn outdate(&mut self, nodeid: u64) {
-        self.outdated = Some(nodeid);
+    pub(crate) fn mark_stale_unheld(&mut self, nodeid: u64) {
+        self.stale_unheld = Some(nodeid);
     }
 
-    /// Nodes that whoever waits for the reply holds, and whose attributes the
-    /// kernel is to forget before it gets the reply, be it an error: hand them to
-    /// [`crate::Adapter::outdate`], which waits for nothing then.
-    pub fn amended(&self) -> &[u64] {
-        &self.amended
+    /// Nodes whose attributes must be invalidated before the reply is sent, even if the reply
+    /// is an error. The waiting client holds their inodes, so
+    /// [`crate::Adapter::invalidate_attributes`] does not block.
+    pub fn stale(&self) -> &[u64] {
+        &self.stale
     }
 
-    pub(crate) fn amend(&mut self, nodeid: u64) {
-        self.amended.push(nodeid);
+    pub(crate) fn mark_stale(&mut self, nodeid: u64) {
+        self.stale.push(nodeid);
     }
 
-    /// True if [`crate::Adapter::tell_late`] is to be called, [`crate::LATE`]
-    /// from now.
-    pub fn tells_late(&self) -> bool {
-        self.tells_late
+    /// True if [`crate::Adapter::invalidate_block_counts`] must be called
+    /// [`crate::BLOCK_COUNT_LAG`] from now.
+    pub fn schedules_block_counts(&self) -> bool {
+        self.schedules_block_counts
     }
 
-    pub(crate) fn tell_late(&mut self) {
-        self.tells_late = true;
+    pub(crate) fn schedule_block_counts(&mut self) {
+        self.schedules_block_counts = true;
     }
 
     /// Appends a struct.
@@ -93,8 +94,8 @@ impl Reply {
         self.len = start + bytes.len();
     }
 
-    /// Room for `count` bytes behind the body, with undefined content. They
-    /// join the body by [`Reply::extend`].
+    /// The `count` bytes behind the body, with undefined content. [`Reply::extend`] adds them
+    /// to the body.
     pub(crate) fn space(&mut self, count: usize) -> &mut [u8] {
         let end = self.len + count;
         if self.bytes.len() < end {
@@ -103,7 +104,10 @@ impl Reply {
         &mut self.bytes[self.len..end]
     }
 
-    /// Takes `count` bytes that were filled in through [`Reply::space`].
+    /// Adds `count` bytes that were filled in through [`Reply::space`] to the body.
+    ///
+    /// # Panics
+    /// If fewer bytes were asked for.
     pub(crate) fn extend(&mut self, count: usize) {
         assert!(self.len + count <= self.bytes.len(), "extend without space");
         self.len += count;

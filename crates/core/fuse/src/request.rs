@@ -1,49 +1,30 @@
-//! From bytes to arguments.
+//! Requests: their header and arguments, parsed from bytes.
 //!
-//! Requests are input: every length is checked, and what does not fit is
-//! EINVAL. Integers are copied out, so the buffer's alignment does not matter.
+//! Requests are input: every length is checked, and a request that is too short is answered
+//! with EINVAL. Integers are copied out, so the buffer needs no alignment.
 
 use crate::errno::Errno;
-use crate::protocol::{InHeader, Opcode};
-use std::time::{Duration, Instant};
+use crate::nodes;
+use crate::protocol::{InHeader, Opcode, WriteIn};
+use crate::space::Patience;
+use varve_fs::InodeNo;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
-
-/// How a request waits for files that were removed and that the kernel still holds:
-/// see `adapter/removals.rs`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// It waits no longer than this.
-    pub(crate) until: Instant,
-    /// The latest removal that it waits for.
-    pub(crate) removal: u64,
-    /// Until the next attempt.
-    pub(crate) pause: Duration,
-}
-
-impl Patience {
-    /// For a request that waits for the end of a merge, and for no removal: it is tried
-    /// again every millisecond.
-    pub(crate) fn until(until: Instant) -> Self {
-        Patience {
-            until,
-            removal: 0,
-            pause: Duration::from_millis(1),
-        }
-    }
-}
 
 /// A request's header and body.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
-    /// How it may be put off for want of space, if it may.
+    /// How long the request may be repeated if it is refused for space. If this is set, a
+    /// request that returns ENOSPC must have had no effect.
     pub(crate) patience: Option<Patience>,
     whole: &'a [u8],
     body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Splits what the transport received. `Err` carries the header, if there
-    /// was one, so that the caller can answer.
+    /// Splits the bytes that the transport received.
+    ///
+    /// # Errors
+    /// The header, if there is one, so that the caller can answer.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Option<InHeader>> {
         let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
             return Err(None);
@@ -61,27 +42,39 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// All of its bytes.
+    /// All bytes of the request.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.whole
     }
 
-    /// What is asked for, if it is known.
+    /// The inode that the request names.
+    pub(crate) fn inode(&self) -> InodeNo {
+        nodes::inode(self.header.nodeid)
+    }
+
+    /// The flags of a WRITE. 0 for other requests.
+    pub(crate) fn write_flags(&self) -> u32 {
+        let is_write = self.opcode() == Some(Opcode::Write);
+        let write = is_write.then(|| self.arguments().take::<WriteIn>().ok());
+        write.flatten().map_or(0, |write| write.write_flags)
+    }
+
+    /// The kind of the request. Nothing if the number is unknown.
     pub(crate) fn opcode(&self) -> Option<Opcode> {
         Opcode::from_raw(self.header.opcode)
     }
 
-    /// The body, to be taken apart from its start.
+    /// The arguments, from the first.
     pub(crate) fn arguments(&self) -> Arguments<'a> {
         Arguments(self.body)
     }
 }
 
-/// The part of a body that has not been looked at.
+/// The arguments of a body that have not been taken yet.
 pub(crate) struct Arguments<'a>(&'a [u8]);
 
 impl<'a> Arguments<'a> {
-    /// What `bytes` hold.
+    /// The arguments in `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Arguments(bytes)
     }
@@ -108,7 +101,7 @@ impl<'a> Arguments<'a> {
         Ok(string)
     }
 
-    /// The next string, which must be able to name a directory entry.
+    /// The next string, which must be a valid name of a directory entry.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let name = self.string()?;
         if name.is_empty() || name.contains(&b'/') {

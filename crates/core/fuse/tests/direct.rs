@@ -119,7 +119,7 @@ fn what_was_read_while_a_direct_write_was_under_way_is_dropped_before_its_answer
 #[test]
 fn attributes_asked_for_while_a_direct_write_was_under_way_are_asked_for_again() {
     let kernel = Kernel::new();
-    let amended = |page| kernel.write_with_reply(page, 2).1.amended().to_vec();
+    let amended = |page| kernel.write_with_reply(page, 2).1.stale().to_vec();
     let getattr = || {
         assert!(matches!(
             kernel.ask(3, kernel.file, &[0; 16]).0,

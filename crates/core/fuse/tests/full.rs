@@ -77,7 +77,7 @@ impl Kernel {
     /// A WRITE out of the cache; answers whether a notification is due, too.
     fn write_at(&mut self, file: u64, offset: u64) -> (Result<(), Errno>, bool) {
         let answer = self.ask(16, file, &held_write(offset));
-        (answer, self.reply.outdated() == Some(file))
+        (answer, self.reply.stale_unheld() == Some(file))
     }
 
     fn grow(&mut self, file: u64) -> (Result<(), Errno>, bool) {
@@ -172,14 +172,14 @@ fn every_write_that_uses_kept_room_is_announced() {
     kernel.fill(file);
     assert_eq!(kernel.grow(file), (Ok(()), true));
     let kernel_side = Notified::default();
-    kernel.adapter.outdate(file, &kernel_side);
+    kernel.adapter.invalidate_attributes(file, &kernel_side);
     let mut body = [file, -1i64 as u64, 0].map(u64::to_ne_bytes).concat();
     assert_eq!(kernel_side.0.lock().pop(), Some((2, body.clone())));
     assert_eq!(kernel.grow(file), (Ok(()), true));
     // For a file that is gone, it goes nowhere, and nothing is kept.
     body.clear();
     kernel.ask(2, file, &1u64.to_ne_bytes()).unwrap();
-    kernel.adapter.outdate(file, &kernel_side);
+    kernel.adapter.invalidate_attributes(file, &kernel_side);
     assert_eq!(kernel.before_write(file), Ok(()));
 }
 
@@ -246,7 +246,7 @@ fn put_off((outcome, reply): (Outcome, Reply), begun: Instant) -> Later {
     let Outcome::Later(later) = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(reply.outdated(), None, "nobody need be told yet");
+    assert_eq!(reply.stale_unheld(), None, "nobody need be told yet");
     assert!(later.pause().is_some() && !later.answers_first());
     assert!(begun.elapsed() < Duration::from_millis(100));
     later
@@ -306,7 +306,7 @@ fn who_waits_for_room_in_vain_is_refused_in_the_end() {
         assert_eq!(refused, Errno::NO_SPACE);
         assert!(begun.elapsed() > Duration::from_millis(200));
         // And the writer is told, once.
-        assert_eq!(reply.outdated(), held.then_some(other));
+        assert_eq!(reply.stale_unheld(), held.then_some(other));
         let told = if held { Err(Errno::NO_SPACE) } else { Ok(()) };
         assert_eq!(kernel.before_write(other), told);
         assert_eq!(kernel.before_write(other), Ok(()));

@@ -7,11 +7,11 @@ mod exerciser;
 mod full;
 mod handles;
 mod idmap;
+mod invalidation;
 mod lifecycle;
 mod malformed;
 mod names;
 mod support;
-mod told;
 
 /// Not a test of its own: the server that others start, signal and kill.
 #[test]

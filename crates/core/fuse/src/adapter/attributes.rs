@@ -7,7 +7,8 @@
 //! Requests carry no supplementary groups: a set-group-id bit without group
 //! execution, which gives no rights, goes also when one of those matches.
 
-use super::{Adapter, Done, Later, Outcome, convert, inode_of};
+use super::later::Later;
+use super::{Adapter, Done, Outcome, convert};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
@@ -21,11 +22,11 @@ impl<L: Layout> Adapter<L> {
         reply: &mut Reply,
     ) -> Result<Outcome, Errno> {
         let asked: GetattrIn = request.arguments().take()?;
-        let ino = inode_of(request);
+        let ino = request.inode();
         if asked.getattr_flags & GETATTR_FH != 0
-            && let Some(patience) = self.tell_writer(ino, request.patience)?
+            && let Some(patience) = self.report_to_writer(ino, request.patience)?
         {
-            return Ok(Outcome::Later(Later::room(request, patience)));
+            return Ok(Later::retry(request, patience));
         }
         self.direct.note_asked(ino);
         let attr = self.fs.getattr(ino)?;
@@ -36,7 +37,7 @@ impl<L: Layout> Adapter<L> {
     fn attr(&self, attr: &Attr, reply: &mut Reply) {
         let attr = convert::attributes(attr);
         reply.put(&AttrOut {
-            attr_valid: self.merging.trust(self.attr_valid_s),
+            attr_valid: self.merging.validity(self.attr_valid_s),
             attr,
             ..AttrOut::default()
         });
@@ -48,22 +49,22 @@ impl<L: Layout> Adapter<L> {
             // The kernel asks for the usual attributes from now on.
             return Err(Errno::NOT_IMPLEMENTED);
         }
-        let ino = inode_of(request);
+        let ino = request.inode();
         self.direct.note_asked(ino);
         let attr = self.fs.getattr(ino)?;
         reply.put(&convert::statx(
             &attr,
-            self.merging.trust(self.attr_valid_s),
+            self.merging.validity(self.attr_valid_s),
         ));
         Ok(())
     }
 
     pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let asked: SetattrIn = request.arguments().take()?;
-        let ino = inode_of(request);
+        let ino = request.inode();
         let mut set = translate(&asked);
         if set.size.is_some() {
-            self.writers.forget(ino);
+            self.write_errors.forget(ino);
             self.keep_times(ino, &mut set)?;
         }
         let attr = if set == SetAttr::default() {

@@ -1,7 +1,9 @@
 //! Bytes of files.
 
-use super::{Adapter, Done, Outcome, convert, inode_of};
+use super::later::Later;
+use super::{Adapter, Done, Outcome};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::protocol::capability;
 use crate::protocol::{
     CopyFileRangeIn, CopyFileRangeOut, FSYNC_DATA_ONLY, FallocateIn, FsyncIn, MAX_PAYLOAD_BYTES,
@@ -11,6 +13,9 @@ use crate::protocol::{
 use crate::reply::Reply;
 use crate::request::Request;
 use varve_fs::{Caller, InodeNo, Layout};
+
+/// O_SYNC, which includes O_DSYNC.
+const SYNC: u32 = libc::O_SYNC as u32;
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -23,7 +28,7 @@ impl<L: Layout> Adapter<L> {
         if size > MAX_PAYLOAD_BYTES {
             return Err(Errno::INVALID);
         }
-        let ino = inode_of(request);
+        let ino = request.inode();
         if read.read_flags & READ_LOCKOWNER == 0 {
             let end = read.offset.saturating_add(u64::from(read.size));
             self.direct.note_read(ino, read.offset..end);
@@ -39,7 +44,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let write: WriteIn = arguments.take()?;
         let data = arguments.bytes(write.size as usize)?;
-        let (caller, ino) = (self.caller(request), inode_of(request));
+        let (caller, ino) = (self.caller(request), request.inode());
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
             self.kill_set_id(&self.asker(request), ino)?;
         }
@@ -50,25 +55,25 @@ impl<L: Layout> Adapter<L> {
         let held = write.write_flags & WRITE_CACHE != 0;
         let written = match held {
             true => {
-                self.write_held(&caller, ino, write.offset, data, (request, reply))?;
+                self.write_cached(&caller, (ino, write.offset), data, request, reply)?;
                 data.len()
             }
             false => self.put(&caller, (ino, write.offset), data, direct)?,
         };
         self.counters.written(written);
-        if self.dsync && direct {
-            self.make_durable(ino, write.flags)?;
+        if direct && self.opens.is_dsync(write.flags) {
+            self.fs.fsync(ino, write.flags & SYNC != SYNC)?;
         }
         reply.put(&WriteOut {
             size: written as u32,
             padding: 0,
         });
-        let later = (direct && written > 0).then(|| {
-            let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-            let range = write.offset..write.offset.saturating_add(written as u64);
-            self.after_direct_write(unique, nodeid, range, reply)
-        });
-        Ok(later.flatten().map_or(Outcome::Reply, Outcome::Later))
+        let range = write.offset..write.offset.saturating_add(written as u64);
+        let stale = (direct && written > 0).then(|| self.direct.finish(ino, range));
+        Ok(match stale.flatten() {
+            Some(stale) => Later::drop_pages(request, stale, reply),
+            None => Outcome::Reply,
+        })
     }
 
     /// Writes what a program waits for. A short answer to a direct request that the
@@ -88,21 +93,11 @@ impl<L: Layout> Adapter<L> {
         Ok(self.fs.write_opened(caller, ino, offset, data)?)
     }
 
-    /// What a write to a file opened with such flags promises: the kernel sends no FSYNC
-    /// behind one that passes its cache.
-    fn make_durable(&self, ino: InodeNo, flags: u32) -> Done {
-        let all = flags & libc::O_SYNC as u32 == libc::O_SYNC as u32;
-        match all || flags & libc::O_DSYNC as u32 != 0 {
-            true => Ok(self.fs.fsync(ino, !all)?),
-            false => Ok(()),
-        }
-    }
-
     /// FSYNC of a file.
     pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
-        let ino = inode_of(request);
+        let ino = request.inode();
         self.has_lost_nothing(ino)?;
         Ok(self.fs.fsync(ino, data_only)?)
     }
@@ -115,7 +110,7 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Done {
         let asked: FallocateIn = request.arguments().take()?;
-        let (caller, ino) = (self.asker(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), request.inode());
         let mode = i32::try_from(asked.mode).map_err(|_| Errno::NOT_SUPPORTED)?;
         // The protocol has no kill flag here; root alone is sure to have
         // CAP_FSETID.
@@ -137,7 +132,7 @@ impl<L: Layout> Adapter<L> {
             return Err(Errno::INVALID);
         }
         let caller = self.asker(request);
-        let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
+        let (from, to) = (request.inode(), nodes::inode(copy.nodeid_out));
         if caller.uid != 0 {
             self.kill_set_id(&caller, to)?;
         }

@@ -1,30 +1,11 @@
-//! The file system's types in the protocol's shape.
+//! Conversion of the file system's types to the protocol's.
 
-use crate::protocol::{AttrBody, ROOT_NODE, StatxOut, StatxTime};
+use crate::protocol::{AttrBody, StatxOut, StatxTime};
 use varve_fs::{Attr, InodeNo, Timestamp};
 
-/// The protocol wants its root to be 1, which is the ifile's number: the two
-/// change places.
-pub(super) fn inode(nodeid: u64) -> InodeNo {
-    match nodeid {
-        ROOT_NODE => InodeNo::ROOT,
-        n if n == InodeNo::ROOT.0 => InodeNo::IFILE,
-        n => InodeNo(n),
-    }
-}
-
-/// The reverse of [`inode`].
-pub(super) fn node(ino: InodeNo) -> u64 {
-    match ino {
-        InodeNo::ROOT => ROOT_NODE,
-        InodeNo::IFILE => InodeNo::ROOT.0,
-        InodeNo(n) => n,
-    }
-}
-
-/// The generation of an inode's number. That of the root is 0: the kernel makes the
-/// root's inode itself, without a look-up, and compares later answers (a look-up of
-/// `..` for a file handle) with 0.
+/// The generation of an inode number. The root has generation 0, because the kernel creates
+/// the root's inode without a look-up and compares later answers (a look-up of `..` for a
+/// file handle) with 0.
 pub(super) fn generation(attr: &Attr) -> u64 {
     match attr.ino {
         InodeNo::ROOT => 0,
@@ -32,7 +13,7 @@ pub(super) fn generation(attr: &Attr) -> u64 {
     }
 }
 
-/// Seconds before 1970 travel as the same 64 bits.
+/// A time of the protocol. Seconds before 1970 are the same 64 bits, signed.
 pub(super) fn timestamp(seconds: u64, nanos: u32) -> Timestamp {
     Timestamp {
         seconds: seconds as i64,
@@ -40,6 +21,7 @@ pub(super) fn timestamp(seconds: u64, nanos: u32) -> Timestamp {
     }
 }
 
+/// The attributes of an inode for GETATTR, SETATTR and look-ups.
 pub(super) fn attributes(attr: &Attr) -> AttrBody {
     AttrBody {
         ino: attr.ino.0,
@@ -64,6 +46,7 @@ pub(super) fn attributes(attr: &Attr) -> AttrBody {
 /// `STATX_BASIC_STATS | STATX_BTIME`.
 const STATX_MASK: u32 = 0x7ff | 0x800;
 
+/// The answer to STATX. The kernel may trust it for `attr_valid` seconds.
 pub(super) fn statx(attr: &Attr, attr_valid: u64) -> StatxOut {
     let time = |t: Timestamp| StatxTime {
         seconds: t.seconds,
@@ -96,15 +79,6 @@ pub(super) fn statx(attr: &Attr, attr_valid: u64) -> StatxOut {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn root_and_ifile_change_places() {
-        assert_eq!(inode(1), InodeNo::ROOT);
-        assert_eq!(inode(2), InodeNo::IFILE);
-        for n in [1, 2, 3, u64::MAX] {
-            assert_eq!(node(inode(n)), n);
-        }
-    }
 
     #[test]
     fn times_before_1970_survive() {

@@ -1,6 +1,6 @@
 //! Listings.
 
-use super::{Adapter, Done, inode_of};
+use super::{Adapter, Done};
 use crate::errno::Errno;
 use crate::protocol::{Dirent, EntryOut, MAX_PAYLOAD_BYTES, ReadIn};
 use crate::reply::Reply;
@@ -18,7 +18,7 @@ struct Listed {
 impl<L: Layout> Adapter<L> {
     pub(super) fn readdir(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let (after, capacity) = range(request)?;
-        self.fs.readdir(inode_of(request), after, &mut |entry| {
+        self.fs.readdir(request.inode(), after, &mut |entry| {
             if reply.len() + dirent_bytes(entry.name) > capacity {
                 return false;
             }
@@ -35,7 +35,7 @@ impl<L: Layout> Adapter<L> {
         let mut names: Vec<u8> = Vec::new();
         let mut listed: Vec<Listed> = Vec::new();
         let mut used = 0;
-        self.fs.readdir(inode_of(request), after, &mut |entry| {
+        self.fs.readdir(request.inode(), after, &mut |entry| {
             let bytes = size_of::<EntryOut>() + dirent_bytes(entry.name);
             if used + bytes > capacity {
                 return false;
@@ -54,7 +54,7 @@ impl<L: Layout> Adapter<L> {
         if after > 0 {
             // The kernel goes on asking for attributes only if somebody looked at some.
             let listed = listed.iter().map(|entry| entry.ino);
-            self.fs.read_inodes_ahead(inode_of(request), after, listed);
+            self.fs.read_inodes_ahead(request.inode(), after, listed);
         }
         let mut name_start = 0;
         for entry in listed {
@@ -64,9 +64,7 @@ impl<L: Layout> Adapter<L> {
             let found = if is_link_up {
                 None
             } else {
-                if let Some(found) = &self.found {
-                    found.note(entry.ino, inode_of(request), name);
-                }
+                self.note_name(entry.ino, request.inode(), name);
                 self.retained_entry(entry.ino, reply)
             };
             // Node 0 gives the kernel the name without attributes.

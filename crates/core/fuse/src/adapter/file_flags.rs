@@ -16,9 +16,10 @@
 //! pages are called in before. Later ones are refused, and so is the next write,
 //! by the question that it sends (`full.rs`).
 
-use super::{Adapter, Done, Later, Outcome, inode_of};
+use super::later::{Later, Work};
+use super::{Adapter, Done, Outcome};
 use crate::errno::Errno;
-use crate::protocol::{IoctlOut, OpenIn, OpenOut, capability, fopen};
+use crate::protocol::{IoctlOut, OpenIn, OpenOut, capability};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::transport::{Transport, invalidate_pages};
@@ -125,7 +126,7 @@ impl<L: Layout> Adapter<L> {
         input: &[u8],
         reply: &mut Reply,
     ) -> Result<Option<Outcome>, Errno> {
-        let ino = inode_of(request);
+        let ino = request.inode();
         match command {
             GET_FLAGS => {
                 let flags = to_bits(self.fs.file_flags(ino)?, Kind::Plain);
@@ -176,18 +177,15 @@ impl<L: Layout> Adapter<L> {
         project: Option<u32>,
         reply: &mut Reply,
     ) -> Result<Outcome, Errno> {
-        let ino = inode_of(request);
+        let ino = request.inode();
         let regular = self.fs.getattr(ino)?.kind == FileKind::Regular;
         let before = self.fs.file_flags(ino)?;
         let guards = |f: FileFlags| regular && (f.immutable || f.append_only) || f.sync;
-        if guards(flags) && !guards(before) && !self.asks_opens {
+        if guards(flags) && !guards(before) && !self.opens.are_asked() {
             tracing::info!("immutable, append-only and synchronous files need `-o chattr`");
             return Err(Errno::NOT_SUPPORTED);
         }
-        let checked = self
-            .negotiated
-            .get()
-            .is_some_and(|n| n.minor >= CHECKED_SINCE);
+        let checked = self.speaks(CHECKED_SINCE);
         let setting = Setting {
             caller: Caller {
                 checked,
@@ -198,12 +196,11 @@ impl<L: Layout> Adapter<L> {
             project,
         };
         if regular && flags.immutable && !before.immutable {
-            let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-            return Ok(Outcome::Later(Later::flags(unique, nodeid, setting)));
+            return Ok(Later::new(request, Work::Flags(setting)));
         }
         self.apply_flags(&setting)?;
         // The kernel does not know that this changes a file's ctime.
-        reply.amend(request.header.nodeid);
+        reply.mark_stale(request.header.nodeid);
         put(&[], reply);
         Ok(Outcome::Reply)
     }
@@ -228,7 +225,7 @@ impl<L: Layout> Adapter<L> {
         if let Err(errno) = self.apply_flags(setting) {
             return Outcome::Error(errno);
         }
-        self.outdate(nodeid, transport);
+        self.invalidate_attributes(nodeid, transport);
         put(&[], reply);
         Outcome::Reply
     }
@@ -238,8 +235,8 @@ impl<L: Layout> Adapter<L> {
     ///
     /// # Errors
     /// EPERM.
-    pub(super) fn tell_of_flags(&self, ino: InodeNo) -> Done {
-        let immutable = self.asks_opens && self.fs.file_flags(ino)?.immutable;
+    pub(super) fn must_be_mutable(&self, ino: InodeNo) -> Done {
+        let immutable = self.opens.are_asked() && self.fs.file_flags(ino)?.immutable;
         match immutable {
             true => Err(Errno(libc::EPERM)),
             false => Ok(()),
@@ -249,7 +246,7 @@ impl<L: Layout> Adapter<L> {
     /// OPEN. A kernel that can do without is told so and never asks again, but
     /// on mounts where flags are to be looked at.
     pub(super) fn open_file(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        if !self.asks_opens {
+        if !self.opens.are_asked() {
             return self.open(capability::NO_OPEN_SUPPORT, reply);
         }
         let asked: OpenIn = request.arguments().take()?;
@@ -259,42 +256,16 @@ impl<L: Layout> Adapter<L> {
             append: has(libc::O_APPEND),
             truncate: has(libc::O_TRUNC),
         };
-        let flags = self.fs.may_open(inode_of(request), access)?;
-        let through = flags.sync || self.is_dsync(asked.flags);
-        reply.put(&self.opened(access.write && through));
+        let flags = self.fs.may_open(request.inode(), access)?;
+        let through = flags.sync || self.opens.is_dsync(asked.flags);
+        reply.put(&self.opens.file(access.write && through));
         Ok(())
     }
 
-    /// What the open file of a new inode is like, opened with such flags.
+    /// The open file of a new inode, created with `flags`.
     pub(super) fn opened_new(&self, ino: InodeNo, flags: u32) -> OpenOut {
-        let sync = || self.asks_opens && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
-        self.opened(self.is_dsync(flags) || sync())
-    }
-
-    /// An open file, with a handle of its own where its close is to be known.
-    fn opened(&self, through: bool) -> OpenOut {
-        OpenOut {
-            fh: self.locks.as_ref().map_or(0, |locks| locks.handle()),
-            ..opened(through)
-        }
-    }
-
-    fn is_dsync(&self, flags: u32) -> bool {
-        self.dsync && flags & libc::O_DSYNC as u32 != 0
-    }
-}
-
-/// An open file without a handle. Cached pages stay valid: all changes come
-/// through the kernel. What is written `through` is not kept in its cache, and others
-/// may write beside it.
-pub(super) fn opened(through: bool) -> OpenOut {
-    let direct = match through {
-        true => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
-        false => 0,
-    };
-    OpenOut {
-        open_flags: fopen::KEEP_CACHE | direct,
-        ..OpenOut::default()
+        let sync = || self.opens.are_asked() && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
+        self.opens.file(self.opens.is_dsync(flags) || sync())
     }
 }
 

@@ -2,7 +2,7 @@
 //! (`maintenance.rs`), and on the mount's root the statistics and what the
 //! embedding program adds.
 
-use super::{Adapter, Outcome, inode_of};
+use super::{Adapter, Outcome};
 use crate::calls::IoctlRequest;
 use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use crate::errno::Errno;
@@ -23,7 +23,7 @@ impl<L: Layout> Adapter<L> {
         if let Some(outcome) = self.flag_ioctl(request, asked.cmd, input, reply)? {
             return Ok(outcome);
         }
-        if inode_of(request) != InodeNo::ROOT {
+        if request.inode() != InodeNo::ROOT {
             return Err(Errno::NOT_A_TTY);
         }
         let asker = self.asker(request);

@@ -1,49 +1,52 @@
-//! What is answered later: what makes the kernel give up pages, and so wait for
-//! requests of its own, and what waits for room or for a lock.
+//! Requests that are answered later, because they make the kernel drop pages and thereby wait
+//! for requests of its own, or because they wait for free space or a lock.
 
-use super::direct::Outdated;
 use super::file_flags::Setting;
-use super::locks::Held;
-use super::{Adapter, Outcome, Seek};
+use super::seek::Seek;
+use super::{Adapter, Outcome};
+use crate::caches::StalePages;
 use crate::errno::Errno;
 use crate::protocol::Opcode;
 use crate::reply::Reply;
-use crate::request::{Patience, Request};
+use crate::request::Request;
+use crate::space::Patience;
 use crate::transport::Transport;
+use crate::view::HeldLock;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use varve_fs::Layout;
 
 /// Time between two attempts of a request that waits for a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The rest of a request, to be done on a thread that others can do without.
+/// The rest of a request, for a thread that does not serve requests.
 #[derive(Debug)]
 pub struct Later {
     /// The request's number.
     pub unique: u64,
-    /// The inode that it is about.
-    nodeid: u64,
-    work: Work,
+    /// The node that the request names.
+    pub(super) nodeid: u64,
+    pub(super) work: Work,
 }
 
+/// What is left to be done.
 #[derive(Debug)]
-enum Work {
+pub(super) enum Work {
     /// A seek that must see the kernel's dirty pages.
     Seek(Seek),
-    /// Flags that want the file's dirty pages to have come in.
+    /// Flags that are set once the kernel has written the file's dirty pages.
     Flags(Setting),
-    /// A lock that conflicts with another one.
-    Lock(Held),
-    /// A direct write is done but for pages that it has outdated.
+    /// A lock that conflicts with another lock.
+    Lock(HeldLock),
+    /// A direct write that is done except for pages that the kernel must drop.
     DropPages {
-        outdated: Outdated,
+        stale: StalePages,
         answer: Vec<u8>,
         answered: bool,
     },
-    /// Refused for want of space, which may come back: all of the request, and how it
-    /// waits. A page's inode may be on its way out of the kernel, and is then not held.
-    Room {
+    /// Another attempt of the whole request. `is_held` is false for a WRITE, whose inode the
+    /// kernel may be evicting.
+    Retry {
         request: Whole,
         is_held: bool,
         patience: Patience,
@@ -51,7 +54,7 @@ enum Work {
 }
 
 /// The bytes of a request.
-struct Whole(Vec<u8>);
+pub(super) struct Whole(Vec<u8>);
 
 impl fmt::Debug for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,92 +63,71 @@ impl fmt::Debug for Whole {
 }
 
 impl Later {
-    pub(super) fn seek(unique: u64, nodeid: u64, seek: Seek) -> Self {
-        Later {
-            unique,
-            nodeid,
-            work: Work::Seek(seek),
-        }
+    /// The rest of `request`.
+    pub(super) fn new(request: &Request<'_>, work: Work) -> Outcome {
+        Outcome::Later(Later {
+            unique: request.header.unique,
+            nodeid: request.header.nodeid,
+            work,
+        })
     }
 
-    pub(super) fn flags(unique: u64, nodeid: u64, setting: Setting) -> Self {
-        Later {
-            unique,
-            nodeid,
-            work: Work::Flags(setting),
-        }
+    /// Another step of the same request.
+    pub(super) fn again(&self, work: Work) -> Self {
+        Later { work, ..*self }
     }
 
-    pub(super) fn lock(unique: u64, nodeid: u64, wanted: Held) -> Self {
-        Later {
-            unique,
-            nodeid,
-            work: Work::Lock(wanted),
-        }
-    }
-
-    pub(super) fn drop_pages(unique: u64, nodeid: u64, outdated: Outdated, reply: &Reply) -> Self {
+    /// The end of a direct write: `reply` is its answer.
+    pub(super) fn drop_pages(request: &Request<'_>, stale: StalePages, reply: &Reply) -> Outcome {
         let work = Work::DropPages {
-            outdated,
+            stale,
             answer: reply.body().to_vec(),
             answered: false,
         };
-        Later {
-            unique,
-            nodeid,
-            work,
-        }
+        Later::new(request, work)
     }
 
-    /// A request to be tried again.
-    pub(super) fn room(request: &Request<'_>, patience: Patience) -> Self {
-        let work = Work::Room {
+    /// A later attempt of the whole request.
+    pub(super) fn retry(request: &Request<'_>, patience: Patience) -> Outcome {
+        let work = Work::Retry {
             request: Whole(request.bytes().to_vec()),
             is_held: request.opcode() != Some(Opcode::Write),
             patience,
         };
-        Later {
-            unique: request.header.unique,
-            nodeid: request.header.nodeid,
-            work,
-        }
+        Later::new(request, work)
     }
 
-    /// An inode that the kernel certainly holds, if there is one: to have it go
-    /// through what has queued up. It does so with files only, and of who waits for
-    /// room in a directory no file is known.
+    /// A node that the kernel certainly holds, if there is one, for [`crate::ring::Crew::nudge`].
     pub(crate) fn held_node(&self) -> Option<u64> {
-        let is_held = !matches!(self.work, Work::Room { is_held: false, .. });
+        let is_held = !matches!(self.work, Work::Retry { is_held: false, .. });
         is_held.then_some(self.nodeid)
     }
 
-    /// How long to wait before it is finished, if it is.
+    /// Time to wait before [`Adapter::finish`], if any.
     pub fn pause(&self) -> Option<Duration> {
         match &self.work {
-            Work::Room { patience, .. } => Some(patience.pause),
+            Work::Retry { patience, .. } => Some(patience.pause()),
             Work::Lock(_) => Some(LOCK_PAUSE),
             _ => None,
         }
     }
 
-    /// Makes the next attempt the last one: nobody can wait for it.
+    /// Makes the next attempt the last one, because no thread can wait for another.
     pub(crate) fn hurry(&mut self) {
-        if let Work::Room { patience, .. } = &mut self.work {
-            patience.until = Instant::now();
+        if let Work::Retry { patience, .. } = &mut self.work {
+            patience.end();
         }
     }
 
-    /// True if the request should be answered at once, before the rest is done:
-    /// see [`Later::answer_now`].
+    /// True if [`Later::answer_now`] must be called before the rest is done.
     pub fn answers_first(&self) -> bool {
-        matches!(&self.work, Work::DropPages { outdated, .. } if outdated.answer_first)
+        matches!(&self.work, Work::DropPages { stale, .. } if stale.answer_first())
     }
 
-    /// What to answer the request with before the rest is done; from now on it
-    /// counts as answered.
+    /// The answer that is sent before the rest is done. The request then counts as answered.
     ///
     /// # Errors
-    /// EAGAIN if it cannot be answered yet: it is to be asked again.
+    /// EAGAIN if the rest must be done first: the client has to try again.
     pub fn answer_now(&mut self) -> Result<&[u8], Errno> {
         match &mut self.work {
             Work::DropPages {
@@ -154,7 +136,7 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) | Work::Lock(_) => {
+            Work::Seek(_) | Work::Retry { .. } | Work::Flags(_) | Work::Lock(_) => {
                 Err(Errno(libc::EAGAIN))
             }
         }
@@ -162,27 +144,27 @@ impl Later {
 }
 
 impl<L: Layout> Adapter<L> {
-    /// Does the rest of a request, and says how to answer it, or what is still
-    /// left of it. Never call it on a thread that serves requests.
+    /// Does the rest of a request. The outcome says how to answer it, or what is left of it.
+    /// Never call it on a thread that serves requests.
     pub fn finish(&self, later: &Later, transport: &dyn Transport, reply: &mut Reply) -> Outcome {
         reply.clear();
         match &later.work {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
             Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
-            Work::Lock(wanted) => self.finish_lock(later.unique, later.nodeid, *wanted),
+            Work::Lock(wanted) => self.finish_lock(later, *wanted),
             Work::DropPages {
-                outdated,
+                stale,
                 answer,
                 answered,
             } => {
-                self.drop_pages(later.nodeid, outdated, transport);
+                self.direct.drop_pages(later.nodeid, stale, transport);
                 if *answered {
                     return Outcome::Silent;
                 }
                 reply.put_bytes(answer);
                 Outcome::Reply
             }
-            Work::Room {
+            Work::Retry {
                 request, patience, ..
             } => self.try_again(&request.0, *patience, reply),
         }

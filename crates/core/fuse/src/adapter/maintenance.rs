@@ -1,18 +1,13 @@
-//! The ioctls of local file systems that concern a whole volume: FITRIM and
-//! FS_IOC_SHUTDOWN. Root and whoever mounted may, on any file of the mount.
-//!
-//! After a shutdown everything that is asked for is EIO, but for what lets go
-//! and what unmounting needs; the volume is left as by a crash at that moment.
-//! What the kernel still holds comes afterwards, and is lost likewise.
+//! The ioctls of local file systems that concern a whole volume: FITRIM and FS_IOC_SHUTDOWN.
+//! Root and the user who runs the server may send them, on any file of the mount.
 
 use super::{Adapter, Outcome};
 use crate::errno::Errno;
-use crate::protocol::{InHeader, IoctlIn, IoctlOut, Opcode, ROOT_NODE};
+use crate::protocol::{InHeader, IoctlIn, IoctlOut};
 use crate::reply::Reply;
 use crate::request::Request;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -22,8 +17,8 @@ const TRIM: u32 = 0xc018_5879;
 /// kernel, but it is the flags.
 const SHUTDOWN: u32 = 0x8004_587d;
 
-/// What has not been written is lost. (0: all is made durable, 1: what is
-/// needed to find it.)
+/// Changes that are not durable yet are lost. (0 makes all of them durable, 1 those that are
+/// needed to find data.)
 const WITHOUT_LOG: u32 = 2;
 
 /// `struct fstrim_range`.
@@ -36,7 +31,7 @@ struct Range {
 }
 
 impl<L: Layout> Adapter<L> {
-    /// Answers these ioctls. Nothing for others.
+    /// Answers these two ioctls. Returns nothing for others.
     pub(super) fn maintenance_ioctl(
         &self,
         request: &Request<'_>,
@@ -71,7 +66,7 @@ impl<L: Layout> Adapter<L> {
         Ok(Some(Outcome::Reply))
     }
 
-    /// Without flags as much is kept as with any.
+    /// Shuts the volume down. Without flags, all changes are made durable before.
     fn shut_down(&self, flags: Option<u32>) -> Result<(), Errno> {
         if self.is_down() {
             return Ok(());
@@ -83,41 +78,19 @@ impl<L: Layout> Adapter<L> {
             ?flags,
             "the volume was shut down; it answers EIO until it is mounted again"
         );
-        self.down.store(true, Relaxed);
+        self.shutdown.begin();
         self.fs.shut_down("it was shut down");
         Ok(())
     }
 
     /// True after a shutdown.
     pub fn is_down(&self) -> bool {
-        self.down.load(Relaxed)
-    }
-
-    /// # Errors
-    /// EIO for what a mount that was shut down does not do.
-    pub(super) fn must_be_up(&self, opcode: Opcode, header: &InHeader) -> Result<(), Errno> {
-        if !self.is_down() {
-            return Ok(());
-        }
-        match opcode {
-            Opcode::Init
-            | Opcode::Destroy
-            | Opcode::Forget
-            | Opcode::BatchForget
-            | Opcode::NotifyReply
-            | Opcode::Interrupt
-            | Opcode::Release
-            | Opcode::Releasedir
-            | Opcode::Ioctl
-            | Opcode::Statfs => Ok(()),
-            Opcode::Getattr | Opcode::Statx if header.nodeid == ROOT_NODE => Ok(()),
-            _ => Err(Errno(libc::EIO)),
-        }
+        self.shutdown.is_down()
     }
 }
 
-/// The number at an address of the asker, who waits for the answer. The kernel
-/// does not hand it over, as the ioctl's number does not say that it should.
+/// The number at an address of the calling process, which waits for the answer. The kernel does
+/// not copy it, because the direction in the ioctl's number is wrong.
 fn argument(header: &InHeader, address: u64) -> Option<u32> {
     let memory = File::open(format!("/proc/{}/mem", header.pid)).ok()?;
     let mut bytes = [0; 4];

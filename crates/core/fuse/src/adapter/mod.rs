@@ -12,41 +12,38 @@
 
 mod asker;
 mod attributes;
+mod cached_writes;
 mod content;
 mod convert;
-mod direct;
 mod directories;
 mod durable;
 mod file_flags;
-mod found;
-mod full;
+mod invalidate;
 mod ioctls;
 mod later;
-mod locks;
 mod maintenance;
-mod merging;
 mod names;
-mod removals;
 mod respell;
 mod seek;
-mod told;
+mod view;
 mod xattrs;
 
+pub use invalidate::BLOCK_COUNT_LAG;
 pub use later::Later;
-pub use merging::Merge;
-pub use told::LATE;
 
+use crate::caches::{BlockCounts, DirectWrites, Merge, Merging};
 use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
 use crate::negotiate::{Negotiated, Wishes, negotiate};
+use crate::opens::Opens;
 use crate::options::{MountOptions, Synchronous};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
-use crate::request::{Patience, Request};
-use merging::Merging;
-use seek::Seek;
-use std::sync::atomic::AtomicBool;
+use crate::request::Request;
+use crate::shutdown::Shutdown;
+use crate::space::{ATTRIBUTES_VALID_S, Patience, WriteErrors};
+use crate::view::{FoundNames, Locks, LostWrites};
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout};
 
@@ -79,21 +76,18 @@ pub struct Adapter<L: Layout> {
     entry_valid_s: u64,
     birth_times: bool,
     extended_attributes: bool,
-    /// The kernel asks before it opens a file, see `file_flags.rs`.
-    asks_opens: bool,
-    /// Who opens a file for synchronous writes writes past the kernel's cache.
-    dsync: bool,
+    opens: Opens,
     /// Which changes are durable when they are answered.
     synchronous: Synchronous,
-    /// The volume was shut down, see `maintenance.rs`.
-    down: AtomicBool,
-    writers: full::Writers,
-    direct: direct::DirectWrites,
+    shutdown: Shutdown,
+    write_errors: WriteErrors,
+    direct: DirectWrites,
     merging: Merging,
-    late: told::Late,
-    found: Option<found::Found>,
+    block_counts: BlockCounts,
     /// In the view of a transaction.
-    locks: Option<locks::Locks>,
+    names: Option<FoundNames>,
+    lost: LostWrites,
+    locks: Option<Locks>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -123,23 +117,23 @@ impl<L: Layout> Adapter<L> {
             },
             read_only: options.read_only,
             attr_valid_s: if options.write_back() {
-                full::TRUST_S
+                ATTRIBUTES_VALID_S
             } else {
                 options.trust_s
             },
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
-            asks_opens,
-            dsync: options.dsync,
+            opens: Opens::new(asks_opens, options.dsync, options.outside.is_some()),
             synchronous: options.synchronous,
-            down: AtomicBool::new(false),
-            writers: full::Writers::default(),
-            direct: direct::DirectWrites::default(),
+            shutdown: Shutdown::default(),
+            write_errors: WriteErrors::default(),
+            direct: DirectWrites::default(),
             merging: Merging::default(),
-            late: told::Late::default(),
-            locks: options.outside.as_ref().map(locks::Locks::new),
-            found: options.note_names.then(found::Found::default),
+            block_counts: BlockCounts::default(),
+            locks: options.outside.as_ref().map(Locks::new),
+            names: options.note_names.then(FoundNames::default),
+            lost: LostWrites::default(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -151,8 +145,9 @@ impl<L: Layout> Adapter<L> {
         &self.fs
     }
 
-    pub(crate) fn node_of(&self, ino: InodeNo) -> u64 {
-        convert::node(ino)
+    /// Begins the merge of a commit that changes these regular files.
+    pub(crate) fn begin_merge(&self, files: &[InodeNo]) -> Merge<'_> {
+        self.merging.begin(files)
     }
 
     /// Requests by kind.
@@ -167,6 +162,11 @@ impl<L: Layout> Adapter<L> {
 
     fn has(&self, capability: u64) -> bool {
         self.negotiated.get().is_some_and(|n| n.has(capability))
+    }
+
+    /// True if the protocol's minor version in use is at least `minor`.
+    fn speaks(&self, minor: u32) -> bool {
+        self.negotiated.get().is_some_and(|n| n.minor >= minor)
     }
 
     pub(crate) fn over_io_uring(&self) -> bool {
@@ -191,7 +191,8 @@ impl<L: Layout> Adapter<L> {
         let opcode = request.opcode();
         self.counters.request(opcode);
         let begun = std::time::Instant::now();
-        request.patience = self.patience();
+        let removal = self.fs.latest_held_removal();
+        request.patience = removal.map(Patience::with_removals);
         let outcome = self.attempt(&request, reply);
         self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
@@ -200,18 +201,22 @@ impl<L: Layout> Adapter<L> {
     /// Serves a request as far as it can be served now.
     fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
-        if let Some(until) = self.merging.holds(request) {
-            return Outcome::Later(Later::room(request, Patience::until(until)));
+        let (opcode, pid) = (request.opcode(), request.header.pid);
+        if let Some(until) = self.merging.pauses(opcode, request.inode(), pid) {
+            return Later::retry(request, Patience::until(until));
         }
-        let errno = match self.serve(request.opcode(), request, reply) {
+        let errno = match self.serve(opcode, request, reply) {
             Ok(outcome) => return outcome,
             Err(errno) => errno,
         };
         self.take_back(reply);
+        // GETATTR reports the error of another request, which has waited itself.
+        let reports = matches!(opcode, Some(Opcode::Getattr | Opcode::Statx));
         if let Some(patience) = request.patience
-            && self.puts_off(request, errno)
+            && errno == Errno::NO_SPACE
+            && !reports
         {
-            return Outcome::Later(Later::room(request, patience));
+            return Later::retry(request, patience);
         }
         self.note_lost(request, errno);
         // These are answers: the kernel asks in order to hear them.
@@ -220,6 +225,16 @@ impl<L: Layout> Adapter<L> {
             self.counters.failed();
         }
         Outcome::Error(errno)
+    }
+
+    /// Repeats a request that waited. The space of files that the kernel has forgotten before
+    /// this call is free.
+    fn try_again(&self, request: &[u8], patience: Patience, reply: &mut Reply) -> Outcome {
+        let Ok(mut request) = Request::parse(request) else {
+            return Outcome::Error(Errno::INVALID); // it was parsed before
+        };
+        request.patience = patience.next(|removal| self.fs.awaits_release(removal));
+        self.attempt(&request, reply)
     }
 
     fn dispatch(
@@ -234,7 +249,9 @@ impl<L: Layout> Adapter<L> {
         if !self.is_initialised() && opcode != Opcode::Init {
             return Err(Errno(libc::EIO));
         }
-        self.must_be_up(opcode, &request.header)?;
+        if self.shutdown.refuses(opcode, request.header.nodeid) {
+            return Err(Errno(libc::EIO));
+        }
         match opcode {
             Opcode::Forget | Opcode::BatchForget => {
                 // Nobody listens to an error; a malformed one only leaks.
@@ -252,11 +269,9 @@ impl<L: Layout> Adapter<L> {
                 self.interrupt(request)?;
                 return Ok(Outcome::Silent);
             }
-            Opcode::Flush if self.locks.is_some() => {
-                self.end_process_locks(request)?;
-                self.has_lost_nothing(inode_of(request))?;
+            Opcode::Flush if self.locks.is_some() || self.names.is_some() => {
+                self.flush(request)?;
             }
-            Opcode::Flush if self.found.is_some() => self.has_lost_nothing(inode_of(request))?,
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -295,7 +310,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
-            Opcode::Release => self.end_file_locks(request)?,
+            Opcode::Release => self.release_file(request)?,
             Opcode::Releasedir | Opcode::Destroy => {}
             // ENOSYS makes the kernel stop asking: a flush has nothing to do but to end
             // locks and to report lost writes, interrupts concern nothing but locks.
@@ -351,9 +366,4 @@ impl<L: Layout> Adapter<L> {
             umask: 0,
         }
     }
-}
-
-/// The inode a request is about.
-fn inode_of(request: &Request<'_>) -> InodeNo {
-    convert::inode(request.header.nodeid)
 }

@@ -1,11 +1,11 @@
 //! Look-ups, and what makes, moves and removes names.
 
-use super::file_flags::opened;
-use super::{Adapter, Done, convert, inode_of};
+use super::{Adapter, Done, convert};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::protocol::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
-    Rename2In, RenameIn, capability, fopen,
+    Rename2In, RenameIn, capability,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -21,29 +21,26 @@ const SET_GID_CHECKED: u32 = 37;
 impl<L: Layout> Adapter<L> {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let name = request.arguments().name()?;
-        let node = inode_of(request);
+        let node = request.inode();
         let found = match name {
             // Asked of any inode, to turn a file handle into a file. One
             // without names is there until the kernel has forgotten it; those
             // that are open the kernel finds without us.
             b"." => self.fs.getattr(node).and_then(named),
-            _ if let Some(ino) = self.merging.aside(request, name) => self.fs.getattr(ino),
+            _ if let Some(ino) = self.merging.aside(node, request.header.pid, name) => {
+                self.fs.getattr(ino)
+            }
             _ => self.fs.lookup(&self.caller(request), node, name),
         };
         match found {
             Ok(attr) => {
-                if let Some(found) = &self.found
-                    && name != b"."
-                    && name != b".."
-                {
-                    found.note(attr.ino, node, name);
-                }
+                self.note_name(attr.ino, node, name);
                 self.entry(&attr, reply)
             }
             // "No such name" may be remembered: nobody makes it but the kernel.
             Err(Error::NotFound) if self.entry_valid_s > 0 && name != b"." && name != b".." => {
                 reply.put(&EntryOut {
-                    entry_valid: self.merging.trust(self.entry_valid_s),
+                    entry_valid: self.merging.validity(self.entry_valid_s),
                     ..EntryOut::default()
                 });
                 Ok(())
@@ -62,10 +59,10 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn entry_of(&self, attr: &Attr) -> EntryOut {
         EntryOut {
-            nodeid: convert::node(attr.ino),
+            nodeid: nodes::node(attr.ino),
             generation: convert::generation(attr),
-            entry_valid: self.merging.trust(self.entry_valid_s),
-            attr_valid: self.merging.trust(self.attr_valid_s),
+            entry_valid: self.merging.validity(self.entry_valid_s),
+            attr_valid: self.merging.validity(self.attr_valid_s),
             attr: convert::attributes(attr),
             ..EntryOut::default()
         }
@@ -75,22 +72,23 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         if opcode == Opcode::Forget {
             let forget: ForgetIn = arguments.take()?;
-            self.release(inode_of(request), forget.nlookup);
+            self.release(request.inode(), forget.nlookup);
             return Ok(());
         }
         let batch: BatchForgetIn = arguments.take()?;
         for _ in 0..batch.count {
             let one: ForgetOne = arguments.take()?;
-            self.release(convert::inode(one.nodeid), one.nlookup);
+            self.release(nodes::inode(one.nodeid), one.nlookup);
         }
         Ok(())
     }
 
     fn release(&self, ino: InodeNo, count: u64) {
-        self.writers.forget(ino);
+        self.write_errors.forget(ino);
         self.direct.forget(ino);
-        if let Some(found) = &self.found {
-            found.forget(ino);
+        if let Some(names) = &self.names {
+            names.forget(ino);
+            self.lost.forget(ino);
         }
         self.fs.release(ino, count);
     }
@@ -99,7 +97,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mknod: MknodIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, mknod.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, mknod.umask), request.inode());
         let mode = self.mode_in(parent, &caller, mknod.mode)?;
         let rdev = u64::from(mknod.rdev);
         let attr = self.fs.mknod(&caller, parent, name, mode, rdev)?;
@@ -110,13 +108,11 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mkdir: MkdirIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, mkdir.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, mkdir.umask), request.inode());
         let mode = mkdir.mode & PERMISSIONS;
         let attr = self.fs.mkdir(&caller, parent, name, mode)?;
         // What is there already may be renamed into it.
-        if let Some(found) = &self.found {
-            found.note(attr.ino, parent, name);
-        }
+        self.note_name(attr.ino, parent, name);
         self.entry(&attr, reply)
     }
 
@@ -124,13 +120,13 @@ impl<L: Layout> Adapter<L> {
     /// opened so all the same, until some OPEN has been refused. So it is told to do
     /// without CREATE as well: it sends MKNOD then.
     pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        if !self.asks_opens && self.has(capability::NO_OPEN_SUPPORT) {
+        if !self.opens.are_asked() && self.has(capability::NO_OPEN_SUPPORT) {
             return Err(Errno::NOT_IMPLEMENTED);
         }
         let mut arguments = request.arguments();
         let create: CreateIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), request.inode());
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
         let attr = self.fs.mknod(&caller, parent, name, mode, 0)?;
@@ -142,7 +138,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         // The name that follows means nothing.
         let create: CreateIn = request.arguments().take()?;
-        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), request.inode());
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
         // Comes retained once: nothing else would keep it.
@@ -158,11 +154,7 @@ impl<L: Layout> Adapter<L> {
     /// kernels see to it, and know all the caller's groups; requests name one.
     fn mode_in(&self, parent: InodeNo, caller: &Caller, mode: u32) -> Result<u32, Errno> {
         let program = libc::S_ISGID | libc::S_IXGRP;
-        let checked = self
-            .negotiated
-            .get()
-            .is_some_and(|n| n.minor >= SET_GID_CHECKED);
-        if checked || caller.uid == 0 || mode & program != program {
+        if self.speaks(SET_GID_CHECKED) || caller.uid == 0 || mode & program != program {
             return Ok(mode);
         }
         let above = self.fs.getattr(parent)?;
@@ -177,13 +169,13 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let name = arguments.name()?;
         let target = arguments.string()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.caller(request), request.inode());
         let attr = self.fs.symlink(&caller, parent, name, target)?;
         self.entry(&attr, reply)
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        reply.put_bytes(&self.fs.readlink(inode_of(request))?);
+        reply.put_bytes(&self.fs.readlink(request.inode())?);
         Ok(())
     }
 
@@ -191,8 +183,8 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let link: LinkIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
-        let ino = convert::inode(link.oldnodeid);
+        let (caller, parent) = (self.caller(request), request.inode());
+        let ino = nodes::inode(link.oldnodeid);
         let attr = self.fs.link(&caller, ino, parent, name)?;
         self.entry(&attr, reply)
     }
@@ -200,14 +192,14 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn unlink(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .unlink(&self.caller(request), inode_of(request), name)?;
+            .unlink(&self.caller(request), request.inode(), name)?;
         Ok(())
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .rmdir(&self.caller(request), inode_of(request), name)?;
+            .rmdir(&self.caller(request), request.inode(), name)?;
         Ok(())
     }
 
@@ -229,8 +221,8 @@ impl<L: Layout> Adapter<L> {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
-        let (caller, parent) = (self.caller(request), inode_of(request));
-        let new_parent: InodeNo = convert::inode(new_parent);
+        let (caller, parent) = (self.caller(request), request.inode());
+        let new_parent: InodeNo = nodes::inode(new_parent);
         self.fs.rename(&caller, parent, old, new_parent, new, how)?;
         self.note_renamed(&caller, new_parent, new);
         if how.exchange {
@@ -245,11 +237,10 @@ impl<L: Layout> Adapter<L> {
         if self.has(unneeded) {
             return Err(Errno::NOT_IMPLEMENTED);
         }
-        let mut open = opened(false);
-        if unneeded == capability::NO_OPENDIR_SUPPORT {
-            open.open_flags |= fopen::CACHE_DIR;
-        }
-        reply.put(&open);
+        reply.put(&match unneeded {
+            capability::NO_OPENDIR_SUPPORT => self.opens.directory(),
+            _ => self.opens.file(false),
+        });
         Ok(())
     }
 }

@@ -12,7 +12,7 @@
 //! modification. As after every SETXATTR it forgets the directory's attributes
 //! (`told.rs`), and the program asks for them before it is done.
 
-use super::{Adapter, inode_of};
+use super::Adapter;
 use crate::calls::RESPELL;
 use crate::errno::Errno;
 use crate::protocol::{Opcode, SetxattrExtIn, SetxattrIn, capability};
@@ -35,7 +35,7 @@ impl<L: Layout> Adapter<L> {
         }
         let mut names = Arguments::of(arguments.bytes(set.size as usize)?);
         let (old, new) = (names.name()?, names.name()?);
-        let directory = inode_of(request);
+        let directory = request.inode();
         let caller = self.unchecked(request)?;
         // Anything else is for rename(2), which tells the kernel what has changed.
         let leads_to = |name| self.fs.lookup(&caller, directory, name);

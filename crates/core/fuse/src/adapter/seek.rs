@@ -1,23 +1,24 @@
 //! SEEK_DATA and SEEK_HOLE.
 //!
-//! The kernel asks without writing its dirty pages first, so where we know of
-//! a hole there may be data that has not reached us, and a copy made by these
-//! seeks would lose it. Without the write-back cache it is maps that make such
-//! pages. Before a hole is reported, its pages are therefore
-//! called in. That makes the kernel send WRITE and wait for it, so it happens
-//! on a thread that others can do without. Ranges known to hold data are left alone: their
-//! cached pages keep their worth.
+//! The kernel sends LSEEK without writing its dirty pages first. Where the server has a hole the
+//! kernel may have data, which a copy that follows these seeks would lose. (Without the
+//! write-back cache, maps of files make such pages.) Therefore the kernel is made to write the
+//! pages of a hole before the hole is reported. It sends WRITE and waits for the answer, so this
+//! happens on a thread that does not serve requests. Pages of ranges that have data in the
+//! server stay cached.
 
-use super::{Adapter, Later, Outcome, convert, inode_of};
+use super::later::{Later, Work};
+use super::{Adapter, Outcome};
 use crate::errno::Errno;
+use crate::nodes;
 use crate::protocol::{LseekIn, LseekOut};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::transport::{Transport, invalidate_pages};
 use varve_fs::{Error, InodeNo, Layout, Whence};
 
-/// Holes called in before a search for a hole takes what it has found. Only
-/// reached if somebody fills the file's holes in order while we look.
+/// Number of holes whose pages are written before a search for a hole accepts its result. It is
+/// reached only if a program fills the file's holes in order during the search.
 const ROUNDS_MAX: usize = 1024;
 
 /// A seek that must see the kernel's dirty pages.
@@ -37,16 +38,14 @@ impl<L: Layout> Adapter<L> {
         };
         let offset = asked.offset;
         if !self.read_only {
-            let ino = inode_of(request);
+            let ino = request.inode();
             let in_data = whence == Whence::Data
-                && matches!(self.seek_in(ino, offset, whence), Ok(at) if at == offset);
+                && matches!(self.fs.seek(ino, offset, whence), Ok(at) if at == offset);
             if !in_data {
-                let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-                let seek = Seek { offset, whence };
-                return Ok(Outcome::Later(Later::seek(unique, nodeid, seek)));
+                return Ok(Later::new(request, Work::Seek(Seek { offset, whence })));
             }
         }
-        let at = self.seek_in(inode_of(request), offset, whence)?;
+        let at = self.fs.seek(request.inode(), offset, whence)?;
         reply.put(&LseekOut { offset: at });
         Ok(Outcome::Reply)
     }
@@ -59,14 +58,14 @@ impl<L: Layout> Adapter<L> {
         transport: &dyn Transport,
         reply: &mut Reply,
     ) -> Outcome {
-        let call_in = |from: u64, to: Option<u64>| {
-            // ENOENT: the kernel holds no pages of it.
+        let write_pages = |from: u64, to: Option<u64>| {
+            // ENOENT: the kernel has no pages of the file.
             let _ = invalidate_pages(transport, nodeid, from, to.map_or(0, |to| to - from));
         };
-        let ino = convert::inode(nodeid);
+        let ino = nodes::inode(nodeid);
         let found = match seek.whence {
-            Whence::Data => self.find_data(ino, seek.offset, &call_in),
-            Whence::Hole => self.find_hole(ino, seek.offset, &call_in),
+            Whence::Data => self.find_data(ino, seek.offset, &write_pages),
+            Whence::Hole => self.find_hole(ino, seek.offset, &write_pages),
         };
         match found {
             Ok(at) => {
@@ -81,25 +80,25 @@ impl<L: Layout> Adapter<L> {
         &self,
         ino: InodeNo,
         offset: u64,
-        call_in: &dyn Fn(u64, Option<u64>),
+        write_pages: &dyn Fn(u64, Option<u64>),
     ) -> varve_fs::Result<u64> {
         let first = self.next_data(ino, offset)?;
         if first != Some(offset) {
-            call_in(offset, first);
+            write_pages(offset, first);
         }
-        self.seek_in(ino, offset, Whence::Data)
+        self.fs.seek(ino, offset, Whence::Data)
     }
 
     fn find_hole(
         &self,
         ino: InodeNo,
         offset: u64,
-        call_in: &dyn Fn(u64, Option<u64>),
+        write_pages: &dyn Fn(u64, Option<u64>),
     ) -> varve_fs::Result<u64> {
-        // Everything before `clean_to` has been called in.
+        // The kernel has written all pages before `clean_to`.
         let mut clean_to = offset;
         for _ in 0..ROUNDS_MAX {
-            let hole = match self.seek_in(ino, offset, Whence::Hole) {
+            let hole = match self.fs.seek(ino, offset, Whence::Hole) {
                 Err(Error::NoData) => offset,
                 other => other?,
             };
@@ -107,22 +106,18 @@ impl<L: Layout> Adapter<L> {
                 break;
             }
             let end = self.next_data(ino, hole)?;
-            call_in(hole, end);
+            write_pages(hole, end);
             match end {
                 Some(end) => clean_to = end,
                 None => break,
             }
         }
-        self.seek_in(ino, offset, Whence::Hole)
+        self.fs.seek(ino, offset, Whence::Hole)
     }
 
-    fn seek_in(&self, ino: InodeNo, offset: u64, whence: Whence) -> varve_fs::Result<u64> {
-        self.fs.seek(ino, offset, whence)
-    }
-
-    /// The first data at or after `offset` that has reached us.
+    /// The first data at or after `offset` in the server.
     fn next_data(&self, ino: InodeNo, offset: u64) -> varve_fs::Result<Option<u64>> {
-        match self.seek_in(ino, offset, Whence::Data) {
+        match self.fs.seek(ino, offset, Whence::Data) {
             Ok(at) => Ok(Some(at)),
             Err(Error::NoData) => Ok(None),
             Err(error) => Err(error),

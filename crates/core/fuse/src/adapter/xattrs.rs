@@ -4,7 +4,7 @@
 //! and taken only while they are in force, as a list that is not checked
 //! would promise what nobody keeps.
 
-use super::{Adapter, Done, inode_of};
+use super::{Adapter, Done};
 use crate::errno::Errno;
 use crate::protocol::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrExtIn, SetxattrIn, capability,
@@ -21,7 +21,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let get: GetxattrIn = arguments.take()?;
         let name = self.attribute(&mut arguments)?;
-        let (caller, ino) = (self.asker(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), request.inode());
         let value = self.fs.getxattr(&caller, ino, name)?;
         sized(&value, get.size, reply)
     }
@@ -37,7 +37,7 @@ impl<L: Layout> Adapter<L> {
         let value = arguments.bytes(set.size as usize)?;
         let has = |flag: i32| set.flags & flag as u32 != 0;
         let (create, replace) = (has(libc::XATTR_CREATE), has(libc::XATTR_REPLACE));
-        let (caller, ino) = (self.asker(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), request.inode());
         self.fs
             .setxattr(&caller, ino, name, value, create, replace)?;
         if extended.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
@@ -53,7 +53,7 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn listxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let list: GetxattrIn = request.arguments().take()?;
-        let (caller, ino) = (self.asker(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), request.inode());
         let mut names = Vec::new();
         for name in self.fs.listxattr(&caller, ino)? {
             if self.is_shown(&name) {
@@ -66,7 +66,7 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Done {
         let name = self.attribute(&mut request.arguments())?;
-        let (caller, ino) = (self.asker(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), request.inode());
         Ok(self.fs.removexattr(&caller, ino, name)?)
     }
 

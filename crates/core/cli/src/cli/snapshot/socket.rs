@@ -126,7 +126,7 @@ impl Snapshots {
         };
         let adapter = Adapter::new(Arc::clone(transaction.tree()), &options);
         for (parent, name, ino) in &names {
-            adapter.note_name(*parent, name, *ino);
+            adapter.note_name(*ino, *parent, name);
         }
         let answer = self.transactions.commit_shown(transaction, &adapter);
         let answer = answer.unwrap_or_else(|refused| refused);

@@ -101,7 +101,7 @@ fn blocks_of_a_file_that_stays_open_are_shown_in_a_moment() {
         let at = round * 100_000;
         place.file.write_all_at(&[1; 70_000], at).unwrap();
         sync_range(&place.file);
-        let deadline = Instant::now() + 10 * varve_fuse::LATE;
+        let deadline = Instant::now() + 10 * varve_fuse::BLOCK_COUNT_LAG;
         while blocks().0 != blocks().1 {
             assert!(Instant::now() < deadline, "{:?}", blocks());
             std::thread::sleep(TICK);
