@@ -144,12 +144,13 @@ impl<'s, 'r> Planner<'s, 'r> {
             }
             of_ino.push(item);
         }
-        if self.directories.is_some() {
-            let mut blocks = 0;
-            for ino in order.iter().filter(|ino| has_file(**ino)) {
+        let mut blocks = 0;
+        for ino in order.iter().filter(|ino| has_file(**ino)) {
+            if self.directories.is_some() {
                 blocks += self.directory_blocks(*ino, &items[ino])?;
             }
-            let directories = self.directories.as_mut().expect("just seen");
+        }
+        if let Some(directories) = &mut self.directories {
             directories.is_single = blocks == 1;
         }
         for ino in order {

@@ -76,10 +76,10 @@ pub fn batch_for(metadata: usize) -> usize {
 /// Returns the least slack for which a batch always frees space, with a map of `maps`
 /// blocks.
 ///
-/// Of `n` segments in use, with `d` dead slots in all, the `v` emptiest have at least `v
-/// * d / n` dead slots. Moving their live slots, folding and a pair of checkpoints write
-/// `maps + 2` slots in addition to copies of live slots. So they free space if `v * d >
-/// (maps + 2) * n`, and need `v` segments of free space.
+/// Of `n` segments in use, with `d` dead slots in all, the `v` emptiest have at least
+/// `v * d / n` dead slots. Moving their live slots, folding and a pair of checkpoints write
+/// `maps + 2` slots in addition to copies of live slots. So they free space if
+/// `v * d > (maps + 2) * n`, and need `v` segments of free space.
 pub fn slack_for(batch: usize, geometry: &Geometry, maps: usize) -> usize {
     let all = geometry.slots * (geometry.segments - 2);
     ((maps + 2) * all)

@@ -196,7 +196,7 @@ impl<L: Layout> Adapter<L> {
             project,
         };
         if regular && flags.immutable && !before.immutable {
-            return Ok(Later::new(request, Work::Flags(setting)));
+            return Ok(Later::put_off(request, Work::Flags(setting)));
         }
         self.apply_flags(&setting)?;
         // The kernel does not know that this changes a file's ctime.

@@ -64,7 +64,7 @@ impl fmt::Debug for Whole {
 
 impl Later {
     /// The rest of `request`.
-    pub(super) fn new(request: &Request<'_>, work: Work) -> Outcome {
+    pub(super) fn put_off(request: &Request<'_>, work: Work) -> Outcome {
         Outcome::Later(Later {
             unique: request.header.unique,
             nodeid: request.header.nodeid,
@@ -84,7 +84,7 @@ impl Later {
             answer: reply.body().to_vec(),
             answered: false,
         };
-        Later::new(request, work)
+        Later::put_off(request, work)
     }
 
     /// A later attempt of the whole request.
@@ -94,7 +94,7 @@ impl Later {
             is_held: request.opcode() != Some(Opcode::Write),
             patience,
         };
-        Later::new(request, work)
+        Later::put_off(request, work)
     }
 
     /// A node that the kernel certainly holds, if there is one, for [`crate::ring::Crew::nudge`].

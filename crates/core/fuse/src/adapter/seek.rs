@@ -42,7 +42,7 @@ impl<L: Layout> Adapter<L> {
             let in_data = whence == Whence::Data
                 && matches!(self.fs.seek(ino, offset, whence), Ok(at) if at == offset);
             if !in_data {
-                return Ok(Later::new(request, Work::Seek(Seek { offset, whence })));
+                return Ok(Later::put_off(request, Work::Seek(Seek { offset, whence })));
             }
         }
         let at = self.fs.seek(request.inode(), offset, whence)?;

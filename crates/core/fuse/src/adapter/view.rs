@@ -130,7 +130,7 @@ impl<L: Layout> Adapter<L> {
         }
         match (locks.attempt(ino, wanted, || self.place(ino))?, opcode) {
             (Attempt::Taken, _) => Ok(Outcome::Reply),
-            (Attempt::Blocked, Opcode::Setlkw) => Ok(Later::new(request, Work::Lock(wanted))),
+            (Attempt::Blocked, Opcode::Setlkw) => Ok(Later::put_off(request, Work::Lock(wanted))),
             (Attempt::Blocked, _) => Err(Errno(libc::EAGAIN)),
         }
     }

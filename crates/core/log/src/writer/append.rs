@@ -103,8 +103,7 @@ impl Lfs {
                     let live = &mut committed.live;
                     live.apply_xattrs(geometry, ino, version, (pointer, source.is_some()));
                 } else if apply {
-                    let identity = attributes(ino, version);
-                    self.keep_moved(committed, identity, source, pointer);
+                    self.keep_moved(committed, attributes(ino, version), source, pointer);
                 }
                 Placed::Block(pointer)
             }

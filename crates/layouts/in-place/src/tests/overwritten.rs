@@ -114,9 +114,10 @@ fn a_crash_between_two_writes_is_mended() {
     system.fsync(InodeNo::ROOT, false).unwrap();
     let life = recorder.take_trace();
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_geometry(GEOMETRY));
-    let apply = |event: &Event| match event {
-        Event::Write { offset, data } => device.write(*offset, &[IoSlice::new(data)]).unwrap(),
-        _ => (),
+    let apply = |event: &Event| {
+        if let Event::Write { offset, data } = event {
+            device.write(*offset, &[IoSlice::new(data)]).unwrap();
+        }
     };
     before.iter().for_each(apply);
     for event in &life {
