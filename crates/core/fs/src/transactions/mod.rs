@@ -102,7 +102,7 @@ impl<L: Layout> Transaction<L> {
         self.tree.commit_into_target()
     }
 
-    /// True if a change was refused with [`Error::TransactionTooLarge`].
+    /// True if a change was refused with [`TransactionTooLarge`](crate::Error::TransactionTooLarge).
     pub fn was_too_large(&self) -> bool {
         let below = self.tree.below.as_ref();
         below.is_some_and(|below| below.too_large.load(Relaxed))
