@@ -69,6 +69,11 @@ pub const TARGETS: &[Target] = &[
         seeds: sample::map_seeds,
     },
     Target {
+        name: "history",
+        run: structures::history,
+        seeds: structures::history_seeds,
+    },
+    Target {
         name: "index_node",
         run: structures::index_node,
         seeds: sample::index_node_seeds,

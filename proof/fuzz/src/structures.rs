@@ -146,6 +146,23 @@ pub fn map(data: &[u8]) {
     assert!(fuzzing::mapped(&image, superblock, of.0, of.1) <= named);
 }
 
+/// The history file of snapshots.
+pub fn history(data: &[u8]) {
+    let _ = fuzzing::history(data);
+    let mut file = data.to_vec();
+    if let Some(magic) = file.get_mut(..4) {
+        magic.copy_from_slice(&varve_lfs::format::history::MAGIC.to_le_bytes());
+    }
+    let _ = fuzzing::history(&file);
+}
+
+/// A sound one.
+pub fn history_seeds() -> Vec<Vec<u8>> {
+    let example = fuzzing::history_example();
+    fuzzing::history(&example).expect("a sound history");
+    vec![example]
+}
+
 /// Makes signature, place and checksum of the summary that `bytes` begin with right.
 fn seal_summary(bytes: &mut [u8], volume_tag: u64, sector: u64) {
     let (header, entries) = SummaryHeader::mut_from_prefix(bytes).expect("a segment's bytes");

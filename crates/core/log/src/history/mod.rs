@@ -86,6 +86,15 @@ impl HistoryImage {
         }
         directory.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
         let directory = Directory::decode(&directory)?;
+        // Every block of a run is stored, so there are no more than the volume has.
+        let sizes = (geometry.inode_bytes as usize, geometry.block_bytes as usize);
+        let pages: u64 = (directory.runs.iter())
+            .map(|run| run.pages(sizes.0, sizes.1))
+            .fold(0, u64::saturating_add);
+        if pages > geometry.volume_bytes() / u64::from(geometry.block_bytes) {
+            let problem = format!("its runs have {pages} blocks");
+            return Err(Malformed::new("history directory", problem).into());
+        }
         Ok(HistoryImage {
             directory,
             inode: Some(inode),
