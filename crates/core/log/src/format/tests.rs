@@ -64,7 +64,7 @@ fn superblocks_with_impossible_measures_are_refused() {
         (|sb| sb.magic[0] = b'X', "no Varve signature"),
         (|sb| sb.version = 2.into(), "format version 2"),
         (|sb| sb.checksum_kind = 9, "checksum kind 9"),
-        (|sb| sb.incompat = 64.into(), "needs features 0x40"),
+        (|sb| sb.incompat = 128.into(), "needs features 0x80"),
         (|sb| sb.block_bytes = 2048.into(), "block size: 2 KiB"),
         (|sb| sb.block_bytes = 5000.into(), "block size: 5000 bytes"),
         (|sb| sb.write_unit = 512.into(), "write unit: 512 bytes"),
@@ -418,7 +418,7 @@ fn inodes_that_no_writer_makes_are_refused() {
         }),
         "differs from the size",
     );
-    refused(inode(|h| h.size = (1 << 70 | 1).into()), "out of range");
+    refused(inode(|h| h.size = (1 << 60 | 1).into()), "out of range");
     let second = 1_000_000_000;
     refused(inode(|h| h.nanos[3] = second.into()), "out of range");
     refused(inode(|h| h.height = MAX_HEIGHT + 1), "impossible index");
