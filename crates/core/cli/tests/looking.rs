@@ -76,6 +76,18 @@ const COMMANDS: &[(&str, Does)] = &[
     ("coalesce", Change),
     ("protect", LookAtMount(&[&["MOUNT/file", "--show"]])),
     ("rename", Change),
+    ("snapshot create", Change),
+    ("snapshot list", Look(&[&["log"], &["killed"]])),
+    ("snapshot show", Look(&[&["log", "monday"]])),
+    ("snapshot delete", Change),
+    ("snapshot rename", Change),
+    // Without an interval it prints the schedule.
+    ("snapshot keep", Look(&[&["log"]])),
+    ("diff", Look(&[&["log", "monday"]])),
+    // Without a path it lists names.
+    ("undelete", LookAtMount(&[&["MOUNT"]])),
+    ("versions", LookAtMount(&[&["MOUNT/file"]])),
+    ("rollback", Change),
     ("txn run", Change),
     ("txn shell", Change),
     ("txn begin", Change),
@@ -166,6 +178,10 @@ impl Fixture {
             varve(made).expect(0, "");
             let volume = Volume::open(inside(layout)).unwrap();
             volume.write("file", "words").unwrap();
+            if layout == "log" {
+                volume.snapshot("monday").unwrap();
+                volume.write("file", "other words").unwrap();
+            }
             volume.close().unwrap();
         }
         let position = ["replay", &inside("log"), "--position"];

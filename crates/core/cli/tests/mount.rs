@@ -517,7 +517,7 @@ fn mount_by_the_usual_helper_name() {
         varve(["info", "--json", &dir]).json()["holder"]["pid"],
         server["holder"]["pid"]
     );
-    varve(["mount", &image, &s.text("."), "-o", "remount"]).expect(32, "nothing of Varve");
+    varve(["mount", &image, &s.text("."), "-o", "remount"]).expect(32, "nothing is mounted");
     // umount(8) does not wait for the server; the next mount does.
     for _ in 0..5 {
         shell(&format!(

@@ -149,6 +149,11 @@ pub fn notes(text: impl Display) {
     text.to_string().split('\n').for_each(note);
 }
 
+/// The standard output for the content of a file, which is not escaped.
+pub fn content() -> impl std::io::Write {
+    std::io::stdout().lock()
+}
+
 /// Prints JSON: indented on a terminal, in one line otherwise.
 pub fn json(value: &Value) {
     let text = match io::stdout().is_terminal() {

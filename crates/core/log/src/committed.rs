@@ -69,6 +69,13 @@ impl Committed {
         of(&self.live).or_else(|| of(self.frozen.as_ref()?))
     }
 
+    /// Inodes that users have changed since the checkpoint.
+    pub(crate) fn changed_by_users(&self) -> Vec<InodeNo> {
+        let entries = self.layers().flat_map(|layer| &layer.inodes);
+        let changed = entries.filter(|(_, entry)| entry.changed);
+        changed.map(|(ino, _)| InodeNo(*ino)).collect()
+    }
+
     /// True if a block that its file does not lead to, and that was judged to be kept at
     /// `place`, still is: no delta has it elsewhere.
     pub(crate) fn is_kept_at(&self, identity: Identity, place: &Pointer) -> bool {

@@ -96,7 +96,9 @@ impl Lfs {
         .follow_openings()
         .reading_ahead(options.read_threads);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
-        let read_only = read_only_reason(&options, &found, &recovered.report.damage);
+        let history = recovered.base().history.problem.clone();
+        let damage = recovered.report.damage.first().cloned().or(history);
+        let read_only = read_only_reason(&options, &found, damage);
         if read_only.is_none() {
             let clears = !planted::is(Planted::LeftoverKept);
             for &byte in recovered.leftovers.iter().filter(|_| clears) {
@@ -287,7 +289,7 @@ impl Lfs {
 fn read_only_reason(
     options: &MountOptions,
     found: &superblocks::Found,
-    damage: &[String],
+    damage: Option<String>,
 ) -> Option<String> {
     let features = found.superblock.read_only_compat.get();
     let unknown = features & !crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
@@ -296,7 +298,7 @@ fn read_only_reason(
     }
     not_to_be_written(unknown)
         .or_else(|| found.disagreement.clone())
-        .or_else(|| damage.first().cloned())
+        .or(damage)
 }
 
 fn allocator_after(committed: &crate::committed::Committed) -> InodeAllocator {

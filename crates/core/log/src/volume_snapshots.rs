@@ -181,18 +181,21 @@ impl Lfs {
         to: Option<u32>,
     ) -> varve_fs::Result<Vec<InodeNo>> {
         self.may_have_snapshots()?;
-        if to.is_none() && self.stopped().is_none() {
-            // What the deltas have is then in the history.
-            self.take_checkpoint(false)?;
-        }
-        let base = Arc::clone(&self.committed.read().base);
+        let (base, logged) = {
+            let committed = self.committed.read();
+            let logged = match to {
+                None => committed.changed_by_users(),
+                Some(_) => Vec::new(),
+            };
+            (Arc::clone(&committed.base), logged)
+        };
         let directory = &base.history.directory;
         let known = |number: &u32| directory.get(*number).is_some();
         if ![Some(from), to].iter().flatten().all(known) {
             return Err(varve_fs::Error::NotFound);
         }
         let to = to.unwrap_or(u32::MAX);
-        let changed = self.with_history(&base, |history| {
+        let mut changed = self.with_history(&base, |history| {
             let spans = |run: &&Run| run.span.1 >= from && run.span.0 < to;
             let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
             let mut changed = BTreeSet::new();
@@ -205,6 +208,8 @@ impl Lfs {
             }
             Ok(changed)
         })?;
+        let had = |ino: &InodeNo| self.past_inode(from, *ino).is_ok();
+        changed.extend(logged.into_iter().filter(had));
         Ok(changed.into_iter().collect())
     }
 

@@ -9,7 +9,7 @@ use super::{ffs, umount, vlfs};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::admin::{identity, layout_of, open_device, read_superblock};
 use varve_device::{FileDevice, HostClock, OpenMode};
@@ -60,6 +60,20 @@ pub struct Fsck {
     json: bool,
 }
 
+/// The failure of a check that found no superblock of the log: FFS volumes whose first and
+/// last superblocks are destroyed can be repaired.
+fn named(volume: &Path, failure: Failure) -> Failure {
+    if read_superblock(volume).is_ok() || !ffs::has_copy(volume) {
+        return failure;
+    }
+    let shown = volume.display();
+    let text = format_args!(
+        "{shown}: both superblocks are destroyed, but copies in cylinder groups are whole; \
+         `varve fsck --repair {shown}` restores them"
+    );
+    Failure::new(UNCORRECTED, text)
+}
+
 impl Fsck {
     pub fn run(self) -> Outcome {
         let volume = &self.volume;
@@ -68,18 +82,13 @@ impl Fsck {
             varve::Layout::VirtualLog => {}
             varve::Layout::InPlace => return self.in_place(),
             // The first superblock is missing, of this layout or another.
-            _ if read_superblock(volume).is_err() && ffs::has_copy(volume) => {
-                if self.repair {
-                    return self.in_place();
-                }
-                let shown = volume.display();
-                let text = format_args!(
-                    "{shown}: both superblocks are destroyed, but copies in cylinder groups are \
-                     whole; `varve fsck --repair {shown}` restores them"
-                );
-                return Err(Failure::new(UNCORRECTED, text));
+            _ if self.repair && read_superblock(volume).is_err() && ffs::has_copy(volume) => {
+                return self.in_place();
             }
-            _ => return self.of_the_log(),
+            _ => {
+                let volume = volume.clone();
+                return self.of_the_log().map_err(|failure| named(&volume, failure));
+            }
         }
         if self.preen && !self.force && vlfs::is_clean(volume) {
             return self.tell_clean();

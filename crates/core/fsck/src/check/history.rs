@@ -29,6 +29,13 @@ impl Checker<'_> {
     pub(super) fn check_history(&mut self) {
         let base = Arc::clone(&self.state.base);
         let log = Arc::clone(&self.state.live);
+        // What the inode map cannot say has been reported with that.
+        let is_mapped = base.imap(self.reader, &self.geometry, HISTORY).is_ok();
+        if let Some(problem) = base.history.problem.as_ref().filter(|_| is_mapped) {
+            let text = format!("the history of snapshots is damaged: {problem}");
+            self.found
+                .error(FindingKind::Snapshots, Subject::Volume, text);
+        }
         if base.history.inode.is_some() {
             self.history_file();
         }

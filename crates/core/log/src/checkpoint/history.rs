@@ -245,6 +245,7 @@ impl Fold<'_> {
             return Ok(HistoryImage {
                 directory,
                 inode: before.inode.clone(),
+                problem: None,
             });
         }
         self.write_directory(&before.directory, &directory)?;
@@ -253,6 +254,7 @@ impl Fold<'_> {
         Ok(HistoryImage {
             directory,
             inode: Some(inode),
+            problem: None,
         })
     }
 

@@ -56,6 +56,9 @@ pub struct HistoryImage {
     pub directory: Directory,
     /// The inode of the history file; none on a volume that never had a snapshot.
     pub inode: Option<Arc<InodeImage>>,
+    /// Why the history cannot be read, if so: the volume takes no writes then, as they
+    /// could overwrite what snapshots have.
+    pub problem: Option<String>,
 }
 
 impl HistoryImage {
@@ -98,6 +101,7 @@ impl HistoryImage {
         Ok(HistoryImage {
             directory,
             inode: Some(inode),
+            problem: None,
         })
     }
 

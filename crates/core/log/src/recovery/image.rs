@@ -75,8 +75,14 @@ pub fn load_base(
         history: Arc::default(),
     };
     if geometry.snapshots {
-        let inode = base.inode(reader, geometry, HISTORY)?;
-        base.history = Arc::new(HistoryImage::load(inode, reader, geometry)?);
+        let loaded = base
+            .inode(reader, geometry, HISTORY)
+            .and_then(|inode| HistoryImage::load(inode, reader, geometry));
+        // The tree can be read without; nothing can be written without.
+        base.history = Arc::new(loaded.unwrap_or_else(|error| HistoryImage {
+            problem: Some(error.to_string()),
+            ..HistoryImage::default()
+        }));
     }
     base.unfinished = load_unfinished(reader, geometry, &base, header.unfinished_count.get())?;
     let mut table = load_usage(reader, geometry, &base)?;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::history::HISTORY;
 use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
-use crate::format::{LogPosition, Malformed};
+use crate::format::{LogPosition, Malformed, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::heads::is_entered;
 use crate::reader::Reader;
@@ -176,7 +176,7 @@ impl<'a> Replay<'a> {
             Ok(items) => items,
             Err(malformed) => return Ok(Err(malformed)),
         };
-        let reserved_blocks = match self.plausible(&items) {
+        let reserved_blocks = match self.plausible(&items, &summary.header) {
             Ok(blocks) => blocks,
             Err(malformed) => return Ok(Err(malformed)),
         };
@@ -198,7 +198,11 @@ impl<'a> Replay<'a> {
     /// Refuses records that no writer of this volume can have made, even with valid
     /// checksums, because they would take unbounded memory. Returns the number of blocks
     /// that the records reserve.
-    fn plausible(&self, items: &[ChainItem]) -> std::result::Result<u64, Malformed> {
+    fn plausible(
+        &self,
+        items: &[ChainItem],
+        header: &SummaryHeader,
+    ) -> std::result::Result<u64, Malformed> {
         let volume = self.geometry.volume_bytes();
         let most =
             self.out.committed.read().base.next_ino + volume / u64::from(self.geometry.inode_bytes);
@@ -212,7 +216,10 @@ impl<'a> Replay<'a> {
                 reserved = reserved.saturating_add(to - from);
             }
             let ino = item.ino().0;
-            let of_volume = [InodeNo::IFILE.0, HISTORY.0].contains(&ino);
+            // No user's group has blocks of the history.
+            let of_history =
+                ino == HISTORY.0 && header.flags.get() & summary_flags::NOT_ORDINARY != 0;
+            let of_volume = ino == InodeNo::IFILE.0 || of_history;
             if !of_volume && !(InodeNo::ROOT.0..most).contains(&ino) {
                 return Err(Malformed::new("summary", format!("inode number {ino}")));
             }

@@ -63,7 +63,7 @@ impl Versions {
     }
 
     fn get(&self, place: &Place, version: &Value) -> Outcome {
-        let mut output = std::io::stdout().lock();
+        let mut output = output::content();
         let failed = |error: std::io::Error| format!("cannot write the content: {error}");
         match version["snapshot"].get("name") {
             None => {
