@@ -180,9 +180,9 @@ fn picture(rows: &[Row]) -> Picture {
 mod tests {
     use super::*;
 
-    /// A bank of this size, and few transactions, leave the log behind, and those of the
-    /// file system further. On a slow processor, as the others are given one, they are
-    /// not.
+    /// A bank of this size, and few transactions, leave the log behind at user level, and
+    /// transactions of the file system ahead. If one side gets a slow processor, it is not
+    /// so.
     #[test]
     fn a_wrong_processor_is_told_from_a_right_one() {
         let context = Context::tiny();
@@ -197,23 +197,30 @@ mod tests {
         };
         let in_place = on(IN_PLACE, EFS.1, 1.0);
         let lfs = on(LFS, Layout::Lfs, 1.0);
-        let setting = Setting::of_chapter_5(Layout::Lfs, When::STEADY);
-        let own = embedded(&context, &setting, When::STEADY, 1).unwrap();
-        let own = own.row(EMBEDDED, 3.0, 1);
-        let with = |in_place: &Row, lfs: &Row| {
+        let own = |cycles: f64| {
+            let usual = Setting::of_chapter_5(Layout::Lfs, When::STEADY);
+            let setting = Setting {
+                machine: usual.machine.of_processor(cycles, 1.0),
+                ..usual
+            };
+            let found = embedded(&context, &setting, When::STEADY, 1).unwrap();
+            found.row(EMBEDDED, 3.0, 1)
+        };
+        let usual = own(1.0);
+        let with = |in_place: &Row, own: &Row| {
             let rows = [in_place.clone(), lfs.clone(), own.clone()];
             let [.., lfs, own] = &verdicts(&rows)[..] else {
                 panic!("two with the cleaner")
             };
             (lfs.pass, own.pass, format!("{lfs}; {own}"))
         };
-        let right = with(&in_place, &lfs);
+        let right = with(&in_place, &usual);
         assert!(!right.0 && !right.1, "{}", right.2);
-        let slow = [4.0, 5.0, 6.0, 7.0];
-        let wrong = slow.map(|times| with(&on(IN_PLACE, EFS.1, times), &lfs));
+        let slow = [8.0, 9.0, 10.0];
+        let wrong = slow.map(|times| with(&on(IN_PLACE, EFS.1, times), &usual));
         assert!(wrong.iter().any(|wrong| wrong.0), "{wrong:?}");
-        let slow = [2.0, 3.0, 4.0];
-        let wrong = slow.map(|times| with(&in_place, &on(LFS, Layout::Lfs, times)));
+        let slow = [3.0, 6.0, 8.0, 10.0, 12.0, 16.0];
+        let wrong = slow.map(|times| with(&in_place, &own(times)));
         assert!(wrong.iter().any(|wrong| wrong.1), "{wrong:?}");
     }
 }
