@@ -2,7 +2,6 @@
 //! older than what was written, and nothing is moved over it.
 
 use crate::stage::{Stage, create, explore, fill, find, fsync, unlink, versions};
-use std::sync::Arc;
 use varve_fs::FileSystem;
 use varve_fs::Layout;
 use varve_lfs::Lfs;
