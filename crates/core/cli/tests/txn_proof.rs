@@ -271,7 +271,7 @@ fn programs_are_serializable() {
 const BOOKS: [(&str, u64); 3] = [("account", 8), ("teller", 4), ("branch", 2)];
 
 /// Keeps books until `stop`, which is set before the server is killed; acknowledged
-/// commits are added to `told`.
+/// commits are appended to `told`.
 fn keep(
     mount: &Mount,
     client: u64,

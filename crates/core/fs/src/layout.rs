@@ -363,7 +363,7 @@ pub trait Layout: Send + Sync + 'static {
     }
 
     /// Takes a snapshot of everything that has been appended. It is durable when this
-    /// returns. An empty name is that of an automatic snapshot, which gives way when
+    /// returns. An empty name makes it an automatic snapshot, which the layout deletes when
     /// space is needed. The caller checks names (`varve_fs::FileSystem`).
     ///
     /// # Errors

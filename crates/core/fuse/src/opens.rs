@@ -1,6 +1,6 @@
 //! Opens of files: which ones the kernel asks for, and what an open file is like.
 //!
-//! A kernel that needs no OPEN is told so once and sends neither OPEN nor RELEASE again. Opens
+//! A kernel that needs no OPEN gets that answer once and sends neither OPEN nor RELEASE again. Opens
 //! are asked for where file flags, O_DSYNC or the locks of a view require it.
 //!
 //! Invariants: `dsync ⇒ are_asked`, `handles exist ⇒ are_asked`, and no two open files have the

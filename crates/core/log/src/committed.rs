@@ -14,7 +14,7 @@ use crate::format::inode::InodeImage;
 use crate::format::{Mark, Pointer};
 use crate::geometry::Geometry;
 use crate::reader::{Reader, Tree};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Usage, Version};
 
@@ -70,7 +70,7 @@ impl Committed {
     }
 
     /// Inodes that users have changed since the checkpoint.
-    pub(crate) fn changed_by_users(&self) -> Vec<InodeNo> {
+    pub(crate) fn changed_by_users(&self) -> BTreeSet<InodeNo> {
         let entries = self.layers().flat_map(|layer| &layer.inodes);
         let changed = entries.filter(|(_, entry)| entry.changed);
         changed.map(|(ino, _)| InodeNo(*ino)).collect()

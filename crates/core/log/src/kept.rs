@@ -8,8 +8,7 @@
 
 use crate::delta::Delta;
 use crate::format::Pointer;
-use crate::format::history::HISTORY;
-use crate::format::history::Identity;
+use crate::format::history::{HISTORY, Identity};
 use crate::geometry::Geometry;
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
@@ -34,6 +33,14 @@ pub fn attributes(ino: InodeNo, version: u32) -> Identity {
     }
 }
 
+/// True if a block at this pointer may be part of a snapshot, of which the newest ends at
+/// serial `through`.
+pub(crate) fn is_old(identity: Identity, pointer: &Pointer, through: u64) -> bool {
+    let stored = !pointer.is_none() && !pointer.is_unwritten();
+    let of_user = identity.ino != HISTORY.0 && identity.ino != InodeNo::IFILE.0;
+    stored && of_user && pointer.birth() <= through
+}
+
 impl Delta {
     /// A pointer of this delta lost its place to `newer`, if to any. Its block is no
     /// longer counted, unless it is old enough to be part of a snapshot: then it is one
@@ -56,9 +63,7 @@ impl Delta {
 
     /// True if a snapshot may have this block.
     pub fn may_be_kept(&self, identity: Identity, pointer: &Pointer) -> bool {
-        let stored = !pointer.is_none() && !pointer.is_unwritten();
-        let of_user = identity.ino != HISTORY.0 && identity.ino != InodeNo::IFILE.0;
-        stored && of_user && pointer.birth() <= self.kept_through
+        is_old(identity, pointer, self.kept_through)
     }
 
     /// The cleaner moved a block that only snapshots have.

@@ -1,26 +1,22 @@
 //! Reading a snapshot of the volume: the image of the last checkpoint, corrected by the
 //! history (`docs/design/snapshots.md`, "Reading").
 //!
-//! Everything is read of one image. If that image is replaced meanwhile, its blocks may
-//! be written over: a reader that fails, or finishes behind the replacement, begins anew
-//! with the new image.
+//! Each answer is read of one image. A place in it may be stale by the time it is read,
+//! as any place may: the reader then asks again.
 
 use crate::base::Base;
-use crate::committed::Committed;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::format::history::{HISTORY, Identity};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::history::{History, HistoryFile, Snapshot};
+use crate::kept::{attributes, data_block};
 use crate::lfs::Lfs;
 use crate::reader::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
-
-/// Attempts at a look-up while checkpoints replace the image under it.
-const ATTEMPTS: usize = 16;
 
 /// A snapshot, and the image that it is read of.
 struct Past<'a> {
@@ -50,17 +46,20 @@ impl Lfs {
         })
     }
 
-    /// Looks into snapshot `number` of the volume.
+    /// Looks into snapshot `number` of the volume. If the image is replaced meanwhile, its
+    /// blocks may be written over: a look that fails for that begins anew.
+    ///
+    /// # Errors
+    /// `Aborted` if there is no such snapshot any more; what `look` fails with.
     fn look_back<T>(
         &self,
         number: u32,
         look: impl Fn(&Past<'_>) -> Result<T>,
     ) -> varve_fs::Result<T> {
-        let mut outcome = Err(varve_fs::Error::Aborted);
-        for _ in 0..ATTEMPTS {
+        let found = self.lookup().steady(|| {
             let base = Arc::clone(&self.committed.read().base);
             let Some(snapshot) = base.history.directory.get(number) else {
-                return Err(varve_fs::Error::Aborted); // it has been deleted
+                return Ok(None);
             };
             let found = self.with_history(&base, |history| {
                 look(&Past {
@@ -70,13 +69,9 @@ impl Lfs {
                     history,
                 })
             });
-            let steady = self.committed.read().base.serial == base.serial;
-            outcome = found.map_err(varve_fs::Error::from);
-            if steady {
-                break;
-            }
-        }
-        outcome
+            found.map(Some)
+        });
+        found?.ok_or(varve_fs::Error::Aborted)
     }
 
     /// The image of an inode in a snapshot. Its root is not to be used.
@@ -144,12 +139,7 @@ impl Past<'_> {
         if image.inode.xattr_bytes == 0 {
             return Ok(Pointer::NONE);
         }
-        let first = Identity {
-            ino: ino.0,
-            version: image.inode.version,
-            xattrs: true,
-            block: 0,
-        };
+        let first = attributes(ino, image.inode.version);
         let present = self.present(&image)?.map(|present| (0, present.xattrs));
         let found = self.corrected(first, 1, present.into_iter().collect())?;
         Ok(found.first().map_or(Pointer::NONE, |(_, pointer)| *pointer))
@@ -167,12 +157,7 @@ impl Past<'_> {
                     true
                 })?;
         }
-        let first = Identity {
-            ino: ino.0,
-            version: image.inode.version,
-            xattrs: false,
-            block: from,
-        };
+        let first = data_block(ino, image.inode.version, from);
         self.corrected(first, to, present)
     }
 
@@ -207,7 +192,8 @@ impl Past<'_> {
         let committed = self.lfs.committed.read();
         let placed = blocks.into_iter().map(|(block, pointer)| {
             let identity = Identity { block, ..first };
-            (block, committed.place_of(identity, pointer))
+            let moved = committed.moved(identity, pointer.birth());
+            (block, moved.unwrap_or(pointer))
         });
         Ok(placed.collect())
     }
@@ -224,12 +210,7 @@ impl Past<'_> {
                         false
                     })?;
             }
-            let first = Identity {
-                ino: ino.0,
-                version: image.inode.version,
-                xattrs: false,
-                block: from,
-            };
+            let first = data_block(ino, image.inode.version, from);
             let displaced = self.history.next_displaced(first, self.snapshot.number)?;
             let Some(candidate) = [next, displaced].into_iter().flatten().min() else {
                 return Ok(None);
@@ -239,13 +220,5 @@ impl Past<'_> {
             }
             from = candidate + 1;
         }
-    }
-}
-
-impl Committed {
-    /// Where a block of a snapshot is stored, which the image or the history has at
-    /// `pointer`: the deltas may have moved it since.
-    fn place_of(&self, identity: Identity, pointer: Pointer) -> Pointer {
-        self.moved(identity, pointer.birth()).unwrap_or(pointer)
     }
 }

@@ -1,4 +1,4 @@
-//! Taking, deleting, and renaming snapshots of the volume, and what they say of it.
+//! Taking, deleting, and renaming snapshots of the volume; lists of them and of what changed.
 
 use crate::base::Base;
 use crate::error::Result;
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Purpose, SnapshotNo, Timestamp, Usage, VolumeSnapshot, Waiting};
 
+/// A snapshot without what the log alone needs.
 fn as_seen(snapshot: &Snapshot) -> VolumeSnapshot {
     VolumeSnapshot {
         number: snapshot.number,
@@ -181,56 +182,64 @@ impl Lfs {
         to: Option<u32>,
     ) -> varve_fs::Result<Vec<InodeNo>> {
         self.may_have_snapshots()?;
-        let (base, logged) = {
-            let committed = self.committed.read();
-            let logged = match to {
-                None => committed.changed_by_users(),
-                Some(_) => Vec::new(),
+        let end = to.unwrap_or(u32::MAX);
+        let found = self.lookup().steady(|| {
+            let (base, mut changed) = {
+                let committed = self.committed.read();
+                // What the deltas have is not in the history yet.
+                let logged = match to {
+                    None => committed.changed_by_users(),
+                    Some(_) => BTreeSet::new(),
+                };
+                (Arc::clone(&committed.base), logged)
             };
-            (Arc::clone(&committed.base), logged)
-        };
-        let directory = &base.history.directory;
-        let known = |number: &u32| directory.get(*number).is_some();
-        if ![Some(from), to].iter().flatten().all(known) {
-            return Err(varve_fs::Error::NotFound);
-        }
-        let to = to.unwrap_or(u32::MAX);
-        let mut changed = self.with_history(&base, |history| {
-            let spans = |run: &&Run| run.span.1 >= from && run.span.0 < to;
-            let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
-            let mut changed = BTreeSet::new();
-            let mut images = MergedImages::new(history, &runs)?;
-            while let Some((header, _)) = images.next()? {
-                let (after, last) = (header.after.get(), header.last.get());
-                if after < from && (from..to).contains(&last) {
-                    changed.insert(InodeNo(header.ino.get()));
-                }
+            let directory = &base.history.directory;
+            let known = |number: &u32| directory.get(*number).is_some();
+            if ![Some(from), to].iter().flatten().all(known) {
+                return Ok(None);
             }
-            Ok(changed)
-        })?;
-        let had = |ino: &InodeNo| self.past_inode(from, *ino).is_ok();
-        changed.extend(logged.into_iter().filter(had));
+            self.with_history(&base, |history| {
+                let spans = |run: &&Run| run.span.1 >= from && run.span.0 < end;
+                let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
+                let mut images = MergedImages::new(history, &runs)?;
+                while let Some((header, _)) = images.next()? {
+                    let (after, last) = (header.after.get(), header.last.get());
+                    if after < from && (from..end).contains(&last) {
+                        changed.insert(InodeNo(header.ino.get()));
+                    }
+                }
+                Ok(Some(changed))
+            })
+        });
+        let mut changed = found?.ok_or(varve_fs::Error::NotFound)?;
+        if to.is_none() {
+            // Of those in the deltas some were made since.
+            changed.retain(|ino| self.past_inode(from, *ino).is_ok());
+        }
         Ok(changed.into_iter().collect())
     }
 
     /// Answers for [`varve_fs::Layout::snapshot_bytes`].
     pub(crate) fn bytes_of_snapshots(&self) -> varve_fs::Result<Vec<(u32, u64)>> {
         self.may_have_snapshots()?;
-        let base = Arc::clone(&self.committed.read().base);
-        let directory = &base.history.directory;
-        let mut bytes: Vec<(u32, u64)> = directory.readable().map(|s| (s.number, 0)).collect();
-        self.with_history(&base, |history| {
-            let mut blocks = MergedBlocks::new(history, &directory.runs)?;
-            while let Some(entry) = blocks.next()? {
-                if let Some(only) = directory.only(entry.pointer.birth(), entry.last.get())
-                    && let Ok(at) = bytes.binary_search_by_key(&only, |(number, _)| *number)
-                {
-                    bytes[at].1 += entry.pointer.stored_bytes();
+        let found = self.lookup().steady(|| {
+            let base = Arc::clone(&self.committed.read().base);
+            let directory = &base.history.directory;
+            let mut bytes: Vec<(u32, u64)> = directory.readable().map(|s| (s.number, 0)).collect();
+            self.with_history(&base, |history| {
+                let mut blocks = MergedBlocks::new(history, &directory.runs)?;
+                while let Some(entry) = blocks.next()? {
+                    if let Some(only) = directory.only(entry.pointer.birth(), entry.last.get())
+                        && let Ok(at) = bytes.binary_search_by_key(&only, |(number, _)| *number)
+                    {
+                        bytes[at].1 += entry.pointer.stored_bytes();
+                    }
                 }
-            }
-            Ok(())
-        })?;
-        Ok(bytes)
+                Ok(())
+            })?;
+            Ok(bytes)
+        });
+        Ok(found?)
     }
 }
 

@@ -347,3 +347,33 @@ fn a_full_volume_with_snapshots_can_be_emptied() {
         run.again(true);
     }
 }
+
+/// A snapshot reserves space for what it may come to list, and only while it exists.
+#[test]
+fn a_deleted_snapshot_gives_its_reserve_back() {
+    let device = fresh(256 * MIB);
+    let fs = mount(&device);
+    let made = fs.mknod(&Caller::root(), InodeNo::ROOT, b"file", 0o644, 0);
+    let ino = made.unwrap().ino;
+    for piece in 0..140 {
+        let written = fs.write(&Caller::root(), ino, piece * MIB, &vec![7; MIB as usize]);
+        assert_eq!(written.unwrap(), MIB as usize);
+    }
+    fs.sync().unwrap();
+    fs.layout().checkpoint().unwrap();
+    let before = fs.statfs().free;
+    let snapshot = fs.layout().create_volume_snapshot("monday").unwrap();
+    let with = fs.statfs().free;
+    assert!(
+        with + 500 < before,
+        "{with} of {before} blocks are free with it"
+    );
+    fs.layout()
+        .delete_volume_snapshots(&[snapshot.number])
+        .unwrap();
+    let after = fs.statfs().free;
+    assert!(
+        after + 100 > before,
+        "{after} of {before} blocks are free without it"
+    );
+}

@@ -14,7 +14,7 @@ pub struct VolumeSnapshot {
 }
 
 impl VolumeSnapshot {
-    /// True if it was taken without a name, and gives way when space is needed.
+    /// True for a snapshot without a name: the layout deletes it when space is needed.
     pub fn is_automatic(&self) -> bool {
         self.name.is_empty()
     }

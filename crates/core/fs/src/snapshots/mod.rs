@@ -6,12 +6,13 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `diff.rs` | what differs between two of them |
+//! | `diff.rs`, `comparison.rs` | what differs between two of them |
 //! | `restore.rs` | writing what one has back, in a transaction |
 //! | `former.rs` | what a path was in each of them |
 //! | `keep.rs` | the schedule of automatic ones |
 //! | `time.rs` | times as names: `@-2h`, `@2026-11-28T10:00` |
 
+mod comparison;
 mod diff;
 mod former;
 mod keep;
@@ -86,7 +87,9 @@ impl<L: Layout> FileSystem<L> {
         }
         self.snapshots()?;
         self.append_all(Cause::SyncAll)?;
-        self.layout().create_volume_snapshot(name).map_err(told)
+        self.layout()
+            .create_volume_snapshot(name)
+            .map_err(of_a_snapshot)
     }
 
     /// The snapshots of the volume, oldest first.
@@ -94,7 +97,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoSnapshots`; device errors.
     pub fn snapshots(&self) -> Result<Vec<VolumeSnapshot>> {
-        self.layout().volume_snapshots().map_err(told)
+        self.layout().volume_snapshots().map_err(of_a_snapshot)
     }
 
     /// The snapshot with this name; for a time (`@-2h`, [`parse_time`]) the newest one
@@ -121,7 +124,9 @@ impl<L: Layout> FileSystem<L> {
     /// errors.
     pub fn delete_snapshots(&self, numbers: &[u32]) -> Result<()> {
         self.check_writable()?;
-        self.layout().delete_volume_snapshots(numbers).map_err(told)
+        self.layout()
+            .delete_volume_snapshots(numbers)
+            .map_err(of_a_snapshot)
     }
 
     /// Gives a snapshot another name; one that was automatic is kept from now on.
@@ -133,7 +138,9 @@ impl<L: Layout> FileSystem<L> {
         let _naming = self.naming.lock();
         self.check_name(name)?;
         let layout = self.layout();
-        layout.rename_volume_snapshot(number, name).map_err(told)
+        layout
+            .rename_volume_snapshot(number, name)
+            .map_err(of_a_snapshot)
     }
 
     /// For each snapshot, by number, the bytes that only it has: those that deleting it
@@ -142,7 +149,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Self::snapshots`].
     pub fn snapshot_bytes(&self) -> Result<Vec<(u32, u64)>> {
-        self.layout().snapshot_bytes().map_err(told)
+        self.layout().snapshot_bytes().map_err(of_a_snapshot)
     }
 
     /// The tree as a snapshot has it.
@@ -151,7 +158,10 @@ impl<L: Layout> FileSystem<L> {
     /// `NoSuchSnapshot`, `NoSnapshots`, `Aborted` if the volume is being unmounted,
     /// device errors.
     pub fn at(self: &Arc<Self>, number: u32) -> Result<SnapshotTree<L>> {
-        let view = self.layout().open_volume_snapshot(number).map_err(told)?;
+        let view = self
+            .layout()
+            .open_volume_snapshot(number)
+            .map_err(of_a_snapshot)?;
         let snapshot = Arc::new(Snapshot {
             store: Arc::clone(&self.store),
             number: view,
@@ -190,8 +200,8 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
-/// What the layout answered, as an error about a snapshot.
-fn told(error: Error) -> Error {
+/// An error of the layout, as one about a snapshot.
+fn of_a_snapshot(error: Error) -> Error {
     match error {
         Error::NotSupported => Error::NoSnapshots,
         Error::NotFound => Error::NoSuchSnapshot,

@@ -10,7 +10,7 @@
 
 use super::diff::all_of;
 use super::former::names_of;
-use super::{SnapshotTree, told};
+use super::{SnapshotTree, of_a_snapshot};
 use crate::attr::{Attr, Caller, SetAttr, SetTime, Whence};
 use crate::attributes::file_flags::FileFlags;
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl<L: Layout> Transaction<L> {
             old: from,
             new: self.tree(),
             caller,
-            changed: changed.map_err(told)?.into_iter().collect(),
+            changed: changed.map_err(of_a_snapshot)?.into_iter().collect(),
             linked: HashMap::new(),
             directories: Vec::new(),
             is_whole: names_of(path).next().is_none(),

@@ -8,7 +8,6 @@ use super::imap::Mapped;
 use super::report::{FindingKind, Subject};
 use super::visit::Tally;
 use super::{Checker, plain, subject_of_block};
-use std::collections::HashMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_lfs::format::Pointer;
@@ -39,22 +38,19 @@ impl Checker<'_> {
         if base.history.inode.is_some() {
             self.history_file();
         }
-        let mut listed = Vec::new();
-        let read = base.history.kept_blocks(self.reader, &log, &mut |entry| {
-            listed.push((entry.identity(), entry.pointer));
+        let reader = self.reader;
+        let read = base.history.kept_blocks(reader, &log, &mut |entry| {
+            let (identity, pointer) = (entry.identity(), entry.pointer);
+            let elsewhere = log.kept.contains_key(&(identity, pointer.birth()));
+            self.kept_block(identity, &pointer, true, elsewhere);
         });
         if let Err(error) = read {
             let text = format!("the history of snapshots is damaged: {}", plain(&error));
             self.found
                 .error(FindingKind::Snapshots, Subject::Volume, text);
         }
-        let mut moved: HashMap<(Identity, u64), Pointer> = log.kept.clone().into_iter().collect();
-        for (identity, pointer) in listed {
-            let elsewhere = moved.contains_key(&(identity, pointer.birth()));
-            self.kept_block(identity, &pointer, true, elsewhere);
-        }
-        for ((identity, _), pointer) in moved.drain() {
-            self.kept_block(identity, &pointer, false, false);
+        for ((identity, _), pointer) in &log.kept {
+            self.kept_block(*identity, pointer, false, false);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::check::{FindingKind, Mapped, Subject, plain, walk};
 use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_lfs::format::ifile::ImapState;
-use varve_lfs::internal::{Delta, HISTORY};
+use varve_lfs::internal::{Delta, DisplacedBlock, HISTORY};
 
 impl Image<'_> {
     /// Counts the history file and what it lists. The image is held, so all of it is
@@ -27,25 +27,22 @@ impl Image<'_> {
             };
             self.history_file(&mapped);
         }
-        let mut kept = Vec::new();
         let reader = Arc::clone(&self.reader);
         let nothing_logged = Delta::default();
+        let mut place = |entry: &DisplacedBlock| {
+            let subject = Subject::Block {
+                ino: entry.ino.get(),
+                block: entry.block.get(),
+            };
+            self.place(subject, Stored::from(&entry.pointer));
+        };
         let listed = base
             .history
-            .kept_blocks(&reader, &nothing_logged, &mut |entry| {
-                kept.push((entry.identity(), entry.pointer));
-            });
+            .kept_blocks(&reader, &nothing_logged, &mut place);
         if let Err(error) = listed {
             let text = format!("the history of snapshots is damaged: {}", plain(&error));
             self.warning(FindingKind::Snapshots, Subject::Volume, text);
             self.blind = true;
-        }
-        for (identity, pointer) in kept {
-            let subject = Subject::Block {
-                ino: identity.ino,
-                block: identity.block,
-            };
-            self.place(subject, Stored::from(&pointer));
         }
     }
 

@@ -29,7 +29,7 @@ pub struct Later {
     pub(super) work: Work,
 }
 
-/// What is left to be done.
+/// The part of a request that another thread does.
 #[derive(Debug)]
 pub(super) enum Work {
     /// A seek that must see the kernel's dirty pages.

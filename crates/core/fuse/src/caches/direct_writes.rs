@@ -13,7 +13,7 @@
 //!   its data. So a READ that a write does not find copied the new data.
 //! - The pages of a noted READ are locked in the kernel's cache from before the READ was sent,
 //!   and dropping waits for the lock. So what was noted when a drop was decided is gone when
-//!   the drop ends. What is noted in between (`fresh`) may not be.
+//!   the drop ends. Writes noted in between (`fresh`) may not be.
 //! - Before an asynchronous write, and not afterwards, the kernel marks attributes as outdated,
 //!   and may request them in between. So these requests are noted too, before they are
 //!   answered ([`DirectWrites::note_asked`]).

@@ -12,39 +12,35 @@
 use super::fold::{Fold, NewImage};
 use super::levels::Changes;
 use super::live_bytes;
+use super::runs::HISTORY_VERSION;
 use crate::error::Result;
 use crate::format::Pointer;
-use crate::format::history::{DisplacedBlock, HISTORY, Identity, ImageHeader, RUNS_FROM};
+use crate::format::history::{DisplacedBlock, HISTORY, Identity, ImageHeader};
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::history::{
-    Directory, Entries, HistoryChanges, HistoryImage, MergedBlocks, MergedImages, Run, Snapshot,
+    Directory, Entries, HistoryChanges, HistoryImage, MergedBlocks, Run, Snapshot,
 };
-use crate::log::{LogItem, Placed};
+use crate::kept::is_old;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
-
-/// Entries that a fold has in memory, in bytes.
-const ENTRY_BYTES_AT_ONCE: usize = 8 << 20;
-/// Runs of similar size that are merged.
-const MERGED_AT_ONCE: usize = 4;
+use varve_fs::{FileKind, Inode, Timestamp};
 
 /// What a fold lists.
 pub(super) struct Listing {
     /// Number and position of the newest snapshot below the delta; zeros without one.
     pub newest: u32,
     position: u64,
-    entries: Entries,
+    pub entries: Entries,
     /// Moved blocks of the delta that have been listed at their new place.
     used: HashSet<(Identity, u64)>,
     /// Runs that have been written, youngest first, and the blocks of the history file
     /// that change.
-    runs: Vec<Run>,
-    changes: Changes,
+    pub runs: Vec<Run>,
+    pub changes: Changes,
     /// Ranges of that file that they take: first block and length.
-    taken: Vec<(u64, u64)>,
+    pub taken: Vec<(u64, u64)>,
     /// Change of [`Directory::kept_bytes`], and how many blocks and images were listed.
     kept_bytes: i64,
     blocks: u64,
@@ -81,9 +77,7 @@ impl Fold<'_> {
         newer: Option<&Pointer>,
     ) {
         let is_move = newer.is_some_and(|newer| newer.birth() == former.birth());
-        let stored = live_bytes(former) > 0;
-        let of_user = ![HISTORY.0, InodeNo::IFILE.0].contains(&identity.ino);
-        let kept = stored && of_user && former.birth() <= self.listing.position;
+        let kept = is_old(identity, former, self.listing.position);
         if is_move || !kept || planted::is(Planted::KeptUnlisted) {
             return self.kill(former);
         }
@@ -131,82 +125,6 @@ impl Fold<'_> {
         self.listing.images += 1;
     }
 
-    /// Writes a run if so many entries are in memory that they should not wait.
-    pub(super) fn write_full_runs(&mut self) -> Result<()> {
-        match self.listing.entries.bytes() >= ENTRY_BYTES_AT_ONCE {
-            true => self.write_entries(),
-            false => Ok(()),
-        }
-    }
-
-    fn write_entries(&mut self) -> Result<()> {
-        let entries = std::mem::take(&mut self.listing.entries);
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let run = self.write_run(entries, self.base.serial + 1)?;
-        self.listing.runs.insert(0, run);
-        Ok(())
-    }
-
-    /// Writes entries as a run; checkpoint `written` wrote the youngest of them.
-    fn write_run(&mut self, entries: Entries, written: u64) -> Result<Run> {
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
-        let pages = (entries.bytes().div_ceil(page_bytes) + 2) as u64;
-        let first = self.free_range(pages);
-        let encoded = entries.encode(first, written, page_bytes);
-        let pages: Vec<(u64, Vec<u8>)> = (first..)
-            .zip(encoded.bytes.chunks(page_bytes).map(<[u8]>::to_vec))
-            .collect();
-        self.listing.taken.push((first, pages.len() as u64));
-        self.write_pages(pages)?;
-        Ok(encoded.run)
-    }
-
-    /// The first of so many blocks of the history file that neither the image nor this
-    /// fold uses.
-    fn free_range(&self, pages: u64) -> u64 {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
-        let runs = self.base.history.directory.runs.iter();
-        let mut taken: Vec<(u64, u64)> = runs
-            .map(|run| (run.first_block, run.pages(inode_bytes, page_bytes)))
-            .chain(self.listing.taken.iter().copied())
-            .collect();
-        taken.sort_unstable();
-        let mut first = RUNS_FROM;
-        for (start, length) in taken {
-            if start >= first + pages {
-                break;
-            }
-            first = first.max(start + length);
-        }
-        first
-    }
-
-    /// Writes blocks of the history file; their pointers wait for its index.
-    fn write_pages(&mut self, pages: Vec<(u64, Vec<u8>)>) -> Result<()> {
-        let written = Timestamp::from_ns(self.lfs.clock.now_ns());
-        for chunk in pages.chunks(self.chunk(super::fold::CHUNK)) {
-            let items = chunk.iter().map(|(block, bytes)| LogItem::Block {
-                ino: HISTORY,
-                version: HISTORY_VERSION,
-                block: *block,
-                data: bytes.clone().into(),
-                written,
-                source: None,
-            });
-            for ((block, _), placed) in chunk.iter().zip(self.write(items.collect())?) {
-                let Placed::Block(pointer) = placed else {
-                    unreachable!("a block was written")
-                };
-                self.count(pointer.sector(), live_bytes(&pointer));
-                self.listing.changes.insert(*block, Some(pointer));
-            }
-        }
-        Ok(())
-    }
-
     /// The history of the new image. All files have been folded. `changes` are what the
     /// checkpoint changes in the table of snapshots; `imap` gets the history file.
     pub(super) fn history(
@@ -236,10 +154,11 @@ impl Fold<'_> {
         let left = directory.blocks_left.saturating_sub(self.listing.blocks);
         directory.blocks_left = left;
         directory.images_left = directory.images_left.saturating_sub(self.listing.images);
-        if let (Some(_), Some(newest)) = (&changes.create, directory.snapshots.last()) {
-            debug_assert_eq!(newest.checkpoint, serial, "the newest was just taken");
+        if changes.create.is_some() {
             directory.blocks_left = self.usage_now.blocks + self.usage_now.inodes;
             directory.images_left = self.usage_now.inodes;
+        } else if directory.snapshots.is_empty() {
+            (directory.blocks_left, directory.images_left) = (0, 0);
         }
         if directory == before.directory && !moved && !touched {
             return Ok(HistoryImage {
@@ -316,19 +235,14 @@ impl Fold<'_> {
         }
     }
 
-    /// Blocks that only snapshots had which are in the table no longer die.
+    /// Blocks that only removed snapshots had die.
     fn give_up(&mut self, before: &Directory, after: &Directory) {
-        let gone = |s: &&Snapshot| {
-            after
-                .snapshots
-                .binary_search_by_key(&s.number, |a| a.number)
+        let stays = |number: u32| {
+            let of = |s: &Snapshot| s.number;
+            after.snapshots.binary_search_by_key(&number, of).is_ok()
         };
-        let gone: Vec<u32> = before
-            .snapshots
-            .iter()
-            .filter(|s| gone(s).is_err())
-            .map(|s| s.number)
-            .collect();
+        let numbers = before.snapshots.iter().map(|s| s.number);
+        let gone: Vec<u32> = numbers.filter(|number| !stays(*number)).collect();
         let (Some(first), Some(last)) = (gone.first(), gone.last()) else {
             return;
         };
@@ -338,13 +252,15 @@ impl Fold<'_> {
         let end = after.snapshots.get(behind).map_or(u32::MAX, |s| s.number);
         let concerned = |run: &&Run| run.span.1 >= *first && run.span.0 < end;
         let runs: Vec<Run> = before.runs.iter().filter(concerned).copied().collect();
-        let (mut dead, lfs) = (Vec::new(), self.lfs);
-        let read = lfs.with_history(self.base, |history| {
+        let (lfs, base) = (self.lfs, self.base);
+        let read = lfs.with_history(base, |history| {
             let mut blocks = MergedBlocks::new(history, &runs)?;
             while let Some(entry) = blocks.next()? {
                 let (birth, last) = (entry.pointer.birth(), entry.last.get());
-                if before.keeps(birth, last) && !after.keeps(birth, last) {
-                    dead.push(entry.pointer);
+                let dies = before.keeps(birth, last) && !after.keeps(birth, last);
+                if dies && !planted::is(Planted::KeptUncounted) {
+                    self.kill(&entry.pointer);
+                    self.listing.kept_bytes -= live_bytes(&entry.pointer);
                 }
             }
             Ok(())
@@ -352,99 +268,6 @@ impl Fold<'_> {
         if let Err(error) = read {
             tracing::error!(%error, "a run is damaged: space of deleted snapshots is lost");
         }
-        for pointer in dead.iter().filter(|_| !planted::is(Planted::KeptUncounted)) {
-            self.kill(pointer);
-            self.listing.kept_bytes -= live_bytes(pointer);
-        }
-    }
-
-    /// Removes runs of which no snapshot keeps an entry.
-    fn drop_runs(&mut self, directory: &mut Directory) {
-        let Some(oldest) = directory.snapshots.first().map(|s| s.number) else {
-            for run in std::mem::take(&mut directory.runs) {
-                self.punch(&run);
-            }
-            return;
-        };
-        let (kept, dropped) = directory.runs.iter().partition(|run| run.span.1 >= oldest);
-        directory.runs = kept;
-        let dropped: Vec<Run> = dropped;
-        dropped.iter().for_each(|run| self.punch(run));
-    }
-
-    /// The blocks of a run end.
-    fn punch(&mut self, run: &Run) {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let pages = run.pages(inode_bytes, self.lfs.geometry.block_bytes as usize);
-        for block in run.first_block..run.first_block + pages {
-            if let Some(Some(written)) = self.listing.changes.insert(block, None) {
-                self.kill(&written);
-            }
-        }
-    }
-
-    /// Merges runs of similar size, if there are enough of them: of those that are
-    /// neighbours in age, so that younger places keep replacing older ones.
-    fn merge_runs(&mut self, directory: &mut Directory) -> Result<()> {
-        while let Some(at) = self.mergeable(&directory.runs) {
-            let runs: Vec<Run> = directory.runs[at..at + MERGED_AT_ONCE].to_vec();
-            // Runs of this fold are not in the image yet: they are read by the next.
-            let Some(merged) = self.merge(directory, &runs)? else {
-                return Ok(());
-            };
-            runs.iter().for_each(|run| self.punch(run));
-            directory.runs.splice(at..at + MERGED_AT_ONCE, merged);
-        }
-        Ok(())
-    }
-
-    /// Where as many runs begin as are merged at once, all of the image and of one size
-    /// class.
-    fn mergeable(&self, runs: &[Run]) -> Option<usize> {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
-        let pages = |run: &Run| run.pages(inode_bytes, page_bytes);
-        let class = |run: &Run| pages(run).max(1).ilog2() / 2;
-        let most = self.merge_bytes / page_bytes as u64;
-        let taken = &self.listing.taken;
-        let new = |run: &Run| taken.iter().any(|(first, _)| *first == run.first_block);
-        runs.windows(MERGED_AT_ONCE).position(|these| {
-            !these.iter().any(new)
-                && these.iter().all(|run| class(run) == class(&these[0]))
-                && these.iter().map(pages).sum::<u64>() <= most
-        })
-    }
-
-    /// Writes one run of several; none if no snapshot keeps any of their entries, and
-    /// nothing at all if they cannot be read.
-    fn merge(&mut self, directory: &Directory, runs: &[Run]) -> Result<Option<Option<Run>>> {
-        let lfs = self.lfs;
-        let mut entries = Entries::default();
-        let read = lfs.with_history(self.base, |history| {
-            let mut blocks = MergedBlocks::new(history, runs)?;
-            while let Some(entry) = blocks.next()? {
-                if directory.keeps(entry.pointer.birth(), entry.last.get()) {
-                    entries.block(&entry);
-                }
-            }
-            let mut images = MergedImages::new(history, runs)?;
-            while let Some((header, inode)) = images.next()? {
-                if directory.keeps_image(header.after.get(), header.last.get()) {
-                    entries.image(header, &inode);
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = read {
-            tracing::error!(%error, "runs are damaged, and are not merged");
-            return Ok(None);
-        }
-        if entries.is_empty() {
-            return Ok(Some(None));
-        }
-        let written = runs.iter().map(|run| run.written).max().unwrap_or(0);
-        self.merge_bytes = self.merge_bytes.saturating_sub(entries.bytes() as u64);
-        Ok(Some(Some(self.write_run(entries, written)?)))
     }
 
     /// Writes the blocks of the directory that changed.
@@ -541,6 +364,3 @@ impl Fold<'_> {
         Ok(last.expect("it has been written"))
     }
 }
-
-/// The version of the history file: there is one in the life of a volume.
-const HISTORY_VERSION: u32 = 1;

@@ -21,6 +21,7 @@ pub(crate) mod history;
 mod imap;
 mod levels;
 mod room;
+mod runs;
 mod table;
 
 pub(crate) use table::TableImage;
@@ -200,7 +201,7 @@ impl Lfs {
         frozen.boundary = log.end.serial();
         frozen.loose = self.loose_numbers.load(Relaxed);
         committed.live.next_ino = frozen.next_ino;
-        // What is displaced from now on may be part of the snapshot that is taken.
+        // Blocks that are displaced from now on may be part of the snapshot being taken.
         committed.live.kept_through = match is_snapshot {
             true => frozen.boundary,
             false => committed.base.history.directory.kept_through(),

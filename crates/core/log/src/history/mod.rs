@@ -169,8 +169,18 @@ impl Pages for HistoryFile<'_> {
             root,
         };
         let pointer = tree.get(block)?.ok_or_else(|| missing(block))?;
-        let moved = (self.moved)(block).filter(|moved| moved.birth() == pointer.birth());
-        self.reader.page(&moved.unwrap_or(pointer), HISTORY, block)
+        let place = || {
+            let moved = (self.moved)(block).filter(|moved| moved.birth() == pointer.birth());
+            moved.unwrap_or(pointer)
+        };
+        loop {
+            let at = place();
+            match self.reader.page(&at, HISTORY, block) {
+                // The cleaner moved it meanwhile, and the place was written over.
+                Err(error) if error.is_of_the_medium() && place() != at => {}
+                read => return read,
+            }
+        }
     }
 
     fn page_bytes(&self) -> usize {

@@ -186,26 +186,36 @@ impl Lfs {
     /// history has it here. A block that was displaced since the checkpoint counts by
     /// its birth alone, because no run has it yet.
     fn is_kept(&self, identity: Identity, copy: &Pointer, found: &mut Found) -> Result<bool> {
+        let judged = self.lookup().steady(|| self.judge_kept(identity, copy))?;
+        if let (_, Some(serial)) = judged {
+            found.judged_against(serial);
+        }
+        Ok(judged.0)
+    }
+
+    /// [`Lfs::is_kept`], and the checkpoint that was consulted, if one was.
+    fn judge_kept(&self, identity: Identity, copy: &Pointer) -> Result<(bool, Option<u64>)> {
         let base = {
             let committed = self.committed.read();
             let may = committed.live.may_be_kept(identity, copy);
             if !may || planted::is(Planted::KeptJudgedDead) {
-                return Ok(false);
+                return Ok((false, None));
             }
             if let Some(place) = committed.moved(identity, copy.birth()) {
-                return Ok(place.same_content(copy));
+                return Ok((place.same_content(copy), None));
             }
             Arc::clone(&committed.base)
         };
-        found.judged_against(base.serial);
+        let serial = Some(base.serial);
         if self.image_has(&base, identity, copy)? {
-            return Ok(true);
+            return Ok((true, serial));
         }
         let entry = self.with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
-        Ok(entry.is_some_and(|entry| {
+        let kept = entry.is_some_and(|entry| {
             let keeps = (base.history.directory).keeps(copy.birth(), entry.last.get());
             keeps && entry.pointer.same_content(copy)
-        }))
+        });
+        Ok((kept, serial))
     }
 
     /// True if the image leads to this copy of a block.

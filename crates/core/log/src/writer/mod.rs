@@ -66,10 +66,14 @@ impl Lfs {
         stamp: Stamp,
     ) -> Result<Option<Written>> {
         self.durability.check()?;
+        let is_spilled = |item: &LogItem| matches!(item, LogItem::Spilled { .. });
+        let spilled = items.iter().any(is_spilled);
         let mut log = loop {
-            self.respill_old(&items)?;
+            if spilled {
+                self.respill_old(&items)?;
+            }
             let log = self.log.lock();
-            if !self.has_old_spills(&items) {
+            if !spilled || !self.has_old_spills(&items) {
                 break log;
             }
         };
