@@ -377,3 +377,64 @@ fn a_deleted_snapshot_gives_its_reserve_back() {
         "{after} of {before} blocks are free without it"
     );
 }
+
+/// What a snapshot has is moved and given new places while it is read.
+#[test]
+fn a_snapshot_is_read_while_the_log_is_cleaned() {
+    const BLOCKS: u64 = 2000;
+    let device = fresh(24 * MIB);
+    let fs = mount(&device);
+    let made = fs.mknod(&Caller::root(), InodeNo::ROOT, b"file", 0o644, 0);
+    let ino = made.unwrap().ino;
+    let write = |block: u64, byte: u8| {
+        let data = vec![byte; 4096];
+        fs.write(&Caller::root(), ino, block * 4096, &data)
+            .map(drop)
+    };
+    for block in 0..BLOCKS {
+        write(block, block as u8).unwrap();
+    }
+    fs.sync().unwrap();
+    let snapshot = fs.layout().create_volume_snapshot("monday").unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let read = |seed: u64| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let past = fs.at(snapshot.number).unwrap();
+        let mut data = vec![0; 8 * 4096];
+        let mut count = 0u64;
+        while !stopped() {
+            let first = rng.random_range(0..BLOCKS - 8);
+            past.tree().drop_caches();
+            assert_eq!(past.read(ino, first * 4096, &mut data).unwrap(), data.len());
+            for (block, bytes) in (first..).zip(data.chunks(4096)) {
+                assert!(
+                    bytes.iter().all(|byte| *byte == block as u8),
+                    "block {block}"
+                );
+            }
+            count += 1;
+        }
+        count
+    };
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+    std::thread::scope(|scope| {
+        let readers = [1, 2].map(|seed| scope.spawn(move || read(seed)));
+        for round in 0..400u32 {
+            for _ in 0..40 {
+                write(rng.random_range(0..BLOCKS / 2), round as u8).unwrap();
+            }
+            fs.sync().unwrap();
+            fs.layout().drop_caches();
+            fs.layout().clean_batch().unwrap();
+            if round % 7 == 0 {
+                fs.layout().checkpoint().unwrap();
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 10);
+        }
+    });
+    assert!(fs.layout().statistics().segments_cleaned > 20);
+}
