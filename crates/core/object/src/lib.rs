@@ -1,0 +1,10 @@
+//! Volumes in object stores: a [`Device`](varve_device::Device) whose bytes are stored
+//! as objects that are created once and never changed.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
+
+pub mod store;
+
+pub use store::*;
