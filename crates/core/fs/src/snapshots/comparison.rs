@@ -3,6 +3,7 @@
 use super::diff::{BLOCKS_AT_ONCE, Change, ChangeKind, Name, all_of, blocks_unlike};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::hash::MixBuilder;
 use crate::inode::{Inode, flags};
 use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo};
@@ -55,12 +56,13 @@ impl<'a, L: Layout> Side<'a, L> {
     /// Notes the paths of the directories in one whose path is known.
     fn enter(&mut self, directory: InodeNo) -> Result<()> {
         let path = self.paths[&directory].clone();
-        for (name, ino, kind) in self.tree.names_in(directory)? {
+        let paths = &mut self.paths;
+        let mut enter = |name: &[u8], ino, kind| {
             if kind == FileKind::Directory {
-                self.paths.insert(ino, below(&path, &name));
+                paths.insert(ino, below(&path, name));
             }
-        }
-        Ok(())
+        };
+        self.tree.each_name(directory, |_| true, &mut enter)
     }
 
     fn path_in(&mut self, (directory, name): &Place) -> Result<Vec<u8>> {
@@ -69,19 +71,20 @@ impl<'a, L: Layout> Side<'a, L> {
 
     /// A path of each of these files: a walk through the directories until all are
     /// found.
-    fn search(&self, mut wanted: HashSet<InodeNo>) -> Result<HashMap<InodeNo, Vec<u8>>> {
+    fn search(&self, mut wanted: Numbers) -> Result<HashMap<InodeNo, Vec<u8>>> {
         let mut found = HashMap::new();
         let mut rest = vec![(InodeNo::ROOT, Vec::new())];
         while let Some((directory, path)) = rest.pop()
             && !wanted.is_empty()
         {
-            for (name, ino, kind) in self.tree.names_in(directory)? {
+            let mut look = |name: &[u8], ino, kind| {
                 if kind == FileKind::Directory {
-                    rest.push((ino, below(&path, &name)));
+                    rest.push((ino, below(&path, name)));
                 } else if wanted.remove(&ino) {
-                    found.insert(ino, below(&path, &name));
+                    found.insert(ino, below(&path, name));
                 }
-            }
+            };
+            self.tree.each_name(directory, |_| true, &mut look)?;
         }
         Ok(found)
     }
@@ -90,6 +93,22 @@ impl<'a, L: Layout> Side<'a, L> {
 fn below(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, b"/", name].concat()
 }
+
+/// The names in those nodes of a directory that `wanted` accepts.
+fn names<L: Layout>(
+    tree: &FileSystem<L>,
+    directory: InodeNo,
+    wanted: impl Fn(u64) -> bool,
+) -> Result<Vec<Name>> {
+    let mut names = Vec::new();
+    tree.each_name(directory, wanted, &mut |name, ino, kind| {
+        names.push((name.to_vec(), ino, kind));
+    })?;
+    Ok(names)
+}
+
+/// Inodes, in a set that is asked for every name of a volume.
+type Numbers = HashSet<InodeNo, MixBuilder>;
 
 /// A directory and a name in it.
 type Place = (InodeNo, Vec<u8>);
@@ -167,7 +186,7 @@ impl<'a, L: Layout> Comparison<'a, L> {
             return Ok(());
         }
         let (old_names, names) = match replaced.contains(&directory) {
-            true => (self.old.tree.names_in(directory)?, Vec::new()),
+            true => (names(self.old.tree, directory, |_| true)?, Vec::new()),
             false => self.names_unlike(directory)?,
         };
         let names = names.into_iter().map(|(name, ino, _)| (name, ino));
@@ -192,7 +211,7 @@ impl<'a, L: Layout> Comparison<'a, L> {
     /// number was.
     fn names_unlike(&self, directory: InodeNo) -> Result<(Vec<Name>, Vec<Name>)> {
         let (old, new) = (self.old.tree, self.new.tree);
-        let mut names = (Vec::new(), Vec::new());
+        let mut unlike = Vec::new();
         let mut next = 0;
         while let Some(first) = old.next_in_either(new, directory, next)? {
             let map = |tree: &FileSystem<L>| {
@@ -200,13 +219,14 @@ impl<'a, L: Layout> Comparison<'a, L> {
                     .layout
                     .map(tree.view(), directory, first, BLOCKS_AT_ONCE)
             };
-            for block in blocks_unlike(&map(old)?, &map(new)?) {
-                old.names_in_node(directory, block, &mut names.0)?;
-                new.names_in_node(directory, block, &mut names.1)?;
-            }
+            unlike.extend(blocks_unlike(&map(old)?, &map(new)?));
             next = first.saturating_add(BLOCKS_AT_ONCE);
         }
-        Ok(names)
+        let wanted = |block| unlike.binary_search(&block).is_ok();
+        Ok((
+            names(old, directory, wanted)?,
+            names(new, directory, wanted)?,
+        ))
     }
 
     /// Adds the names in directories that the old side does not have.
@@ -221,7 +241,7 @@ impl<'a, L: Layout> Comparison<'a, L> {
             if !is_new || !walked.insert(ino) {
                 continue;
             }
-            for (name, child, _) in self.new.tree.names_in(ino)? {
+            for (name, child, _) in names(self.new.tree, ino, |_| true)? {
                 added.entry(child).or_default().push((ino, name));
                 rest.push(child);
             }

@@ -17,14 +17,19 @@ use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::isolation::Kind;
 use crate::layout::{BlockPointer, Layout, Mapping};
+use crate::memory::vnode::Vnode;
 use crate::snapshots::SnapshotTree;
 use crate::types::{FileKind, InodeNo, View};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use varve_device::Block;
 
 /// Blocks that are mapped at once.
 pub(super) const BLOCKS_AT_ONCE: u64 = 1 << 14;
+
+/// Blocks of a directory that are read at once.
+const NODES_AT_ONCE: u64 = 256;
 
 /// What happened to a name or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,21 +129,52 @@ impl<L: Layout> FileSystem<L> {
         Ok(names)
     }
 
-    /// Appends the names in one node of a directory that has no changes of this tree.
-    pub(super) fn names_in_node(
+    /// Passes the names in those nodes of a directory that `wanted` accepts. This tree
+    /// has no changes of its own in the directory.
+    pub(super) fn each_name(
         &self,
         directory: InodeNo,
-        block: u64,
-        names: &mut Vec<Name>,
+        wanted: impl Fn(u64) -> bool,
+        emit: &mut dyn FnMut(&[u8], InodeNo, FileKind),
     ) -> Result<()> {
         let vnode = self.vnode(directory)?;
-        let Some(node) = self.store.load_below(&vnode, block)? else {
-            return Ok(());
-        };
+        vnode.directory()?;
         let key = self.store.key(&vnode);
-        directory::names_in(&key, block, &node.data, &mut |name, ino, kind| {
-            names.push((name.to_vec(), ino, kind));
-        })
+        let layout = &self.store.layout;
+        let mut next = 0;
+        while let Some(first) = layout.next_mapped(self.view(), directory, next)? {
+            for (block, data) in self.nodes(&vnode, first, &wanted)? {
+                directory::names_in(&key, block, &data, emit)?;
+            }
+            next = first.saturating_add(NODES_AT_ONCE);
+        }
+        Ok(())
+    }
+
+    /// Nodes of a directory among [`NODES_AT_ONCE`] blocks, in few requests.
+    fn nodes(
+        &self,
+        vnode: &Vnode,
+        first: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(u64, Arc<Block>)>> {
+        let map = || {
+            let layout = &self.store.layout;
+            let all = layout.map(self.view(), vnode.ino, first, NODES_AT_ONCE)?;
+            let wanted = all.into_iter().filter(|mapping| wanted(mapping.block));
+            Ok::<_, Error>(wanted.collect::<Vec<_>>())
+        };
+        let mut mapped = map()?;
+        loop {
+            match self.store.fetch(vnode, &mapped) {
+                Ok(nodes) => return Ok(mapped.iter().map(|m| m.block).zip(nodes).collect()),
+                // One of them was moved in between, or is damaged.
+                Err(error) => match map()? {
+                    now if now == mapped => return Err(error),
+                    now => mapped = now,
+                },
+            }
+        }
     }
 
     pub(super) fn view(&self) -> View {
