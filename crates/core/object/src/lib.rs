@@ -1,10 +1,36 @@
 //! Volumes in object stores: a [`Device`](varve_device::Device) whose bytes are stored
-//! as objects that are created once and never changed.
+//! as objects that are created once and never changed (`docs/design/buckets.md`).
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
+//! | [`simulated`] | a store in memory that loses answers, is slow and lies in lists |
+//! | `device` | [`ObjectDevice`] |
+//! | `open` | making and opening a volume: recovery, and the fence of a new writer |
+//! | `chain` | flushes, maps and deletions of a writer |
+//! | `layers` | newer bytes over older ones; `stored` has those that are objects |
+//! | `request` | requests that are repeated until the store answers |
+//! | `format` | the bytes of the objects |
+//! | [`planted`] | mistakes that tests must notice |
+//! | `parts`, `ranges` | parts of objects in memory; disjoint ranges with values |
 
+mod chain;
+mod device;
+mod error;
+mod format;
+mod layers;
+mod open;
+mod parts;
+pub mod planted;
+mod ranges;
+mod request;
+pub mod simulated;
 pub mod store;
+mod stored;
 
+pub use device::ObjectDevice;
+pub use error::{Error, Result};
+pub use format::{Flaw, Holder, ObjectId, Root};
+pub use open::{Opening, Settings, Takeover};
+pub use request::Requests;
 pub use store::*;

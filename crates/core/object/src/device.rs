@@ -1,0 +1,364 @@
+//! The device over a store.
+
+use crate::chain::{Chain, PART};
+use crate::error::{Error, Result};
+use crate::format::{Content, Holder, ObjectId, Root, data_name};
+use crate::layers::Layers;
+use crate::open::{Opening, Settings};
+use crate::parts::Parts;
+use crate::request::{Requester, Requests};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve_device::sync::{Mutex, MutexGuard};
+use varve_device::{Clock, Device, DeviceError, Extent, Geometry, Operation, crc32c};
+
+/// A block device whose bytes are objects in a store.
+///
+/// What is written is in memory until a flush, which is one create-only PUT. Reads come
+/// from memory, or from whole parts of 1 MiB of objects, whose checksums are compared.
+/// Dropping the device flushes nothing; it tells later writers that this one has ended.
+#[derive(Debug)]
+pub struct ObjectDevice {
+    root: Root,
+    settings: Settings,
+    requester: Requester,
+    clock: Arc<dyn Clock>,
+    /// Taken before `layers`. None on a device that only reads.
+    chain: Option<Mutex<Chain>>,
+    layers: Mutex<Layers>,
+    parts: Parts,
+    size: AtomicU64,
+}
+
+impl ObjectDevice {
+    pub(crate) fn of(
+        root: Root,
+        opening: &Opening,
+        requester: Requester,
+        chain: Option<Chain>,
+        layers: Layers,
+    ) -> Self {
+        ObjectDevice {
+            root,
+            settings: opening.settings.clone(),
+            requester,
+            clock: Arc::clone(&opening.clock),
+            chain: chain.map(Mutex::new),
+            size: AtomicU64::new(layers.size),
+            layers: Mutex::new(layers),
+            parts: Parts::new(opening.settings.cache_bytes),
+        }
+    }
+
+    pub(crate) fn requester(&self) -> &Requester {
+        &self.requester
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn volume(&self) -> u128 {
+        self.root.volume
+    }
+
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.root.extent_bytes
+    }
+
+    pub(crate) fn wanted_size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn chain(&self) -> Result<MutexGuard<'_, Chain>> {
+        match &self.chain {
+            Some(chain) => Ok(chain.lock()),
+            None => Err(Error::ReadOnly(self.requester.name())),
+        }
+    }
+
+    pub(crate) fn layers(&self) -> MutexGuard<'_, Layers> {
+        self.layers.lock()
+    }
+
+    pub(crate) fn layers_mut(&self) -> MutexGuard<'_, Layers> {
+        self.layers.lock()
+    }
+
+    /// What the volume is.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Requests since the volume was opened.
+    pub fn requests(&self) -> Requests {
+        self.requester.counted()
+    }
+
+    /// The newest log object of which this device has the state.
+    pub fn number(&self) -> Option<u64> {
+        self.chain.as_ref().map(|chain| chain.lock().number)
+    }
+
+    /// Flushes, and says in the log that this writer has ended, so that the next one
+    /// need not take the volume over. Later writes fail. A device that only reads, or
+    /// has failed, closes without a request.
+    ///
+    /// # Errors
+    /// As [`Device::flush`].
+    pub fn close(&self) -> Result<()> {
+        let Some(chain) = &self.chain else {
+            return Ok(());
+        };
+        let wanted = self.layers().changes;
+        self.flush_chain(wanted)?;
+        self.end(&mut chain.lock())
+    }
+
+    fn end(&self, chain: &mut Chain) -> Result<()> {
+        if chain.stopped.is_some() {
+            return Ok(());
+        }
+        chain.stopped = Some(format!("{} is closed", self.requester.name()));
+        // What was not flushed is not part of it.
+        let mut layers = self.layers();
+        layers.fresh = crate::ranges::Ranges::default();
+        layers.fresh_bytes = 0;
+        drop(layers);
+        self.append(chain, Some(Content::Close))
+    }
+
+    /// A part of an object, from memory or from the store.
+    pub(crate) fn part(&self, id: ObjectId, part: u64) -> Result<Arc<Vec<u8>>> {
+        if let Some(found) = self.parts.get(id, part) {
+            return Ok(found);
+        }
+        let name = data_name(self.volume(), id);
+        let (bytes, sum) = {
+            let layers = self.layers();
+            let object = layers.stored.objects.get(&id);
+            let sum = object.and_then(|object| object.sums.get(part as usize).copied());
+            match (object, sum) {
+                (Some(object), Some(sum)) => ((object.bytes - part * PART).min(PART), sum),
+                // Its last byte was overwritten after the caller looked it up.
+                _ => return Err(self.missing(name)),
+            }
+        };
+        let mut buffer = vec![0; bytes as usize];
+        self.requester.get_range(&name, part * PART, &mut buffer)?;
+        if crc32c(&buffer) != sum {
+            return Err(Error::Damaged {
+                store: self.requester.name(),
+                object: name,
+                flaw: crate::format::Flaw::Checksum,
+            });
+        }
+        let found = Arc::new(buffer);
+        self.parts.insert(id, part, &found);
+        Ok(found)
+    }
+
+    fn missing(&self, object: String) -> Error {
+        Error::Missing {
+            store: self.requester.name(),
+            object,
+        }
+    }
+
+    fn failed(&self, operation: Operation, offset: u64, length: u64, error: Error) -> DeviceError {
+        self.error(operation, offset, length, error.into_io())
+    }
+
+    fn error(
+        &self,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        source: io::Error,
+    ) -> DeviceError {
+        DeviceError {
+            device: self.name(),
+            operation,
+            offset,
+            length,
+            source,
+        }
+    }
+
+    fn check(&self, operation: Operation, offset: u64, length: u64) -> varve_device::Result<()> {
+        let end = offset.checked_add(length);
+        let is_within = end.is_some_and(|end| end <= self.wanted_size());
+        if is_within && offset.is_multiple_of(512) && length.is_multiple_of(512) {
+            return Ok(());
+        }
+        Err(self.error(
+            operation,
+            offset,
+            length,
+            io::ErrorKind::InvalidInput.into(),
+        ))
+    }
+
+    fn read_once(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let places = self.layers().read(offset, buffer);
+        in_order(&places, |(to, length, place)| {
+            self.read_place(*place, &mut buffer[*to..*to + *length])
+        })
+    }
+}
+
+fn in_order<T>(all: &[T], each: impl FnMut(&T) -> Result<()>) -> Result<()> {
+    all.iter().try_for_each(each)
+}
+
+impl Device for ObjectDevice {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size: self.wanted_size(),
+            logical_block: 512,
+            physical_block: 4096,
+        }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        let length = buffer.len() as u64;
+        self.check(Operation::Read, offset, length)?;
+        loop {
+            match self.read_once(offset, buffer) {
+                Ok(()) => return Ok(()),
+                // An object that died meanwhile: its bytes are elsewhere now.
+                Err(Error::Missing { .. }) if self.has_moved(offset, length) => {}
+                Err(error) => return Err(self.failed(Operation::Read, offset, length, error)),
+            }
+        }
+    }
+
+    fn write(&self, offset: u64, buffers: &[io::IoSlice<'_>]) -> varve_device::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        self.check(Operation::Write, offset, length)?;
+        let failed = |error| self.failed(Operation::Write, offset, length, error);
+        let Some(_) = &self.chain else {
+            return Err(failed(Error::ReadOnly(self.requester.name())));
+        };
+        let data: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
+        let full = {
+            let mut layers = self.layers_mut();
+            layers.write(offset, data);
+            (layers.fresh_bytes > self.settings.memory_bytes).then_some(layers.changes)
+        };
+        // Memory is bounded: a writer that has filled it makes a log object.
+        match full {
+            Some(changes) => self.flush_chain(changes).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> varve_device::Result<()> {
+        let wanted = self.layers().changes;
+        let failed = |error| self.failed(Operation::Flush, 0, 0, error);
+        if self.chain.is_none() {
+            return Ok(());
+        }
+        self.flush_chain(wanted).map_err(failed)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> varve_device::Result<()> {
+        self.check(Operation::Discard, offset, length)?;
+        if length > 0 && self.chain.is_some() {
+            self.layers_mut().discard(offset, length);
+        }
+        Ok(())
+    }
+
+    fn extent(&self, offset: u64, length: u64) -> varve_device::Result<Extent> {
+        self.check(Operation::Read, offset, length)?;
+        let (hole, length) = self.layers().extent(offset, length);
+        Ok(Extent { length, hole })
+    }
+
+    fn set_size(&self, size: Option<u64>) -> varve_device::Result<u64> {
+        let Some(size) = size.filter(|size| *size != self.wanted_size()) else {
+            return Ok(self.wanted_size());
+        };
+        let failed = |error| self.failed(Operation::Resize, 0, size, error);
+        if size == 0 || !size.is_multiple_of(512) || size > 1 << 60 {
+            return Err(self.error(
+                Operation::Resize,
+                0,
+                size,
+                io::ErrorKind::InvalidInput.into(),
+            ));
+        }
+        if self.chain.is_none() {
+            return Err(failed(Error::ReadOnly(self.requester.name())));
+        }
+        let wanted = {
+            let mut layers = self.layers_mut();
+            let present = self.size.swap(size, Ordering::Relaxed);
+            if size < present {
+                let cut = layers.fresh.remove(size, present - size);
+                layers.fresh_bytes -= crate::layers::bytes_of(&cut);
+            }
+            layers.changes += 1;
+            layers.changes
+        };
+        self.flush_chain(wanted).map_err(failed)?;
+        Ok(size)
+    }
+
+    fn name(&self) -> String {
+        self.requester.name()
+    }
+}
+
+impl ObjectDevice {
+    /// True if no place of a range is in an object that died.
+    fn has_moved(&self, offset: u64, length: u64) -> bool {
+        let layers = self.layers();
+        let mut places = layers.stored.places.within(offset, length);
+        places.all(|(_, _, place)| layers.stored.objects.contains_key(&place.object))
+    }
+}
+
+impl Drop for ObjectDevice {
+    fn drop(&mut self) {
+        if let Some(chain) = &self.chain
+            && let Err(error) = self.end(&mut chain.lock())
+        {
+            tracing::warn!(%error, "the end of a writer could not be stored");
+        }
+    }
+}
+
+impl Holder {
+    /// This process.
+    pub fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let process = std::process::id();
+        Holder {
+            host: read("/proc/sys/kernel/hostname").trim().to_owned(),
+            boot: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+            process,
+            started: started(process).unwrap_or(0),
+        }
+    }
+
+    /// True if the process is known to have ended: it was one of this run of this host.
+    pub fn has_ended(&self) -> bool {
+        let boot = Holder::this().boot;
+        !boot.is_empty() && boot == self.boot && started(self.process) != Some(self.started)
+    }
+}
+
+/// When a process of this host began, in clock ticks since the host did.
+fn started(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may have spaces; the 22nd field is the 20th after it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}

@@ -1,0 +1,512 @@
+//! Making and opening a volume: recovery, and the fence of a new writer.
+
+use crate::chain::{Chain, PARALLEL, checksum_of, in_parallel};
+use crate::device::ObjectDevice;
+use crate::error::{Error, Result};
+use crate::format::{
+    Content, Decoded, Holder, LogObject, MapId, MapObject, ROOT, Root, log_name, map_name,
+    parse_log_name, parse_map_name, prefix,
+};
+use crate::layers::Layers;
+use crate::planted::Planted;
+use crate::request::{Created, Pause, Requester};
+use crate::store::Store;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use varve_device::{Clock, HostClock};
+
+/// Attempts to find the end of a log that another writer shortens meanwhile.
+const ATTEMPTS: u32 = 20;
+
+/// What a device may take, and how long it waits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The process that writes, for others to see.
+    pub holder: Holder,
+    /// Bytes in memory that are in no log object, before a writer makes one.
+    pub memory_bytes: u64,
+    /// Bytes of parts of objects in memory.
+    pub cache_bytes: u64,
+    /// Log objects behind a map before the next one is made.
+    pub log_objects: u64,
+    /// Bytes of these.
+    pub log_bytes: u64,
+    /// How long objects that nothing needs any more are kept for readers, and for
+    /// requests that are still on their way.
+    pub grace: Duration,
+    /// How long a request is repeated before the device fails.
+    pub stall: Duration,
+    /// Requests that a flush, a recovery or a read makes at once.
+    pub parallel: usize,
+    /// A mistake that a test must notice.
+    #[cfg(feature = "planted")]
+    pub planted: Option<Planted>,
+}
+
+impl Settings {
+    #[cfg(feature = "planted")]
+    pub(crate) fn planted(&self, mistake: Planted) -> bool {
+        self.planted == Some(mistake)
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn planted(&self, _: Planted) -> bool {
+        false
+    }
+}
+
+/// When a new writer ends the access of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// Only if that one has closed the volume, or was a process of this host that has
+    /// ended.
+    Never,
+    /// At once.
+    Now,
+    /// If it makes no log object for so long.
+    Idle(Duration),
+}
+
+/// How a volume is opened.
+#[derive(Clone)]
+pub struct Opening {
+    /// Opens for reading only: the state of the newest log object, without a request
+    /// that changes the store.
+    pub read_only: bool,
+    /// When another writer's access is ended.
+    pub takeover: Takeover,
+    /// Sizes and times.
+    pub settings: Settings,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What waits between requests.
+    pub pause: Pause,
+    /// Drawn for each mount: by it a writer recognises its own objects.
+    pub identity: u128,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Opening {
+            read_only: false,
+            takeover: Takeover::Never,
+            settings: Settings {
+                holder: Holder::this(),
+                memory_bytes: 64 << 20,
+                cache_bytes: 64 << 20,
+                log_objects: 256,
+                log_bytes: 64 << 20,
+                grace: Duration::from_secs(3600),
+                stall: Duration::from_secs(600),
+                parallel: PARALLEL,
+                #[cfg(feature = "planted")]
+                planted: None,
+            },
+            clock: Arc::new(HostClock::default()),
+            pause: Arc::new(std::thread::sleep),
+            identity: random(),
+        }
+    }
+}
+
+/// A random number from the operating system.
+fn random() -> u128 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    half() << 64 | half()
+}
+
+/// A state of the log: its end, and the layers there.
+struct Recovered {
+    last: Option<LogObject>,
+    checksum: u32,
+    base: MapId,
+    layers: Layers,
+    fences: BTreeSet<u64>,
+    behind: u64,
+    behind_bytes: u64,
+}
+
+impl Opening {
+    fn requester(&self, store: &Arc<dyn Store>) -> Requester {
+        Requester::new(
+            Arc::clone(store),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.pause),
+            self.settings.stall,
+            self.settings.planted(Planted::ExistsBelieved),
+        )
+    }
+}
+
+impl ObjectDevice {
+    /// Makes a volume of `size` bytes, which takes space only as it is written. Its
+    /// objects are of at most `extent_bytes`, a power of two from 64 KiB to 64 MiB.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `NotCreateOnly` if the store lets several of eight parallel
+    /// requests create one object; `Store`.
+    pub fn create(
+        store: &Arc<dyn Store>,
+        size: u64,
+        extent_bytes: u64,
+        opening: &Opening,
+    ) -> Result<()> {
+        let requester = opening.requester(store);
+        let root = Root {
+            volume: random(),
+            extent_bytes,
+            size,
+        };
+        root.check()
+            .map_err(|flaw| damaged(&requester, ROOT, flaw))?;
+        if requester.get(ROOT)?.is_some() {
+            return Err(Error::AlreadyExists(requester.name()));
+        }
+        race(store, root.volume)?;
+        let map = Layers {
+            size,
+            ..Layers::default()
+        };
+        let map = map.stored.map(MapId::FIRST, size, 0, Vec::new());
+        requester.create_own(&map_name(root.volume, MapId::FIRST), &map.encode())?;
+        match requester.create(ROOT, &root.encode())? {
+            Created::Own => Ok(()),
+            Created::Other(_) => Err(Error::AlreadyExists(requester.name())),
+        }
+    }
+
+    /// Removes a volume's root, so that another one can be made; its objects stay until
+    /// they are deleted by other means.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub fn remove(store: &Arc<dyn Store>, opening: &Opening) -> Result<()> {
+        Ok(opening.requester(store).delete(ROOT)?)
+    }
+
+    /// Opens the volume of a store at its newest state. A writer first creates the next
+    /// log object, its fence: from then on no earlier writer can acknowledge anything.
+    ///
+    /// # Errors
+    /// `NoVolume`; `InUse` if another writer has not ended; `Damaged`, `Missing`,
+    /// `Store`.
+    pub fn open(store: &Arc<dyn Store>, opening: &Opening) -> Result<Self> {
+        let requester = opening.requester(store);
+        let root = match requester.get(ROOT)? {
+            Some(object) => {
+                Root::decode(&object).map_err(|flaw| damaged(&requester, ROOT, flaw))?
+            }
+            None => return Err(Error::NoVolume(requester.name())),
+        };
+        if opening.read_only {
+            let found = recover(&requester, &root, &opening.settings)?;
+            return Ok(ObjectDevice::of(
+                root,
+                opening,
+                requester,
+                None,
+                found.layers,
+            ));
+        }
+        for _ in 0..ATTEMPTS {
+            let found = recover(&requester, &root, &opening.settings)?;
+            let found = match await_turn(&requester, &root, opening, found)? {
+                Some(found) => found,
+                None => continue,
+            };
+            if let Some(chain) = fence(&requester, &root, opening, &found)? {
+                let layers = found.layers;
+                let device = ObjectDevice::of(root, opening, requester, Some(chain), layers);
+                return Ok(device);
+            }
+        }
+        Err(Error::Stopped(format!(
+            "other writers took {} over {ATTEMPTS} times meanwhile",
+            requester.name()
+        )))
+    }
+}
+
+/// Tries whether the store lets one of several writers win.
+fn race(store: &Arc<dyn Store>, volume: u128) -> Result<()> {
+    let name = format!("{}probe", prefix(volume));
+    let won = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..8_u8)
+            .map(|racer| {
+                let name = &name;
+                scope.spawn(move || store.create(name, &[&[racer]]))
+            })
+            .collect();
+        let ended = racers.into_iter().map(|racer| racer.join());
+        ended.filter(|result| matches!(result, Ok(Ok(())))).count()
+    });
+    store.delete(&name)?;
+    match won {
+        // Answers may have been lost, or all requests refused: another request says so.
+        0 | 1 => Ok(()),
+        more => Err(Error::NotCreateOnly(store.name(), more)),
+    }
+}
+
+fn damaged(requester: &Requester, object: &str, flaw: crate::format::Flaw) -> Error {
+    Error::Damaged {
+        store: requester.name(),
+        object: object.to_owned(),
+        flaw,
+    }
+}
+
+fn decoded<T>(requester: &Requester, name: &str, answer: Decoded<T>) -> Result<T> {
+    answer.map_err(|flaw| damaged(requester, name, flaw))
+}
+
+/// A log object and its checksum; none if it is missing.
+fn log_object(
+    requester: &Requester,
+    root: &Root,
+    number: u64,
+) -> Result<Option<(LogObject, u32, u64)>> {
+    let name = log_name(root.volume, number);
+    let Some(bytes) = requester.get(&name)? else {
+        return Ok(None);
+    };
+    let object = decoded(requester, &name, LogObject::decode(&bytes))?;
+    if object.number != number {
+        return Err(damaged(
+            requester,
+            &name,
+            crate::format::Flaw::Value("number"),
+        ));
+    }
+    Ok(Some((object, checksum_of(&bytes), bytes.len() as u64)))
+}
+
+/// The newest state. The writer may go on and delete what this began with; then it is
+/// begun anew.
+fn recover(requester: &Requester, root: &Root, settings: &Settings) -> Result<Recovered> {
+    let mut missing = String::new();
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            requester.pause(Duration::from_millis(100) * attempt);
+        }
+        match recover_once(requester, root, settings)? {
+            Ok(found) => return Ok(found),
+            Err(name) => missing = name,
+        }
+    }
+    Err(Error::Missing {
+        store: requester.name(),
+        object: missing,
+    })
+}
+
+/// The newest state, or the name of an object that was deleted meanwhile.
+fn recover_once(
+    requester: &Requester,
+    root: &Root,
+    settings: &Settings,
+) -> Result<std::result::Result<Recovered, String>> {
+    // A list may lack the newest objects, and have ones that were deleted: it only says
+    // where to begin.
+    let listed = requester.list(&format!("{}log/", prefix(root.volume)), "")?;
+    let numbers = listed
+        .iter()
+        .filter_map(|object| parse_log_name(root.volume, &object.name));
+    let begin = numbers.max().unwrap_or(0);
+    let mut last = None;
+    let mut number = begin.max(1);
+    loop {
+        let is_error = |name: &str| requester.get_once(name).is_err();
+        if settings.planted(Planted::ErrorIsEnd) && is_error(&log_name(root.volume, number)) {
+            break;
+        }
+        let Some(found) = log_object(requester, root, number)? else {
+            break;
+        };
+        last = Some(found);
+        number += 1;
+        if settings.planted(Planted::ListBelieved) {
+            break;
+        }
+    }
+    if last.is_none() && begin > 0 {
+        return Ok(Err(log_name(root.volume, begin)));
+    }
+    let mut base = last
+        .as_ref()
+        .map_or(MapId::FIRST, |(object, _, _)| object.map());
+    if settings.planted(Planted::UnnamedMap) {
+        let maps = requester.list(&format!("{}map/", prefix(root.volume)), "")?;
+        let maps = maps.iter();
+        let newest = maps.filter_map(|map| parse_map_name(root.volume, &map.name));
+        base = newest.max().unwrap_or(base);
+    }
+    let name = map_name(root.volume, base);
+    let Some(bytes) = requester.get(&name)? else {
+        return Ok(Err(name));
+    };
+    let map = decoded(requester, &name, MapObject::decode(&bytes))?;
+    if map.id != base {
+        return Err(damaged(
+            requester,
+            &name,
+            crate::format::Flaw::Value("number"),
+        ));
+    }
+    let now = requester.now();
+    let mut layers = Layers::of_map(&map);
+    layers.stored.named(base, now);
+    let mut found = Recovered {
+        last: None,
+        checksum: map.previous,
+        base,
+        layers,
+        fences: map.fences.iter().copied().collect(),
+        behind: 0,
+        behind_bytes: 0,
+    };
+    let numbers: Vec<u64> = (base.number + 1..number).collect();
+    let objects: Vec<_> = numbers.iter().map(|_| OnceLock::new()).collect();
+    in_parallel(settings.parallel, &numbers, |number| {
+        let object = log_object(requester, root, *number)?;
+        let _ = objects[(number - base.number - 1) as usize].set(object);
+        Ok(())
+    })?;
+    for (number, object) in numbers.iter().zip(objects) {
+        let name = || log_name(root.volume, *number);
+        let Some((object, checksum, bytes)) = object.into_inner().flatten() else {
+            return Ok(Err(name()));
+        };
+        if object.previous != found.checksum {
+            let flaw = crate::format::Flaw::Value("predecessor");
+            return Err(damaged(requester, &name(), flaw));
+        }
+        found.replay(object, checksum, bytes, now);
+    }
+    Ok(Ok(found))
+}
+
+impl Recovered {
+    fn replay(&mut self, object: LogObject, checksum: u32, bytes: u64, now: i64) {
+        self.layers.apply(&object, now);
+        if object.content == Content::Fence && !self.is_closed() {
+            self.fences.insert(object.number);
+        }
+        self.checksum = checksum;
+        self.behind += 1;
+        self.behind_bytes += bytes;
+        self.last = Some(object);
+    }
+
+    /// True if no writer has the volume open.
+    fn is_closed(&self) -> bool {
+        match &self.last {
+            Some(last) => last.content == Content::Close,
+            None => self.base == MapId::FIRST,
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.last
+            .as_ref()
+            .map_or(self.base.number, |last| last.number)
+    }
+}
+
+/// Decides whether this writer may go on from a state. None if the other one did.
+fn await_turn(
+    requester: &Requester,
+    root: &Root,
+    opening: &Opening,
+    found: Recovered,
+) -> Result<Option<Recovered>> {
+    let Some(last) = found.last.as_ref().filter(|_| !found.is_closed()) else {
+        return Ok(Some(found));
+    };
+    if last.holder.has_ended() {
+        return Ok(Some(found));
+    }
+    match opening.takeover {
+        Takeover::Now => Ok(Some(found)),
+        Takeover::Never => {
+            let idle = opening.clock.now_ns().saturating_sub(last.time);
+            Err(Error::InUse {
+                store: requester.name(),
+                holder: last.holder.clone(),
+                idle: Duration::from_nanos(u64::try_from(idle).unwrap_or(0)),
+            })
+        }
+        Takeover::Idle(time) => {
+            // By the clock of this host only, as those of two may differ.
+            let begun = opening.clock.monotonic_ns();
+            let next = log_name(root.volume, found.number() + 1);
+            let passed = || opening.clock.monotonic_ns().saturating_sub(begun);
+            while u128::from(passed()) < time.as_nanos() {
+                requester.pause((time / 8).min(Duration::from_secs(5)));
+                if requester.get(&next)?.is_some() {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(found))
+        }
+    }
+}
+
+/// Creates the fence of a writer behind a state. None if another writer went on.
+fn fence(
+    requester: &Requester,
+    root: &Root,
+    opening: &Opening,
+    found: &Recovered,
+) -> Result<Option<Chain>> {
+    let maps = match &found.last {
+        Some(last) => last.maps.clone(),
+        None => vec![found.base],
+    };
+    let object = LogObject {
+        number: found.number() + 1,
+        epoch: found.last.as_ref().map_or(0, |last| last.epoch) + 1,
+        identity: opening.identity,
+        previous: found.checksum,
+        time: opening.clock.now_ns(),
+        size: found.layers.size,
+        maps: maps.clone(),
+        holder: opening.settings.holder.clone(),
+        content: Content::Fence,
+    };
+    let bytes = object.encode();
+    let name = log_name(root.volume, object.number);
+    if let Created::Other(_) = requester.create(&name, &bytes)? {
+        return Ok(None);
+    }
+    // A number is free again once its log object was deleted. The map is deleted first.
+    if requester.get(&map_name(root.volume, found.base))?.is_none() {
+        return Ok(None);
+    }
+    let mut fences = found.fences.clone();
+    if !found.is_closed() {
+        fences.insert(object.number);
+    }
+    Ok(Some(Chain {
+        number: object.number,
+        previous: checksum_of(&bytes),
+        epoch: object.epoch,
+        identity: object.identity,
+        name_epoch: match opening.settings.planted(Planted::NamesUsedAgain) {
+            true => 1,
+            false => object.epoch,
+        },
+        serial: 0,
+        oldest: maps[0].number + 1,
+        named: maps.len(),
+        maps: VecDeque::from(maps),
+        behind: found.behind + 1,
+        behind_bytes: found.behind_bytes + bytes.len() as u64,
+        fences,
+        swept: false,
+        stopped: None,
+    }))
+}
