@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
 //! | [`simulated`] | a store in memory that loses answers, is slow and lies in lists |
+//! | `cloud` | stores behind URLs: S3, Google, Azure, folders (feature `cloud`) |
 //! | `device` | [`ObjectDevice`] |
 //! | `open` | making and opening a volume: recovery, and the fence of a new writer |
 //! | `chain` | flushes, maps and deletions of a writer |
@@ -15,6 +16,8 @@
 //! | `parts`, `ranges` | parts of objects in memory; disjoint ranges with values |
 
 mod chain;
+#[cfg(feature = "cloud")]
+pub mod cloud;
 mod device;
 mod error;
 mod format;
