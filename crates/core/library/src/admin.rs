@@ -12,6 +12,7 @@ pub use crate::options::Tuning;
 pub use crate::shipping::{Copy, ReplayEnd, Shipped, copy_of, replay, replay_on, ship};
 pub use crate::signature::{Found, probe};
 pub use crate::statistics::Statistics;
+pub use crate::store::is_url;
 pub use crate::tree::Tree;
 pub use crate::verifier::{JobStatus, ScrubOptions, Verifier};
 pub use varve_format::identity::{Tune, parse_uuid, random_uuid, uuid_text};

@@ -4,10 +4,11 @@
 //! (`docs/design/resize.md`). This module only lengthens the image file before the change
 //! and truncates it after.
 
-use crate::devices::{Superblock, find_superblock, open_device};
+use crate::devices::{Superblock, find_superblock, open_device, open_file};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::options::Preallocation;
+use crate::store;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +106,19 @@ pub fn resize(
     progress: &mut dyn FnMut(ResizeStage, u64, u64),
 ) -> Result<Resized> {
     let path = path.as_ref();
-    let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
+    // What is added to an image may be written once. A volume in a store is thin.
+    let file = match store::is_url(path) {
+        true => None,
+        false => Some(Arc::new(open_file(
+            path,
+            OpenMode::ReadWrite,
+            IoMode::Direct,
+        )?)),
+    };
+    let device: Arc<dyn Device> = match &file {
+        Some(file) => Arc::clone(file) as _,
+        None => open_device(path, OpenMode::ReadWrite, IoMode::Direct)?,
+    };
     let Superblock::Log(before) = find_superblock(&device)? else {
         let problem = "is a volume of another layout than the log, whose size cannot be changed";
         let advice = "make another one and copy";
@@ -119,9 +132,11 @@ pub fn resize(
     // The request is checked before anything is changed.
     let planned = varve_lfs::plan_resize(&before, bytes)?.device_bytes.get();
     if planned > present {
-        lengthen(&device, planned, preallocate, &mut |done, total| {
-            progress(ResizeStage::Writing, done, total);
-        })
+        let mut written = |done, total| progress(ResizeStage::Writing, done, total);
+        match &file {
+            Some(file) => lengthen(file, planned, preallocate, &mut written),
+            None => device.set_size(Some(planned)),
+        }
         .map_err(varve_lfs::Error::Device)?;
     }
     let told = std::cell::RefCell::new(progress);
@@ -130,8 +145,7 @@ pub fn resize(
         progress: &|done, total| (*told.borrow_mut())(ResizeStage::Moving, done, total),
         ..ResizeOptions::default()
     };
-    let shared: Arc<dyn Device> = device.clone();
-    let resized = varve_lfs::resize(&shared, Arc::new(HostClock::default()), bytes, &options);
+    let resized = varve_lfs::resize(&device, Arc::new(HostClock::default()), bytes, &options);
     let after = match resized {
         Ok(after) => after,
         Err(error) => {

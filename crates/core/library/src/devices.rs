@@ -4,9 +4,11 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::options::Layout;
 use crate::signature::{Found, IN_PLACE, VIRTUAL_LOG, probe};
+use crate::store::{self, StoreOptions};
 use crate::unlocked::Unlocked;
 use rustix::io::Errno;
 use std::path::Path;
+use std::sync::Arc;
 use varve_device::{Device, FileDevice, IoMode, OpenError, OpenMode};
 use varve_ffs::Ffs;
 use varve_lfs::Lfs;
@@ -30,13 +32,21 @@ pub enum Superblock {
 /// # Errors
 /// `InvalidData` if there is no volume, and errors of the host.
 pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
-    find_superblock(&Unlocked::open(path.as_ref())?)
+    find_superblock(&unlocked(path.as_ref())?)
+}
+
+/// A device that is opened for reading and not locked.
+fn unlocked(path: &Path) -> Result<Arc<dyn Device>> {
+    match store::is_url(path) {
+        true => store::open(path, StoreOptions::default(), true),
+        false => Ok(Arc::new(Unlocked::open(path)?)),
+    }
 }
 
 /// Returns the layout of the volume in `path`, which may be in use. A file or device
 /// without a volume counts as a segmented log.
 pub fn layout_of(path: impl AsRef<Path>) -> Layout {
-    let device = Unlocked::open(path.as_ref());
+    let device = unlocked(path.as_ref());
     device.map_or(Layout::Log, |device| layout_on(&device))
 }
 
@@ -58,12 +68,21 @@ fn layout_on(device: &dyn Device) -> Layout {
     }
 }
 
-/// Opens an image or device. If it is in use, the error names the holder.
+/// Opens an image, a device of the host, or the volume of a URL. If it is in use, the
+/// error names the holder.
 ///
 /// # Errors
-/// `ResourceBusy`, and errors of the host.
-pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result<FileDevice> {
+/// `ResourceBusy`, and errors of the host or of the store.
+pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result<Arc<dyn Device>> {
     let path = path.as_ref();
+    match store::is_url(path) {
+        true => store::open(path, StoreOptions::default(), mode == OpenMode::ReadOnly),
+        false => Ok(Arc::new(open_file(path, mode, io)?)),
+    }
+}
+
+/// Opens an image or device of the host.
+pub(crate) fn open_file(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice> {
     FileDevice::open(path, mode, io).map_err(|error| match error {
         OpenError::InUse { path: in_use } => Error::in_use(in_use, host::holder(path)),
         other => Error::from(other),

@@ -6,11 +6,12 @@
 //!   use never.
 //! - A creation that fails leaves no new file behind.
 
-use crate::devices::{Superblock, open_device};
+use crate::devices::{Superblock, open_file};
 use crate::error::{Cause, Error, Result};
 use crate::host;
 use crate::options::{Layout, Preallocation, VolumeOptions};
 use crate::signature::probe;
+use crate::store;
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,13 @@ pub fn format(
     progress: Progress<'_>,
 ) -> Result<Superblock> {
     let path = path.as_ref();
+    if store::is_url(path) {
+        let mut options = options.clone();
+        if options.segment_bytes == 0 {
+            options.segment_bytes = store::SEGMENT_BYTES;
+        }
+        return format_device(store::make(path, &options)?, &options);
+    }
     match path.try_exists() {
         Ok(false) => format_new(path, options, progress),
         Ok(true) => format_existing(path, options),
@@ -68,7 +76,7 @@ fn format_new(path: &Path, options: &VolumeOptions, progress: Progress<'_>) -> R
 }
 
 fn format_existing(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
-    let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
+    let device = Arc::new(open_file(path, OpenMode::ReadWrite, IoMode::Direct)?);
     let refused = |problem: String, advice| Error::refused(path, Errno::EXIST, problem, advice);
     let size = device.geometry().size;
     if options.size.is_some_and(|wanted| wanted != size) {

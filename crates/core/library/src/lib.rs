@@ -106,6 +106,7 @@ mod shipping;
 mod signature;
 mod snapshots;
 mod statistics;
+mod store;
 #[cfg(feature = "tp")]
 mod tp;
 mod transaction;
@@ -120,6 +121,7 @@ pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
 pub use snapshots::{Change, FormerFile, ReadOnlyVolume, RemovedName, Snapshot};
+pub use store::StoreOptions;
 #[cfg(feature = "tp")]
 pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};

@@ -111,10 +111,13 @@ fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
         .open(path)
 }
 
-/// A path that remains valid when the working directory changes.
+/// A path that remains valid when the working directory changes. A URL is one.
 ///
 /// # Errors
 /// If it does not exist.
 pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
-    path.canonicalize()
+    match varve::admin::is_url(path) {
+        true => Ok(path.to_owned()),
+        false => path.canonicalize(),
+    }
 }

@@ -1,8 +1,9 @@
 //! The words of `mount -o`.
 
 use super::size;
+use std::time::Duration;
 use varve::admin::{Pace, PolicyKind, Tuning};
-use varve::{Atime, IoMode, VolumeOptions};
+use varve::{Atime, IoMode, StoreOptions, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words for other programs, which are ignored here.
@@ -49,6 +50,8 @@ pub struct Chosen {
     pub volume: VolumeOptions,
     /// Settings of its cleaner and its threads.
     pub tuning: Tuning,
+    /// How a volume in an object store is opened.
+    pub store: StoreOptions,
     /// Bytes of its cache, if given.
     pub cache_bytes: Option<u64>,
     /// How the kernel treats the mount.
@@ -72,6 +75,7 @@ impl Default for Chosen {
                 keep_written: false,
                 ..Tuning::default()
             },
+            store: StoreOptions::default(),
             cache_bytes: None,
             mount: MountOptions::default(),
             remount: false,
@@ -80,6 +84,20 @@ impl Default for Chosen {
             cleaner: serde_json::Map::new(),
         }
     }
+}
+
+/// A time such as `60s`, `10m` or `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time such as 60s, 10m or 1h");
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        _ => return Err(wrong()),
+    };
+    let number = text[..text.len() - 1].parse::<u64>();
+    let seconds = number.ok().and_then(|number| number.checked_mul(unit));
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 impl Chosen {
@@ -110,6 +128,9 @@ impl Chosen {
                 self.set_cache(cache(size)?);
             }
             ("io", mode) => self.set_io(mode.parse()?),
+            ("takeover", "") => self.store.takeover = Some(Duration::ZERO),
+            ("takeover", time) => self.store.takeover = Some(duration(time)?),
+            ("stall", time) => self.store.stall = Some(duration(time)?),
             ("verify", "") => self.tuning.verify = true,
             ("compact", "") => self.tuning.compact = true,
             ("nocompact", "") => self.tuning.compact = false,
@@ -169,7 +190,7 @@ impl Chosen {
     /// The options with which the volume is opened.
     pub fn volume(&self) -> VolumeOptions {
         let mut volume = self.volume.clone();
-        volume.tune(self.tuning);
+        volume.tune(self.tuning).store(self.store);
         volume
     }
 

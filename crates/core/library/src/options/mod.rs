@@ -4,6 +4,7 @@ mod tuning;
 
 pub use tuning::Tuning;
 
+use crate::store::StoreOptions;
 use varve_device::IoMode;
 use varve_ffs::FreeMap;
 use varve_ffs::allocate::Policy as Allocation;
@@ -79,6 +80,7 @@ pub struct VolumeOptions {
     pub(crate) atime: Atime,
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) umask: u32,
+    pub(crate) store: StoreOptions,
     pub(crate) tuning: Tuning,
 }
 
@@ -108,6 +110,7 @@ impl VolumeOptions {
             atime: Atime::Relatime,
             owner: None,
             umask: 0o022,
+            store: StoreOptions::default(),
             tuning: Tuning::default(),
         }
     }
@@ -271,6 +274,12 @@ impl VolumeOptions {
     /// Sets the permission bits that new files and directories do not get. Default: 022.
     pub fn umask(&mut self, mask: u32) -> &mut Self {
         self.umask = mask & 0o777;
+        self
+    }
+
+    /// Sets how a volume in an object store is opened. Default: that of [`StoreOptions`].
+    pub fn store(&mut self, options: StoreOptions) -> &mut Self {
+        self.store = options;
         self
     }
 

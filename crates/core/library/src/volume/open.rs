@@ -2,11 +2,12 @@
 
 use super::Volume;
 use crate::background::{Threads, start_in_place, start_log, start_virtual_log};
-use crate::devices::{Superblock, find_superblock, open_device};
+use crate::devices::{Superblock, find_superblock, open_file};
 use crate::error::{Cause, Error, Result};
 use crate::host;
 use crate::mounted::{Mounted, Running};
 use crate::options::VolumeOptions;
+use crate::store;
 use crate::tree::Tree;
 use crate::verifier::Verifier;
 use std::io;
@@ -100,7 +101,15 @@ impl Volume {
             true => OpenMode::ReadOnly,
             false => OpenMode::ReadWrite,
         };
-        let device = open_device(path, mode, options.io)?;
+        if store::is_url(path) {
+            let device = store::open(path, options.store, options.read_only)?;
+            let mut options = options.clone();
+            // Holes are filled by writing objects anew, and what is discarded is free.
+            options.tuning.holes = false;
+            options.tuning.discard = true;
+            return Self::open_on(device, &options);
+        }
+        let device = open_file(path, mode, options.io)?;
         if let Some(note) = device.note() {
             tracing::info!(volume = %path.display(), "{note}");
         }

@@ -1,0 +1,158 @@
+//! Volumes in object stores: what a URL names, and how such a volume is opened.
+
+#[cfg(feature = "bucket")]
+pub use bucket::{is_url, make, open};
+#[cfg(not(feature = "bucket"))]
+pub use none::{is_url, make, open};
+
+use std::time::Duration;
+
+/// Bytes in a segment of a new volume in a store: those of an object.
+pub const SEGMENT_BYTES: u32 = 8 << 20;
+
+/// How a volume in an object store is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Ends the access of another writer: at once, or after it has written nothing for
+    /// so long. Default: never, and the volume is refused if another writer has not
+    /// closed it.
+    pub takeover: Option<Duration>,
+    /// How long a request that is not answered is repeated before the volume fails.
+    /// Default: ten minutes.
+    pub stall: Option<Duration>,
+}
+
+#[cfg(feature = "bucket")]
+mod bucket {
+    use super::{SEGMENT_BYTES, StoreOptions};
+    use crate::error::{Error, Result};
+    use crate::options::VolumeOptions;
+    use rustix::io::Errno;
+    use std::path::Path;
+    use std::sync::Arc;
+    use varve_device::Device;
+    use varve_object::{Cause, ObjectDevice, Opening, Takeover, cloud};
+
+    /// True if a volume's name is the URL of a store.
+    pub fn is_url(path: &Path) -> bool {
+        path.to_str().is_some_and(cloud::is_url)
+    }
+
+    fn opening(options: StoreOptions, read_only: bool) -> Opening {
+        let mut opening = Opening {
+            read_only,
+            takeover: match options.takeover {
+                None => Takeover::Never,
+                Some(time) if time.is_zero() => Takeover::Now,
+                Some(time) => Takeover::Idle(time),
+            },
+            ..Opening::default()
+        };
+        if let Some(stall) = options.stall {
+            opening.settings.stall = stall;
+        }
+        opening
+    }
+
+    fn store(path: &Path) -> Result<Arc<dyn varve_object::Store>> {
+        let url = path.to_str().unwrap_or_default();
+        cloud::open(url, None).map_err(|error| {
+            Error::refused(
+                path,
+                Errno::INVAL,
+                error.reason,
+                "correct the URL or the settings",
+            )
+        })
+    }
+
+    fn failed(path: &Path, error: varve_object::Error) -> Error {
+        use varve_object::Error as Reason;
+        let (errno, advice) = match &error {
+            Reason::InUse { .. } => (
+                Errno::BUSY,
+                "wait until it is closed, or mount with -o takeover",
+            ),
+            Reason::NoVolume(_) => (Errno::NOENT, "name another one, or make one with mkfs"),
+            Reason::AlreadyExists(_) => (Errno::EXIST, "to make another one, say so (--force)"),
+            Reason::Store(error) if error.cause == Cause::Rejected => {
+                (Errno::ACCESS, "correct the settings")
+            }
+            Reason::Store(_) => (Errno::IO, "try again when the store answers"),
+            Reason::NotCreateOnly(..) => (Errno::NOTSUP, "use another store"),
+            _ => (Errno::IO, "see docs/guide/buckets.md"),
+        };
+        Error::refused(path, errno, error.to_string(), advice)
+    }
+
+    /// Opens the device of a volume in a store.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another writer has it, `NotFound`, `PermissionDenied`, and
+    /// failures of the store.
+    pub fn open(path: &Path, options: StoreOptions, read_only: bool) -> Result<Arc<dyn Device>> {
+        let device = ObjectDevice::open(&store(path)?, &opening(options, read_only));
+        Ok(Arc::new(device.map_err(|error| failed(path, error))?))
+    }
+
+    /// Makes the device of a new volume in a store, and opens it.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one and the options do not allow to overwrite it,
+    /// `InvalidInput` without a size; as [`open`].
+    pub fn make(path: &Path, options: &VolumeOptions) -> Result<Arc<dyn Device>> {
+        let size = options.size.ok_or_else(|| {
+            Error::refused(path, Errno::INVAL, "has no size of its own", "give a size")
+        })?;
+        let store = store(path)?;
+        let opening = opening(options.store, false);
+        let made =
+            || ObjectDevice::create(&store, size / 512 * 512, u64::from(SEGMENT_BYTES), &opening);
+        let made = match made() {
+            Err(varve_object::Error::AlreadyExists(_)) if options.overwrite => {
+                ObjectDevice::remove(&store, &opening).and_then(|()| made())
+            }
+            made => made,
+        };
+        made.map_err(|error| failed(path, error))?;
+        open(path, options.store, false)
+    }
+}
+
+#[cfg(not(feature = "bucket"))]
+mod none {
+    use super::StoreOptions;
+    use crate::error::{Error, Result};
+    use crate::options::VolumeOptions;
+    use rustix::io::Errno;
+    use std::path::Path;
+    use std::sync::Arc;
+    use varve_device::Device;
+
+    /// Without the feature `bucket` no name is a URL.
+    pub fn is_url(_: &Path) -> bool {
+        false
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn open(path: &Path, _: StoreOptions, _: bool) -> Result<Arc<dyn Device>> {
+        let problem = "is a URL, and this program was built without the feature bucket";
+        Err(Error::refused(
+            path,
+            Errno::NOTSUP,
+            problem,
+            "build it with that feature",
+        ))
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn make(path: &Path, options: &VolumeOptions) -> Result<Arc<dyn Device>> {
+        open(path, options.store, false)
+    }
+}
