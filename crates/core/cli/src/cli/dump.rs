@@ -90,8 +90,8 @@ impl Dump {
             };
         }
         let device = open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
-        let volume = Inspector::open(Arc::new(device), Arc::new(HostClock::default()))
-            .map_err(Failure::with(1))?;
+        let volume =
+            Inspector::open(device, Arc::new(HostClock::default())).map_err(Failure::with(1))?;
         for problem in volume.problems() {
             tracing::warn!(volume = %self.volume.display(), "{problem}");
         }

@@ -108,7 +108,7 @@ fn look(volume: &Path) -> Result<Ffs, Failure> {
         ..FfsMountOptions::default()
     };
     let clock = Arc::new(HostClock::default());
-    Ffs::mount(Arc::new(device), clock, options).map_err(Failure::with(1))
+    Ffs::mount(device, clock, options).map_err(Failure::with(1))
 }
 
 /// `varve info`.
@@ -194,12 +194,11 @@ pub fn repair(volume: &Path, as_json: bool) -> Outcome {
         ..FfsMountOptions::default()
     };
     let clock = Arc::new(HostClock::default());
-    let done =
-        varve_ffs::repair(Arc::new(device), clock, options).map_err(|error| match error {
-            // The volume is unchanged, or repaired as far as possible.
-            Error::Stopped(reason) => Failure::new(UNCORRECTED, reason),
-            error => Failure::new(OPERATIONAL, error),
-        })?;
+    let done = varve_ffs::repair(device, clock, options).map_err(|error| match error {
+        // The volume is unchanged, or repaired as far as possible.
+        Error::Stopped(reason) => Failure::new(UNCORRECTED, reason),
+        error => Failure::new(OPERATIONAL, error),
+    })?;
     let changed = done.superblocks > 0
         || !done.recovery.repairs.is_empty()
         || !done.recovery.losses.is_empty();
@@ -220,7 +219,7 @@ pub fn preen(volume: &Path, as_json: bool) -> Outcome {
     };
     let clock = Arc::new(HostClock::default());
     let failed = |error| Failure::new(UNCORRECTED, error);
-    let mounted = Ffs::mount(Arc::new(device), clock, options).map_err(failed)?;
+    let mounted = Ffs::mount(device, clock, options).map_err(failed)?;
     let mended = match mounted.stopped() {
         None => mounted.recovery_report().repairs.clone(),
         Some(_) => Vec::new(),
@@ -282,7 +281,7 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
 fn checked(volume: &Path, data: bool) -> Result<Checked, Failure> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
-    check(Arc::new(device), Arc::new(HostClock::default()), data)
+    check(device, Arc::new(HostClock::default()), data)
         .map_err(|error| Failure::new(UNCORRECTED, error))
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::admin::{identity, layout_of, open_device, read_superblock};
-use varve_device::{FileDevice, HostClock, OpenMode};
+use varve_device::{Device, HostClock, OpenMode};
 use varve_fsck::check::{CheckOptions, CheckReport, check, is_clean};
 use varve_fsck::repair::{RepairOptions, RepairReport, repair};
 
@@ -131,9 +131,8 @@ impl Fsck {
         Ok(0)
     }
 
-    fn open(&self, mode: OpenMode) -> Result<Arc<FileDevice>, Failure> {
+    fn open(&self, mode: OpenMode) -> Result<Arc<dyn Device>, Failure> {
         open_device(&self.volume, mode, varve::IoMode::Direct)
-            .map(Arc::new)
             .map_err(|error| Failure::from(error).coded(OPERATIONAL))
     }
 

@@ -181,6 +181,6 @@ fn lines(superblock: &Superblock) -> Vec<(&'static str, String)> {
 /// The contents of a volume, if no process uses it.
 fn contents(volume: &Path) -> Option<VolumeView> {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
-    let inspector = Inspector::open(Arc::new(device), Arc::new(HostClock::default())).ok()?;
+    let inspector = Inspector::open(device, Arc::new(HostClock::default())).ok()?;
     Some(inspector.volume())
 }

@@ -83,7 +83,7 @@ impl Replay {
 
     fn tell_position(&self) -> Outcome {
         let device = open_device(&self.image, OpenMode::ReadOnly, IoMode::Direct)?;
-        let copy = admin::copy_of(Arc::new(device))?;
+        let copy = admin::copy_of(device)?;
         match self.json {
             true => output::json(&json!({
                 "mark": copy.mark.to_string(),

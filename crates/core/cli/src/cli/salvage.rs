@@ -75,11 +75,10 @@ impl Salvage {
                 _ => spinner.say(format_args!("{what}: {} %", done * 100 / total)),
             },
         };
-        let salvaged =
-            open(Arc::new(source), Arc::clone(&clock), &options).map_err(Failure::with(1))?;
+        let salvaged = open(source, Arc::clone(&clock), &options).map_err(Failure::with(1))?;
         self.make_target(&salvaged, size)?;
         let target = open_device(&self.target, OpenMode::ReadWrite, IoMode::Direct)?;
-        let copied = salvaged.copy_to(Arc::new(target), &clock, &options);
+        let copied = salvaged.copy_to(target, &clock, &options);
         spinner.finish();
         let copied = copied.map_err(|error| {
             let shown = self.target.display();

@@ -21,7 +21,7 @@ pub struct Info {
 
 impl Info {
     pub fn run(self) -> Outcome {
-        let device = medium::open_image(&self.image, true, IoMode::Direct)?;
+        let device = medium::open_image(&self.image, true, IoMode::Direct, false)?;
         let options = Options {
             read_only: true,
             ..Options::default()

@@ -4,7 +4,7 @@
 use crate::cli::output::Failure;
 use std::path::Path;
 use std::sync::Arc;
-use varve_device::{Device, FileDevice, Geometry, IoMode, MemoryDevice, OpenMode, VirtualClock};
+use varve_device::{Device, Geometry, IoMode, MemoryDevice, OpenMode, VirtualClock};
 use varve_disk::{Drive, SimulatedDisk, drives};
 use varve_vlog::{InDrive, InOrder, Medium};
 
@@ -36,13 +36,18 @@ impl Simulation {
     }
 }
 
-/// Opens an image or block device, for discards as well.
-pub fn open_image(path: &Path, read_only: bool, io: IoMode) -> Result<FileDevice, Failure> {
+/// Opens an image or block device, for discards as well if `discard` is set.
+pub fn open_image(
+    path: &Path,
+    read_only: bool,
+    io: IoMode,
+    discard: bool,
+) -> Result<Arc<dyn Device>, Failure> {
     let mode = match read_only {
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
-    Ok(varve::admin::open_device(path, mode, io)?)
+    Ok(varve::admin::open_served(path, mode, io, discard)?)
 }
 
 /// Memory for the `size` bytes of a drive, in whole blocks; the contents are lost at the

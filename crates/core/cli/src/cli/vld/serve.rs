@@ -165,14 +165,10 @@ impl Serve {
                 (vld.clone(), Some(vld), what)
             }
             (None, Some(path)) => {
-                let image = medium::open_image(path, self.read_only, self.io)?;
-                if let Some(note) = image.note() {
-                    tracing::warn!("{}: {note}", path.display());
-                }
+                let image = medium::open_image(path, self.read_only, self.io, self.plain)?;
                 // The image's own file name: clients need not see the rest of the path.
                 let name = path.file_name().unwrap_or(path.as_os_str()).display();
                 if self.plain {
-                    image.set_discard(true);
                     let what = format!("{name}{on}");
                     (medium::plain(image, simulated), None, what)
                 } else {
