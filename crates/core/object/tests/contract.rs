@@ -197,6 +197,30 @@ mod server {
     }
 
     #[test]
+    #[ignore = "run by the tests below in a process of its own"]
+    fn within_reader() {
+        let store = opened().unwrap();
+        let error = store.create("x", &[b"x"]).unwrap_err();
+        assert_eq!(error.cause, Cause::Rejected, "{error}");
+        assert!(error.to_string().contains("allow listing"), "{error}");
+        assert_eq!(cause(store.get("x")), Some(Cause::Missing));
+        assert_eq!(names(&*store, "", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_reader_is_not_allowed_to_create() {
+        let Some(endpoint) = endpoint() else { return };
+        let url = format!("s3://varve-tests/reader?endpoint={endpoint}");
+        let (key, secret) = ("varve-reader", "varve-reader-secret");
+        let keys = [
+            ("AWS_ACCESS_KEY_ID", key),
+            ("AWS_SECRET_ACCESS_KEY", secret),
+        ];
+        let output = run("server::within_reader", &url, &keys);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
     fn each_mistake_has_an_error_of_its_own_without_the_secret() {
         let Some(endpoint) = endpoint() else { return };
         let good = format!("s3://varve-tests/p?endpoint={endpoint}");
