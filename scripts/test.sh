@@ -46,7 +46,7 @@ export VARVE_PROVE_SCALE=${VARVE_PROVE_SCALE:-0.5}
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none
 # What tests can have beside: the mistakes that they must catch, which are made on
 # a thread that asks for one and nowhere else, and record stores on volumes.
-features=varve-prove/planted,varve-tp/planted,varve/tp
+features=varve-prove/planted,varve-tp/planted,varve/tp,varve-object/cloud,varve-object/planted
 
 # step NAME: what follows is called so. Says how long what went before took.
 name=
@@ -61,6 +61,7 @@ took() { [ -z "$name" ] || printf '   (%s: %d s)\n' "$name" $((SECONDS - began))
 declare -A beside=()
 said=$(mktemp -d)
 ends() {
+  scripts/bucket-server.sh stop "$said/s3"
   rm -rf "$said"
   [ "$name" = end ] && return
   took
@@ -119,6 +120,8 @@ cargo test --workspace --features "$features" "${targets[@]}" --no-run \
 cargo build --workspace --features "$features" --bins "${examples[@]}"
 step "programs that this needs, begun with the lints"
 joined programs
+step "a server of objects for the tests"
+eval "$(scripts/bucket-server.sh start "$said/s3")"
 built=${CARGO_TARGET_DIR:-target}/debug
 # These sleep much, or compile what depends on each other: the processors are the tests'.
 beside conformance env "VARVE=$built/varve" scripts/conformance.sh

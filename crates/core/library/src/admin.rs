@@ -5,7 +5,7 @@
 //! defined by the layers below and change with them.
 
 pub use crate::change::{NewSize, ResizeStage, Resized, resize, tune};
-pub use crate::devices::{Superblock, layout_of, open_device, read_superblock};
+pub use crate::devices::{Superblock, layout_of, open_device, open_served, read_superblock};
 pub use crate::format::{Progress, format};
 pub use crate::host::{Holder, holder, identity, is_locked};
 pub use crate::options::Tuning;

@@ -81,6 +81,29 @@ pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result
     }
 }
 
+/// Does the same as [`open_device`] for a process that serves the volume: a note about
+/// how it was opened is logged, and discards are passed on if `discard` is set.
+///
+/// # Errors
+/// The same as [`open_device`].
+pub fn open_served(
+    path: impl AsRef<Path>,
+    mode: OpenMode,
+    io: IoMode,
+    discard: bool,
+) -> Result<Arc<dyn Device>> {
+    let path = path.as_ref();
+    if store::is_url(path) {
+        return open_device(path, mode, io);
+    }
+    let device = open_file(path, mode, io)?;
+    if let Some(note) = device.note() {
+        tracing::warn!(volume = %path.display(), "{note}");
+    }
+    device.set_discard(discard);
+    Ok(Arc::new(device))
+}
+
 /// Opens an image or device of the host.
 pub(crate) fn open_file(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice> {
     FileDevice::open(path, mode, io).map_err(|error| match error {

@@ -3,6 +3,7 @@
 use crate::conflict::Conflict;
 use crate::host::Holder;
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use varve_device::OpenError;
@@ -73,7 +74,7 @@ enum Failure {
     Refused {
         path: PathBuf,
         problem: String,
-        advice: &'static str,
+        advice: Cow<'static, str>,
         errno: Errno,
     },
 }
@@ -149,12 +150,12 @@ impl Error {
         path: &Path,
         errno: Errno,
         problem: impl Into<String>,
-        advice: &'static str,
+        advice: impl Into<Cow<'static, str>>,
     ) -> Self {
         Error(Box::new(Failure::Refused {
             path: path.to_owned(),
             problem: problem.into(),
-            advice,
+            advice: advice.into(),
             errno,
         }))
     }

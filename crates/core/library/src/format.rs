@@ -41,10 +41,16 @@ pub fn format(
     let path = path.as_ref();
     if store::is_url(path) {
         let mut options = options.clone();
-        if options.segment_bytes == 0 {
-            options.segment_bytes = store::SEGMENT_BYTES;
+        // Segments are objects, if the volume has enough of them.
+        let segments = options.size.unwrap_or(0) / u64::from(store::OBJECT_BYTES);
+        if options.segment_bytes == 0 && segments >= 256 {
+            options.segment_bytes = store::OBJECT_BYTES;
         }
-        return format_device(store::make(path, &options)?, &options);
+        let device = store::make(path, &options)?;
+        return format_device(device, &options).inspect_err(|_| {
+            // The first error is the one worth reporting.
+            let _ = store::remove(path);
+        });
     }
     match path.try_exists() {
         Ok(false) => format_new(path, options, progress),

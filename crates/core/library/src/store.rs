@@ -1,14 +1,14 @@
 //! Volumes in object stores: what a URL names, and how such a volume is opened.
 
 #[cfg(feature = "bucket")]
-pub use bucket::{is_url, make, open};
+pub use bucket::{is_url, make, open, remove};
 #[cfg(not(feature = "bucket"))]
-pub use none::{is_url, make, open};
+pub use none::{is_url, make, open, remove};
 
 use std::time::Duration;
 
-/// Bytes in a segment of a new volume in a store: those of an object.
-pub const SEGMENT_BYTES: u32 = 8 << 20;
+/// The largest size of an object with bytes of a new volume.
+pub const OBJECT_BYTES: u32 = 8 << 20;
 
 /// How a volume in an object store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub struct StoreOptions {
 
 #[cfg(feature = "bucket")]
 mod bucket {
-    use super::{SEGMENT_BYTES, StoreOptions};
+    use super::{OBJECT_BYTES, StoreOptions};
     use crate::error::{Error, Result};
     use crate::options::VolumeOptions;
     use rustix::io::Errno;
     use std::path::Path;
     use std::sync::Arc;
     use varve_device::Device;
-    use varve_object::{Cause, ObjectDevice, Opening, Takeover, cloud};
+    use varve_object::{Cause, ObjectDevice, Opening, StoreUrl, Takeover, UrlError};
 
     /// True if a volume's name is the URL of a store.
     pub fn is_url(path: &Path) -> bool {
-        path.to_str().is_some_and(cloud::is_url)
+        StoreUrl::is_url(path)
     }
 
     fn opening(options: StoreOptions, read_only: bool) -> Opening {
@@ -56,14 +56,10 @@ mod bucket {
 
     fn store(path: &Path) -> Result<Arc<dyn varve_object::Store>> {
         let url = path.to_str().unwrap_or_default();
-        cloud::open(url, None).map_err(|error| {
-            Error::refused(
-                path,
-                Errno::INVAL,
-                error.reason,
-                "correct the URL or the settings",
-            )
-        })
+        let refused =
+            |error: UrlError| Error::refused(path, Errno::INVAL, error.problem, error.advice);
+        let url = url.parse::<StoreUrl>().map_err(refused)?;
+        url.open().map_err(refused)
     }
 
     fn failed(path: &Path, error: varve_object::Error) -> Error {
@@ -95,6 +91,15 @@ mod bucket {
         Ok(Arc::new(device.map_err(|error| failed(path, error))?))
     }
 
+    /// Removes what names a volume in a store.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn remove(path: &Path) -> Result<()> {
+        let opening = opening(StoreOptions::default(), false);
+        ObjectDevice::remove(&store(path)?, &opening).map_err(|error| failed(path, error))
+    }
+
     /// Makes the device of a new volume in a store, and opens it.
     ///
     /// # Errors
@@ -107,7 +112,7 @@ mod bucket {
         let store = store(path)?;
         let opening = opening(options.store, false);
         let made =
-            || ObjectDevice::create(&store, size / 512 * 512, u64::from(SEGMENT_BYTES), &opening);
+            || ObjectDevice::create(&store, size / 512 * 512, u64::from(OBJECT_BYTES), &opening);
         let made = match made() {
             Err(varve_object::Error::AlreadyExists(_)) if options.overwrite => {
                 ObjectDevice::remove(&store, &opening).and_then(|()| made())
@@ -146,6 +151,14 @@ mod none {
             problem,
             "build it with that feature",
         ))
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn remove(path: &Path) -> Result<()> {
+        open(path, StoreOptions::default(), false).map(drop)
     }
 
     /// Refuses.

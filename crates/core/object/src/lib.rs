@@ -3,23 +3,26 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`url`] | the names of stores: `s3://bucket/prefix` |
 //! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
+//! | `cloud` | objects in S3, Google Cloud Storage and Azure (feature `cloud`) |
+//! | [`folder`] | objects as files below a directory |
 //! | [`simulated`] | a store in memory that loses answers, is slow and lies in lists |
-//! | `cloud` | stores behind URLs: S3, Google, Azure, folders (feature `cloud`) |
 //! | `device` | [`ObjectDevice`] |
 //! | `open` | making and opening a volume: recovery, and the fence of a new writer |
 //! | `chain` | flushes, maps and deletions of a writer |
 //! | `layers` | newer bytes over older ones; `stored` has those that are objects |
 //! | `request` | requests that are repeated until the store answers |
 //! | `format` | the bytes of the objects |
-//! | [`planted`] | mistakes that tests must notice |
 //! | `parts`, `ranges` | parts of objects in memory; disjoint ranges with values |
+//! | [`planted`] | mistakes that tests must notice |
 
 mod chain;
 #[cfg(feature = "cloud")]
 pub mod cloud;
 mod device;
 mod error;
+pub mod folder;
 mod format;
 mod layers;
 mod open;
@@ -30,10 +33,13 @@ mod request;
 pub mod simulated;
 pub mod store;
 mod stored;
+pub mod url;
 
 pub use device::ObjectDevice;
 pub use error::{Error, Result};
+pub use folder::FolderStore;
 pub use format::{Flaw, Holder, ObjectId, Root};
 pub use open::{Opening, Settings, Takeover};
 pub use request::Requests;
 pub use store::*;
+pub use url::{Service, StoreUrl, UrlError};

@@ -5,7 +5,6 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{self, open_device};
 use varve_device::OpenMode;

@@ -5,6 +5,7 @@ use super::statistics::of_layout;
 use crate::cli::output::{self, Failure, Outcome, Progress};
 use crate::cli::size;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use varve::admin::probe;
 use varve_device::size::Bytes;
 use varve_device::{Device, FileDevice, IoMode, Preallocate};
@@ -55,7 +56,7 @@ impl Create {
         made
     }
 
-    fn format(&self, device: FileDevice) -> Outcome {
+    fn format(&self, device: Arc<dyn Device>) -> Outcome {
         let simulation = self.disk.clone().map(Simulation::new);
         let medium = medium::for_log(device, simulation.as_ref());
         let options = FormatOptions {
@@ -80,7 +81,7 @@ impl Create {
     }
 
     /// The image, and whether it was made here.
-    fn open(&self) -> Result<(FileDevice, bool), Failure> {
+    fn open(&self) -> Result<(Arc<dyn Device>, bool), Failure> {
         if self.image.exists() {
             return self.open_existing().map(|device| (device, false));
         }
@@ -99,11 +100,11 @@ impl Create {
         };
         let made = FileDevice::create(&self.image, size / 512 * 512, preallocate, IoMode::Direct);
         progress.finish();
-        Ok((made.map_err(Failure::with(1))?, true))
+        Ok((Arc::new(made.map_err(Failure::with(1))?), true))
     }
 
-    fn open_existing(&self) -> Result<FileDevice, Failure> {
-        let device = medium::open_image(&self.image, false, IoMode::Direct)?;
+    fn open_existing(&self) -> Result<Arc<dyn Device>, Failure> {
+        let device = medium::open_image(&self.image, false, IoMode::Direct, false)?;
         let size = device.geometry().size;
         if self.size.is_some_and(|wanted| wanted != size) {
             let what = format!("exists already and has {}; leave the size out", Bytes(size));
