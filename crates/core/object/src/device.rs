@@ -338,8 +338,12 @@ impl Drop for ObjectDevice {
 impl Holder {
     /// This process.
     pub fn this() -> Self {
+        Holder::of(std::process::id())
+    }
+
+    /// A process of this host.
+    pub fn of(process: u32) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let process = std::process::id();
         Holder {
             host: read("/proc/sys/kernel/hostname").trim().to_owned(),
             boot: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
@@ -350,15 +354,21 @@ impl Holder {
 
     /// True if the process is known to have ended: it was one of this run of this host.
     pub fn has_ended(&self) -> bool {
-        let boot = Holder::this().boot;
+        let boot = Holder::of(self.process).boot;
         !boot.is_empty() && boot == self.boot && started(self.process) != Some(self.started)
     }
 }
 
-/// When a process of this host began, in clock ticks since the host did.
+/// When a process of this host began, in clock ticks since the host did; none if it has
+/// ended, also if its parent has not heard of it.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may have spaces; the 22nd field is the 20th after it.
+    // The name in parentheses may have spaces. The state is the first field after it, the
+    // beginning the 20th.
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_ascii_whitespace();
+    match fields.next()? {
+        "Z" | "X" => None,
+        _ => fields.nth(18)?.parse().ok(),
+    }
 }

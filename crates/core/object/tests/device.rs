@@ -253,6 +253,29 @@ fn another_writer_is_refused_until_the_first_one_closes() {
     assert!(error.contains("is closed"), "{error}");
 }
 
+/// A process of this host that was killed is no writer any more, even if its parent has
+/// not waited for it.
+#[test]
+fn a_killed_process_of_this_host_has_ended() {
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let holder = Holder::of(child.id());
+    assert!(!holder.has_ended());
+    child.kill().unwrap();
+    while !holder.has_ended() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait().unwrap();
+    assert!(holder.has_ended());
+    let elsewhere = Holder {
+        boot: "another".to_owned(),
+        ..holder
+    };
+    assert!(!elsewhere.has_ended());
+}
+
 #[test]
 fn a_writer_that_was_taken_over_acknowledges_nothing() {
     let (clock, _, store) = made();
