@@ -19,10 +19,10 @@ const MAX_IDLE_ROUNDS: u32 = 3;
 impl Lfs {
     /// Answers for [`varve_fs::Layout::admit`].
     pub(crate) fn answer(&self, request: &Request) -> Answer {
-        let state = self.grants.state();
+        let state = self.layers.grants.state();
         let loose = self.loose_numbers.load(Relaxed);
         let asks_anyway = request.writes_back && self.control.plugs.is_expected();
-        if !asks_anyway && self.grants.covers(request, loose) {
+        if !asks_anyway && self.layers.grants.covers(request, loose) {
             return Answer::Granted;
         }
         let stock = self.stock();
@@ -30,7 +30,7 @@ impl Lfs {
         let answer = stock.admit(request, &most, self.delta_overdue());
         if answer == Answer::Granted {
             self.segments.lock().waiting = stock.counts_of_grant(&most);
-            self.grants.grant(most);
+            self.layers.grants.grant(most);
         }
         answer
     }
@@ -77,7 +77,7 @@ impl Lfs {
         let refusal = Refusal {
             bytes: pending.bytes,
             data_bytes: self.counters.data_bytes.load(Relaxed),
-            sectors: self.committed.read().usage.sectors,
+            sectors: self.layers.read().usage.sectors,
         };
         let again = cleaning
             .refused
@@ -121,7 +121,7 @@ impl Lfs {
     /// While a checkpoint runs, all that it may write is kept for it, also what it
     /// has written already: whoever finds no room beside it waits for its end.
     fn await_checkpoint(&self) {
-        if self.committed.read().frozen.is_some() {
+        if self.layers.read().frozen.is_some() {
             drop(self.checkpointing.lock());
         }
     }

@@ -2,32 +2,27 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
-use crate::committed::{Committed, Lookup};
 use crate::control::ahead::Ahead;
 use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::Superblock;
-use crate::format::inode::InodeImage;
 use crate::format::owner::OwnerIdentity;
 use crate::geometry::Geometry;
-use crate::grants::Grants;
 use crate::inodes::InodeAllocator;
-use crate::locks::{Ranked, RankedMutex, RankedRwLock};
+use crate::layers::Layers;
+use crate::locks::RankedMutex;
 use crate::log::{LogState, Output};
 use crate::newest::Newest;
 use crate::policy::PolicyKind;
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
-use crate::snapshots::Snapshots;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use varve_device::sync::RwLockWriteGuard;
 use varve_device::{Clock, Device};
-use varve_fs::InodeNo;
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -121,12 +116,12 @@ impl MountOptions {
 pub struct Lfs {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) superblock: Newest<Superblock>,
+    pub(crate) superblock: Arc<Newest<Superblock>>,
     pub(crate) volume_tag: u64,
     /// Shared with the reader.
     pub(crate) geometry: Arc<Newest<Geometry>>,
-    pub(crate) options: MountOptions,
-    pub(crate) reader: Reader,
+    pub(crate) options: Arc<MountOptions>,
+    pub(crate) reader: Arc<Reader>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) verifying: RankedMutex<()>,
@@ -134,24 +129,19 @@ pub struct Lfs {
     /// Held while live blocks are moved, so that what one cleaner was told it
     /// may use another has not used.
     pub(crate) moving: RankedMutex<()>,
-    pub(crate) control: Control,
+    pub(crate) control: Arc<Control>,
     pub(crate) checkpointing: RankedMutex<crate::schedule::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,
     /// [`InodeAllocator::loose`], for who must not wait for its lock.
     pub(crate) loose_numbers: AtomicU64,
-    pub(crate) log: RankedMutex<LogState>,
+    pub(crate) log: Arc<RankedMutex<LogState>>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
-    pub(crate) grants: Grants,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
-    pub(crate) committed: RankedRwLock<Committed>,
-    pub(crate) segments: RankedMutex<SegmentTable>,
-    pub(crate) snapshots: RankedMutex<Snapshots>,
+    pub(crate) layers: Arc<Layers>,
+    pub(crate) segments: Arc<RankedMutex<SegmentTable>>,
     pub(crate) spills: RankedMutex<Spills>,
-    /// Images of the newest checkpoint, by inode; `None` where it has no such
-    /// inode. Changes only while `committed` is locked.
-    pub(crate) base_images: varve_fs::caches::Cache<u64, Option<Arc<InodeImage>>>,
     /// Inodes that recovery found without names or half truncated.
     pub(crate) unfinished: Vec<u64>,
     pub(crate) recovery: RecoveryReport,
@@ -162,12 +152,10 @@ pub struct Lfs {
 }
 
 impl Lfs {
-    /// The three layers, to be changed: what was granted in advance no
-    /// longer counts.
-    pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
-        let committed = self.committed.write();
-        self.grants.void();
-        committed
+    /// What is committed.
+    #[doc(hidden)]
+    pub fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// What recovery did when the volume was mounted.
@@ -200,49 +188,10 @@ impl Lfs {
         self.read_only.clone().or_else(|| self.durability.stopped())
     }
 
-    /// Answers questions about what is committed.
-    pub fn lookup(&self) -> Lookup<'_> {
-        Lookup {
-            committed: &self.committed,
-            reader: &self.reader,
-            geometry: &self.geometry,
-        }
-    }
-
-    /// The newest image of `ino`, remembered if it is the checkpoint's.
-    pub(crate) fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
-        let (image, serial) = self.lookup().inode(ino)?;
-        if let Some(serial) = serial {
-            self.remember(ino, serial, Some(Arc::clone(&image)));
-        }
-        Ok(image)
-    }
-
-    /// Remembers what the checkpoint with this number says of `ino`, unless a
-    /// newer one has been installed.
-    pub(crate) fn remember(&self, ino: InodeNo, serial: u64, image: Option<Arc<InodeImage>>) {
-        let committed = self.committed.read();
-        if committed.base.serial == serial {
-            self.base_images.insert(ino.0, image);
-        }
-    }
-
-    /// Remembers what the last checkpoint says of files that are about to change: their
-    /// images are then complete, and a fold is counted by what is there. What cannot be
-    /// read now is guessed.
-    pub(crate) fn recall(&self, numbers: &[InodeNo]) {
-        let next_ino = self.committed.read().base.next_ino;
-        for &ino in numbers.iter().filter(|ino| ino.0 < next_ino) {
-            if self.base_images.get(&ino.0).is_none() {
-                let _known = self.image(ino);
-            }
-        }
-    }
-
     /// Forgets everything that could be read from the device again.
     pub fn drop_caches(&self) {
         self.reader.forget_all();
-        self.base_images.clear();
+        self.layers.drop_images();
     }
 
     /// The superblock of a device that counts: the primary, or a copy.

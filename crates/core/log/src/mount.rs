@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
-use crate::grants::Grants;
 use crate::history::HistoryChanges;
 use crate::inodes::InodeAllocator;
+use crate::layers::Layers;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
@@ -20,7 +20,6 @@ use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
-use crate::snapshots::Snapshots;
 use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
@@ -31,12 +30,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
-use varve_fs::caches::cache_of;
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
-
-/// Checkpointed images remembered by inode.
-const BASE_IMAGES: usize = 1 << 14;
 
 /// What a mounted volume is made of besides its recovered state.
 pub struct Parts {
@@ -181,6 +176,13 @@ impl Lfs {
             Arc::clone(&counters),
             threads,
         );
+        let reader = Arc::new(reader);
+        let segments = Arc::new(RankedMutex::new(Rank::Segments, recovered.segments));
+        let layers = Arc::new(Layers::new(
+            recovered.committed,
+            Arc::clone(&reader),
+            Arc::clone(&segments),
+        ));
         Ok(Lfs {
             volume_tag: superblock.volume_tag(),
             reader,
@@ -189,11 +191,11 @@ impl Lfs {
             verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
             moving: RankedMutex::new(Rank::Moving, ()),
-            control: Control::new(
+            control: Arc::new(Control::new(
                 options.cleaner(),
                 mount_id,
                 u64::from(geometry.segment_bytes),
-            ),
+            )),
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,
                 Schedule {
@@ -204,7 +206,7 @@ impl Lfs {
             ),
             allocator: RankedMutex::new(Rank::Allocator, allocator),
             loose_numbers: AtomicU64::new(0),
-            log: RankedMutex::new(
+            log: Arc::new(RankedMutex::new(
                 Rank::Log,
                 LogState {
                     end,
@@ -214,24 +216,21 @@ impl Lfs {
                     incarnation: end.incarnation().wrapping_add(1),
                     holes: Vec::new(),
                 },
-            ),
+            )),
             output,
             ahead: Ahead::new(&*device),
-            grants: Grants::default(),
             finding_holes: AtomicBool::new(false),
-            committed: recovered.committed,
-            segments: RankedMutex::new(Rank::Segments, recovered.segments),
-            snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),
+            layers,
+            segments,
             spills: RankedMutex::new(Rank::Spills, Spills::default()),
-            base_images: cache_of(BASE_IMAGES),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,
             read_only,
             device,
             clock,
-            superblock: Newest::new(superblock),
+            superblock: Arc::new(Newest::new(superblock)),
             geometry,
-            options,
+            options: Arc::new(options),
             heads: end.heads(),
         })
     }

@@ -81,7 +81,7 @@ impl Utilisation {
 impl Lfs {
     /// Every segment as it stands, in order of number.
     pub fn segment_map(&self) -> Vec<SegmentUse> {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let segments = self.segments.lock();
         let newest = |number: u32| {
             let frozen = committed.frozen.as_ref();

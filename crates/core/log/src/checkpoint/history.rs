@@ -219,7 +219,9 @@ impl Fold<'_> {
                 continue;
             }
             let lfs = self.lfs;
-            let found = lfs.with_history(base, |history| history.entry_of(identity, birth));
+            let found = lfs
+                .layers
+                .with_history(base, |history| history.entry_of(identity, birth));
             match found {
                 Ok(Some(entry)) if directory.keeps(birth, entry.last.get()) => {
                     self.kill(&entry.pointer);
@@ -253,7 +255,7 @@ impl Fold<'_> {
         let concerned = |run: &&Run| run.span.1 >= *first && run.span.0 < end;
         let runs: Vec<Run> = before.runs.iter().filter(concerned).copied().collect();
         let (lfs, base) = (self.lfs, self.base);
-        let read = lfs.with_history(base, |history| {
+        let read = lfs.layers.with_history(base, |history| {
             let mut blocks = MergedBlocks::new(history, &runs)?;
             while let Some(entry) = blocks.next()? {
                 let (birth, last) = (entry.pointer.birth(), entry.last.get());

@@ -217,7 +217,7 @@ impl Fold<'_> {
         }
         {
             let mut allocator = self.lfs.allocator.lock();
-            let is_quiet = self.lfs.committed.read().live.inodes.is_empty();
+            let is_quiet = self.lfs.layers.read().live.inodes.is_empty();
             if !is_quiet || !allocator.begin_anew(InodeNo::FIRST.0, version) {
                 return Ok(None);
             }

@@ -75,12 +75,12 @@ impl Lfs {
         let old = age_s >= self.options.checkpoint_seconds;
         self.delta_due()
             || self.checkpoint_presses()
-            || (old && !self.committed.read().live.is_empty())
+            || (old && !self.layers.read().live.is_empty())
     }
 
     /// True if so much has changed that a checkpoint should be taken.
     pub(crate) fn delta_due(&self) -> bool {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
@@ -91,7 +91,7 @@ impl Lfs {
     /// True if the background has not kept up: the caller takes the
     /// checkpoint, so that memory and the reserve stay bounded.
     pub(crate) fn delta_overdue(&self) -> bool {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         live.entries >= 2 * MAX_ENTRIES
             || live.memory_bytes() >= 2 * self.options.delta_bytes()
@@ -182,7 +182,7 @@ impl Lfs {
 
     /// The frozen delta takes so many bytes more than was counted.
     fn keep_more(&self, bytes: u64) {
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if let Some(frozen) = &mut committed.frozen {
             Arc::make_mut(frozen).counts.bytes += bytes;
         }
@@ -192,7 +192,7 @@ impl Lfs {
     /// to nothing has left frozen.
     fn freeze(&self, is_snapshot: bool) -> (Arc<Delta>, Arc<Base>, LogEnd, Usage) {
         let log = self.log.lock();
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         let mut frozen = std::mem::take(&mut committed.live);
         if let Some(left) = committed.frozen.take() {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
@@ -336,7 +336,7 @@ impl Lfs {
     /// has written since the boundary.
     fn record_end(&self, boundary: LogEnd) -> LogEnd {
         let log = self.log.lock();
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let quiet = committed.live.inodes.is_empty() && committed.live.replayed.is_none();
         if quiet { log.end } else { boundary }
     }
@@ -377,17 +377,9 @@ impl Lfs {
     ) {
         let serial = base.serial;
         let mut log = self.log.lock();
-        let mut committed = self.change_committed();
-        committed.live.follow_map(&self.geometry, base.next_ino);
-        committed.base = Arc::new(base);
-        committed.frozen = None;
-        // Inodes the delta did not touch are as the last image had them.
-        for ino in frozen.inodes.keys() {
-            self.base_images.remove(ino);
-        }
-        for (ino, image) in final_images {
-            self.base_images.insert(ino, image);
-        }
+        let mut committed = self.layers.change();
+        self.layers
+            .install(&mut committed, base, frozen, final_images);
         let mut segments = self.segments.lock();
         let hold = self.options.discard && !segments.is_pinned();
         let freed = segments.install(serial, reach, &table.entries, &table.corrections, hold);

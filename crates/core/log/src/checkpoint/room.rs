@@ -45,7 +45,7 @@ impl Lfs {
     /// counted with two of them each.
     fn find_neighbours(&self) -> Result<()> {
         let (base, numbers) = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             if !committed.live.neighbours_unknown {
                 return Ok(());
             }
@@ -61,7 +61,7 @@ impl Lfs {
                 blocks.extend(beside.map(|beside| self.geometry.imap_block(beside)));
             }
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if committed.base.serial == base.serial {
             committed.live.imap_blocks.extend(blocks);
             committed.live.neighbours_unknown = false;

@@ -151,7 +151,7 @@ impl Fold<'_> {
     fn merge(&mut self, directory: &Directory, runs: &[Run]) -> Result<Option<Option<Run>>> {
         let lfs = self.lfs;
         let mut entries = Entries::default();
-        let read = lfs.with_history(self.base, |history| {
+        let read = lfs.layers.with_history(self.base, |history| {
             let mut blocks = MergedBlocks::new(history, runs)?;
             while let Some(entry) = blocks.next()? {
                 if directory.keeps(entry.pointer.birth(), entry.last.get()) {

@@ -84,9 +84,9 @@ fn each_reason_alone_makes_a_checkpoint_due() {
             imap * 3 / 4,
         ),
     ];
-    let fresh = || std::mem::take(&mut lfs.committed.write().live);
+    let fresh = || std::mem::take(&mut lfs.layers.change().live);
     for (name, grow, due, overdue) in &grown {
-        let set = |size| grow(&mut lfs.committed.write().live, size);
+        let set = |size| grow(&mut lfs.layers.change().live, size);
         set(due / 1000);
         assert!(!lfs.checkpoint_due(0, 0), "{name}");
         set(*due);
@@ -96,7 +96,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         fresh();
     }
     // What it would write presses on the segments that are left.
-    lfs.committed.write().live.counts.bytes = 48 << 20;
+    lfs.layers.change().live.counts.bytes = 48 << 20;
     assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
     fresh();
     // Age counts only if there is something to fold.
@@ -105,8 +105,8 @@ fn each_reason_alone_makes_a_checkpoint_due() {
     let (ino, _) = lfs
         .allocate_inode(InodeNo::ROOT, FileKind::Regular)
         .unwrap();
-    lfs.committed
-        .write()
+    lfs.layers
+        .change()
         .live
         .inodes
         .insert(ino.0, Arc::default());
@@ -127,20 +127,20 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     assert!(lfs.checkpoint_fits(), "in what is left of the open segment");
     // More than that has.
     let more = u64::from(lfs.geometry.segment_bytes);
-    lfs.committed.write().live.counts.bytes = more;
+    lfs.layers.change().live.counts.bytes = more;
     assert!(!lfs.checkpoint_fits());
     let refused = lfs.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
     lfs.take_checkpoint_if(|_| true).unwrap();
-    lfs.committed.write().live.log_bytes = u64::MAX;
+    lfs.layers.change().live.log_bytes = u64::MAX;
     assert!(lfs.checkpoint_if_due().unwrap(), "due, and left for later");
-    lfs.committed.write().live.log_bytes = 0;
+    lfs.layers.change().live.log_bytes = 0;
     assert_eq!(lfs.statistics().checkpoints, 0);
     assert_eq!(lfs.stopped(), None);
     for segment in taken {
         lfs.segments.lock().put_back(segment);
     }
-    lfs.committed.write().live.counts.bytes = 0;
+    lfs.layers.change().live.counts.bytes = 0;
     lfs.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
     // Nor is one that another, which was under way, has left no reason for.
@@ -213,7 +213,7 @@ impl Mounted {
     }
 
     fn image(&self) -> Arc<InodeImage> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let image = base.inode(&self.lfs.reader, &self.lfs.geometry, self.file);
         image.unwrap().unwrap()
     }
@@ -255,7 +255,7 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
         &Arc::new(MemoryDevice::from_image(&m.device.snapshot())),
         &again,
     );
-    let gone = again.lookup().inode(m.file);
+    let gone = again.layers.lookup().inode(m.file);
     assert!(matches!(gone, Err(Error::NoInode(_))), "{gone:?}");
 }
 
@@ -265,7 +265,7 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
 fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
     let m = Mounted::new(2);
     m.lfs.checkpoint().unwrap();
-    let place = || m.lfs.lookup().inode_place(m.file).unwrap().0;
+    let place = || m.lfs.layers.lookup().inode_place(m.file).unwrap().0;
     let (before, root) = (place(), m.image().root.clone());
     let written = || m.lfs.statistics().node_bytes;
     let touch = |ino, index| {
@@ -274,7 +274,7 @@ fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
             height: 1,
             index,
         };
-        let mut committed = m.lfs.committed.write();
+        let mut committed = m.lfs.layers.change();
         committed.live.touch(&m.lfs.geometry, node, 2);
     };
     touch(m.file, 500);
@@ -303,7 +303,7 @@ fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
     }
     m.fs.sync().unwrap();
     {
-        let mut committed = m.lfs.committed.write();
+        let mut committed = m.lfs.layers.change();
         committed.live.counts = Counts::default();
         committed.live.guessed = true;
     }
@@ -319,7 +319,7 @@ fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
         "{nodes} bytes of nodes, written twice"
     );
     // The space kept for that is given back with it.
-    assert_eq!(m.lfs.committed.read().live.counts, Counts::default());
+    assert_eq!(m.lfs.layers.read().live.counts, Counts::default());
     assert_eq!(m.errors(), [""; 0]);
 }
 
@@ -349,7 +349,7 @@ fn on_a_slow_device_fewer_nodes_go_into_a_group() {
 
 /// In how many segments the usage table's blocks lie.
 fn table_segments(lfs: &Lfs) -> usize {
-    let base = Arc::clone(&lfs.committed.read().base);
+    let base = Arc::clone(&lfs.layers.read().base);
     let mut segments = BTreeSet::new();
     let blocks = u64::from(lfs.geometry.segment_count) / lfs.geometry.entries_per_block() + 1;
     base.ifile_tree(&lfs.reader)
@@ -369,7 +369,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
     let lfs = mounted(&device, &clock);
     let slot_bytes = u64::from(lfs.superblock.record_bytes.get());
     // Room for 31 corrections, as far as this mount knows.
-    let mut superblock = *lfs.superblock;
+    let mut superblock = **lfs.superblock;
     superblock.record_bytes = 1024.into();
     lfs.superblock.put(superblock);
     let lfs = Arc::new(lfs);

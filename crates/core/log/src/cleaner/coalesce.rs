@@ -69,11 +69,11 @@ impl Lfs {
         if ino == InodeNo::IFILE {
             return Err(Error::NoInode(ino));
         }
-        self.lookup().inode(ino)?;
+        self.layers.lookup().inode(ino)?;
         let mut done = Coalesced::default();
         let length = EXTENT_BYTES / u64::from(self.geometry.block_bytes);
         let mut at = from;
-        while let Some(first) = self.lookup().next_block(ino, at)? {
+        while let Some(first) = self.layers.lookup().next_block(ino, at)? {
             done.next = Some(first);
             if done.moved_bytes >= limit_bytes
                 || done.seen_bytes >= limit_bytes.saturating_mul(SEEN)
@@ -100,8 +100,8 @@ impl Lfs {
         done: &mut Coalesced,
     ) -> Result<bool> {
         for attempt in 1..=ATTEMPTS {
-            let (found, serial) = self.lookup().blocks(ino, from, to)?;
-            let (inode, judged) = self.lookup().inode_place(ino)?;
+            let (found, serial) = self.layers.lookup().blocks(ino, from, to)?;
+            let (inode, judged) = self.layers.lookup().inode_place(ino)?;
             let (version, _) = inode.ok_or(Error::NoInode(ino))?;
             let blocks: Vec<(u64, Pointer)> =
                 found.into_iter().filter(|b| !b.1.is_unwritten()).collect();
@@ -132,7 +132,7 @@ impl Lfs {
                     continue;
                 };
                 done.moved_bytes += extent.bytes;
-                let (moved, _) = self.lookup().blocks(ino, from, to)?;
+                let (moved, _) = self.layers.lookup().blocks(ino, from, to)?;
                 after = runs_of(&moved);
             } else if pays && attempt < ATTEMPTS {
                 // A checkpoint was completed between the two questions.
@@ -178,7 +178,7 @@ impl Lfs {
         };
         // The summary that had the time of each write is not at hand; no block
         // was written after the file's last write.
-        let written = self.lookup().inode(ino)?.0.inode.mtime;
+        let written = self.layers.lookup().inode(ino)?.0.inode.mtime;
         let mut items: Vec<(u64, LogItem)> = by_place
             .into_iter()
             .zip(contents)

@@ -84,7 +84,7 @@ impl Lfs {
     }
 
     pub(super) fn logged_since_checkpoint(&self) -> u64 {
-        self.committed.read().live.log_bytes
+        self.layers.read().live.log_bytes
     }
 
     fn interval_bytes(&self) -> u64 {

@@ -123,7 +123,7 @@ impl Lfs {
     /// pay for the checkpoint if nobody waits.
     pub(super) fn pending_deaths(&self, urgency: Urgency) -> bool {
         let batch = self.batch_segments();
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         let segment_bytes = u64::from(self.geometry.segment_bytes);
         match urgency {

@@ -266,7 +266,7 @@ impl Lfs {
         else {
             return true;
         };
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let (lives, identity) = match xattrs {
             true => (
                 committed.delta_xattrs(ino) == Some(None),

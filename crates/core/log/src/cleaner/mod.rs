@@ -74,7 +74,7 @@ impl Lfs {
         let log = self.log.lock();
         // What is still on its way cannot be read whole.
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let known = judged_through(&committed);
         let segments = self.segments.lock();
         which

@@ -383,7 +383,7 @@ impl Lfs {
     /// checkpoint writes anew.
     fn declare_clean(&self, id: CleanerId, segment: u32) -> Answered<()> {
         let contents = self.claimed(id, segment)?;
-        let base = self.committed.read().base.serial;
+        let base = self.layers.read().base.serial;
         let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
         let blocks: Vec<&BlockInfo> = contents.blocks.iter().collect();
         let judged = self.lives_of(&blocks, &mut Found::default(), &|| true);
@@ -397,7 +397,7 @@ impl Lfs {
             }
         }
         let checkpoint = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             if committed.base.serial != base {
                 return Err(CallError::Again);
             }

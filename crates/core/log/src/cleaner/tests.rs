@@ -134,7 +134,7 @@ impl Volume {
 
     /// The nodes of height 1, below the inode.
     fn nodes(&self, file: InodeNo) -> Vec<Pointer> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let image = base
             .inode(&self.lfs.reader, &self.lfs.geometry, file)
             .unwrap();
@@ -230,7 +230,16 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     v.checkpoint();
 
     // Inodes share sectors: the second of two is to be found again as well.
-    let place = |file| v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+    let place = |file| {
+        v.lfs
+            .layers
+            .lookup()
+            .inode_place(file)
+            .unwrap()
+            .0
+            .unwrap()
+            .1
+    };
     let second = files.iter().map(|&file| place(file)).find(|p| p.slot > 0);
     let segment = v.lfs.geometry.segment_of(second.unwrap().sector).unwrap();
     let mut contents = v.lfs.read_segment(segment).unwrap();
@@ -297,11 +306,11 @@ fn more_than_a_group_holds_is_moved_in_several() {
 fn moves_beside_a_running_checkpoint_are_folded_by_the_next() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     let found = found_in(&v, &segments[..1]);
     assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 1));
     let found = found_in(&v, &segments[1..]);
-    v.lfs.committed.write().frozen = Some(Arc::default());
+    v.lfs.layers.change().frozen = Some(Arc::default());
     assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 2));
 }
 
@@ -398,7 +407,7 @@ fn damage_keeps_its_segment() {
     let other = v.create("other"); // the log goes on elsewhere
     v.write(other, 0, 100);
     v.checkpoint();
-    let lookup = v.lfs.lookup();
+    let lookup = v.lfs.layers.lookup();
     let xattrs = lookup.xattrs(file).unwrap();
     let inode = lookup.inode_place(file).unwrap().0.unwrap().1;
     let sectors = [

@@ -354,7 +354,7 @@ impl Lfs {
     pub(crate) fn fold_of(&self, found: &[&Found]) -> Counts {
         let geometry = &self.geometry;
         let tallest = self.tallest();
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         let folding = committed.frozen.as_ref();
         let changes = |ino| live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
@@ -418,7 +418,7 @@ impl Lfs {
         }
         let serial = match found.base_serial {
             Some(serial) => serial,
-            None => self.committed.read().base.serial,
+            None => self.layers.read().base.serial,
         };
         let mut moves = found.moves.into_iter().peekable();
         while moves.peek().is_some() {
@@ -429,7 +429,7 @@ impl Lfs {
                 return Ok(None);
             }
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {
             return Ok(None);
         }

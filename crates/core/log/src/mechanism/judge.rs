@@ -49,7 +49,7 @@ impl Lfs {
     pub(crate) fn settled(&self, segment: u32) -> Option<(Edition, u64)> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let known = judged_through(&committed);
         let segments = self.segments.lock();
         let entry = segments.get(segment);

@@ -56,6 +56,7 @@ impl Lfs {
                 pointer,
                 ..
             } => self
+                .layers
                 .lookup()
                 .steady(|| self.ifile_holds(block, &pointer))?
                 .then_some(Life::Ifile),
@@ -86,7 +87,10 @@ impl Lfs {
                 lives
             }
             ChainItem::Node { id, pointer, .. } => {
-                let height = self.lookup().steady(|| self.live_node(id, &pointer))?;
+                let height = self
+                    .layers
+                    .lookup()
+                    .steady(|| self.live_node(id, &pointer))?;
                 height.map(Life::Node)
             }
             ChainItem::Inode {
@@ -95,7 +99,7 @@ impl Lfs {
                 place,
                 ..
             } => {
-                let (current, serial) = self.lookup().inode_place(ino)?;
+                let (current, serial) = self.layers.lookup().inode_place(ino)?;
                 found.judged_against(serial);
                 (current == Some((version, place))).then_some(Life::Moves)
             }
@@ -160,7 +164,7 @@ impl Lfs {
     ) -> Result<()> {
         let wanted: Vec<u64> = blocks.iter().map(|(block, _)| *block).collect();
         let current = match self.is_life_of(ino, version)? {
-            true => self.lookup().pointers(ino, &wanted, go_on),
+            true => self.layers.lookup().pointers(ino, &wanted, go_on),
             false => Err(crate::Error::NoInode(ino)),
         };
         let current = match current.map(Some).or_else(gone)? {
@@ -186,7 +190,10 @@ impl Lfs {
     /// history has it here. A block that was displaced since the checkpoint counts by
     /// its birth alone, because no run has it yet.
     fn is_kept(&self, identity: Identity, copy: &Pointer, found: &mut Found) -> Result<bool> {
-        let judged = self.lookup().steady(|| self.judge_kept(identity, copy))?;
+        let judged = self
+            .layers
+            .lookup()
+            .steady(|| self.judge_kept(identity, copy))?;
         if let (_, Some(serial)) = judged {
             found.judged_against(serial);
         }
@@ -196,7 +203,7 @@ impl Lfs {
     /// [`Lfs::is_kept`], and the checkpoint that was consulted, if one was.
     fn judge_kept(&self, identity: Identity, copy: &Pointer) -> Result<(bool, Option<u64>)> {
         let base = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             let may = committed.live.may_be_kept(identity, copy);
             if !may || planted::is(Planted::KeptJudgedDead) {
                 return Ok((false, None));
@@ -210,7 +217,9 @@ impl Lfs {
         if self.image_has(&base, identity, copy)? {
             return Ok((true, serial));
         }
-        let entry = self.with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
+        let entry = self
+            .layers
+            .with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
         let kept = entry.is_some_and(|entry| {
             let keeps = (base.history.directory).keeps(copy.birth(), entry.last.get());
             keeps && entry.pointer.same_content(copy)
@@ -238,11 +247,11 @@ impl Lfs {
 
     /// True if this is the present version of an inode number.
     fn is_life_of(&self, ino: InodeNo, version: Version) -> Result<bool> {
-        let (current, _) = self.lookup().inode_place(ino)?;
+        let (current, _) = self.layers.lookup().inode_place(ino)?;
         let is_it = current.is_some_and(|(current, _)| current == version);
         if is_it {
             // Loaded images keep the cost of folding the move low.
-            let _known = self.image(ino);
+            let _known = self.layers.image(ino);
         }
         Ok(is_it)
     }
@@ -256,20 +265,20 @@ impl Lfs {
         if !self.is_life_of(ino, version)? {
             return Ok(false);
         }
-        found.judged_against(self.committed.read().base.serial);
-        let current = self.lookup().xattrs(ino).map(Some).or_else(gone)?;
+        found.judged_against(self.layers.read().base.serial);
+        let current = self.layers.lookup().xattrs(ino).map(Some).or_else(gone)?;
         Ok(current.is_some_and(|current| current.same_content(pointer)))
     }
 
     fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let current = base.ifile_tree(&self.reader).get(block)?;
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
     /// The height of the node's index, if the node is live.
     fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u8>> {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let image;
         let root = if id.ino == InodeNo::IFILE {
             Some(base.ifile_root())

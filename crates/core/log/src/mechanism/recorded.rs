@@ -15,7 +15,7 @@ use varve_fs::InodeNo;
 impl Lfs {
     /// The newest image, and the bytes of the segment to which it refers.
     pub(crate) fn recorded(&self, segment: u32) -> (Arc<Base>, u64) {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live_bytes = self.segments.lock().get(segment).live_bytes;
         (Arc::clone(&committed.base), u64::from(live_bytes))
     }

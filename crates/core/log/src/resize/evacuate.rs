@@ -122,7 +122,7 @@ impl Lfs {
 
     /// Segments that are not clean, and their live bytes, emptiest first.
     fn unclean(&self, which: Range<u32>) -> Vec<(u32, u64)> {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let segments = self.segments.lock();
         let unclean = which.filter(|&number| segments.get(number).state != SegmentState::Clean);
         let mut unclean: Vec<(u32, u64)> = unclean

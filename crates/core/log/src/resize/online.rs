@@ -46,7 +46,7 @@ impl Lfs {
         if let Some(reason) = self.stopped() {
             return Err(Error::Unfit(reason));
         }
-        let before = *self.superblock;
+        let before = **self.superblock;
         let size = self.device.set_size(None)?;
         let planned = plan::plan(&before, bytes.unwrap_or(size))?;
         let grown = |superblock: &Superblock| Grown {
@@ -110,7 +110,7 @@ impl Lfs {
         let new = self.segments.lock().lengthen(count);
         {
             let _log = self.log.lock();
-            let mut committed = self.change_committed();
+            let mut committed = self.layers.change();
             // Nodes may take a few bytes more than was counted for them.
             committed.live.guessed = true;
             self.superblock.put(*superblock);

@@ -210,7 +210,7 @@ impl Lfs {
     /// Bytes that the segments outside the reserve must have for what is on the
     /// volume: an upper bound.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let total = self.committed.read().usage;
+        let total = self.layers.read().usage;
         let stock = self.stock();
         stock
             .known_bytes(total)

@@ -73,7 +73,7 @@ impl Lfs {
 
     /// Bytes of runs that a checkpoint may merge: none where space is short.
     pub(crate) fn merge_allowance(&self) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let has_runs = !committed.base.history.directory.runs.is_empty();
         drop(committed);
         let spare = self.segments_to_spare() * self.dependable_bytes();

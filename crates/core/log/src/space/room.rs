@@ -190,7 +190,7 @@ impl Lfs {
 
     /// No index is known to be taller than this.
     pub(crate) fn tallest(&self) -> u8 {
-        self.committed.read().tallest()
+        self.layers.read().tallest()
     }
 
     /// What a fold may have to write for so many blocks of one file that are moved
@@ -249,7 +249,7 @@ impl Lfs {
 
     /// Most bytes that `more` adds to the fold of the live delta.
     pub(crate) fn further_bytes(&self, more: &Counts) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let image = self.image_below(&committed);
         let counts = committed.live.counts();
         counts.further_bytes(more, &self.geometry, &image)
@@ -262,7 +262,7 @@ impl Lfs {
 
     /// Most bytes that folding what has changed so far may write, a table included.
     pub(crate) fn whole_fold_bytes(&self) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         self.fold_without_history(&committed) + self.history_of(&committed)
     }
 
@@ -293,7 +293,7 @@ impl Lfs {
     /// that are known to be clean.
     pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
         let (fold, history) = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             (
                 self.fold_without_history(&committed),
                 self.history_of(&committed),
@@ -305,7 +305,7 @@ impl Lfs {
     /// True if what a checkpoint may write is about to take the segments that
     /// users could fill.
     pub(crate) fn checkpoint_presses(&self) -> bool {
-        let bytes = self.fold_without_history(&self.committed.read());
+        let bytes = self.fold_without_history(&self.layers.read());
         let fold = bytes.div_ceil(self.dependable_bytes()) + 1;
         fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
     }

@@ -107,7 +107,7 @@ impl Lfs {
             let segments = self.segments.lock();
             (u64::from(segments.clean_count()), segments.live_bytes())
         };
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let (image, table_bytes) = (
             self.image_below(&committed),
             self.table_bytes(committed.live.next_ino),

@@ -78,7 +78,7 @@ impl Lfs {
             }
         };
         if let GroupKind::Cleaner(serial) | GroupKind::Coalescing(serial) = kind
-            && self.committed.read().base.serial != serial
+            && self.layers.read().base.serial != serial
             && !planted::is(Planted::StaleClaim)
         {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Lfs {
         let plans = self.plan_group(&mut log, &items, &runs, kind)?;
         if plans.is_empty() {
             if let Some(usage) = stamp.usage {
-                self.change_committed().usage = usage;
+                self.layers.change().usage = usage;
             }
             let serial = log.end.serial();
             return Ok(Some(Written {
@@ -255,7 +255,7 @@ impl Lfs {
         if planted::is(Planted::DurableThroughEarly) {
             durable_through = log.end.serial();
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         committed.usage = stamp.usage.unwrap_or(committed.usage);
         if kind == GroupKind::User {
             committed.live.replayed = Some(stamp.replays);

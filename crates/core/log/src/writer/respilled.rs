@@ -46,7 +46,7 @@ impl Lfs {
     /// # Errors
     /// `SpillGone` for what is not kept; as an append.
     pub(super) fn respill_old(&self, items: &[LogItem]) -> Result<()> {
-        let through = self.committed.read().live.kept_through;
+        let through = self.layers.read().live.kept_through;
         if planted::is(Planted::KeptSpillPlaced) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Lfs {
     /// True if a group has blocks that were spilled before the newest snapshot. The log
     /// is locked.
     pub(super) fn has_old_spills(&self, items: &[LogItem]) -> bool {
-        let through = self.committed.read().live.kept_through;
+        let through = self.layers.read().live.kept_through;
         if planted::is(Planted::KeptSpillPlaced) {
             return false;
         }

@@ -82,7 +82,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
         assert!(v.lfs.clean_segment(segment).unwrap());
     }
     let priced = {
-        let committed = v.lfs.committed.read();
+        let committed = v.lfs.layers.read();
         v.lfs.fold_bytes(&committed.base, &committed.live)
     };
     v.lfs.checkpoint().unwrap();
@@ -114,7 +114,15 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
     v.checkpoint();
     let places: BTreeSet<u32> = (files.iter())
         .map(|&file| {
-            let place = v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+            let place = v
+                .lfs
+                .layers
+                .lookup()
+                .inode_place(file)
+                .unwrap()
+                .0
+                .unwrap()
+                .1;
             v.lfs.geometry.segment_of(place.sector).unwrap()
         })
         .collect();
@@ -125,13 +133,13 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
     });
     for id in ids {
         v.node(id.ino);
-        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+        v.lfs.layers.change().live.touch(&v.lfs.geometry, id, 1);
     }
     // The checkpoint reads them: that is when they are moved.
     v.lfs.drop_caches();
     let lfs = Arc::clone(&v.lfs);
     v.errands.before(Operation::Read, 0..u64::MAX, move || {
-        if lfs.committed.read().frozen.is_none() {
+        if lfs.layers.read().frozen.is_none() {
             return true;
         }
         let mut found = crate::cleaner::Found::default();
@@ -149,7 +157,7 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
     assert!(v.errands.is_done());
 
     let priced = {
-        let committed = v.lfs.committed.read();
+        let committed = v.lfs.layers.read();
         v.lfs.fold_bytes(&committed.base, &committed.live)
             + v.lfs.table_bytes(committed.live.next_ino)
     };
@@ -179,7 +187,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
             index: 0,
         };
         v.node(ino);
-        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+        v.lfs.layers.change().live.touch(&v.lfs.geometry, id, 1);
     }
     v.lfs.drop_caches();
     let Volume {
@@ -188,7 +196,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
     let (fs, folding) = (Arc::new(fs), Arc::clone(&lfs));
     let (changing, changed) = (Arc::clone(&fs), files.clone());
     errands.before(Operation::Read, 0..u64::MAX, move || {
-        if folding.committed.read().frozen.is_none() {
+        if folding.layers.read().frozen.is_none() {
             return true;
         }
         let mode = SetAttr {
@@ -203,7 +211,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
     });
     lfs.checkpoint().unwrap();
     assert!(errands.is_done());
-    let counts = lfs.committed.read().live.counts();
+    let counts = lfs.layers.read().live.counts();
     assert!(counts.inodes >= files.len() as u64, "{counts:?}");
     lfs.checkpoint().unwrap();
     let mode = |&file: &InodeNo| fs.getattr(file).unwrap().mode & 0o777;

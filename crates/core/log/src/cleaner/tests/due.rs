@@ -142,7 +142,7 @@ fn a_checkpoint_is_taken_before_cleaning_once_an_eighth_of_the_volume_is_logged(
     settled_file(&v, 100);
     let eighth = v.lfs.geometry.volume_bytes() / 8;
     for (logged, checkpoints) in [(eighth - 1, 0), (eighth, 1)] {
-        v.lfs.committed.write().live.log_bytes = logged;
+        v.lfs.layers.change().live.log_bytes = logged;
         let cleaning = v.lfs.lock_cleaning();
         let taken = v.checkpoints_of(|| {
             v.lfs

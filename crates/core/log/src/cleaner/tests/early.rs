@@ -129,7 +129,7 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     v.fs.sync().unwrap();
     let again = v.mounted_again();
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.counts.bytes += folds;
+    again.layers.change().live.counts.bytes += folds;
     while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
     again.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
@@ -139,7 +139,7 @@ fn a_mount_after_a_crash_finds_the_room_again() {
 fn an_image_that_may_have_been_written_over_is_not_held() {
     let (v, file) = Volume::aged();
     let hold = || {
-        let serial = v.lfs.committed.read().base.serial;
+        let serial = v.lfs.layers.read().base.serial;
         v.lfs.segments.lock().hold(serial);
         v.lfs.segments.lock().holds(serial)
     };
@@ -180,7 +180,7 @@ fn a_held_image_does_not_keep_from_the_cleaner_what_it_gains() {
         .for_each(|block| v.write(file, block, 1));
     v.checkpoint();
     v.checkpoint();
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     v.lfs.segments.lock().hold(serial);
     let (clean, moved) = (v.clean(), v.lfs.statistics().cleaner_bytes);
     let cleaning = v.lfs.lock_cleaning();
@@ -223,7 +223,7 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
     v.checkpoint();
     let price = || {
-        let committed = v.lfs.committed.read();
+        let committed = v.lfs.layers.read();
         v.lfs.fold_bytes(&committed.base, &committed.live)
     };
     // The inode and its place in the map are paid for once.
@@ -298,7 +298,7 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     let again = v.mounted_again();
     while again.segments.lock().take(0).is_ok() {}
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.counts.bytes += folds;
+    again.layers.change().live.counts.bytes += folds;
     assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;

@@ -59,7 +59,7 @@ fn no_checkpoint_is_tried_that_does_not_fit() {
     v.leave_clean(0);
     assert!(!v.lfs.checkpoint_fits());
     let taken = v.checkpoints_of(|| {
-        v.lfs.committed.write().live.log_bytes = logged;
+        v.lfs.layers.change().live.log_bytes = logged;
         for urgency in [Urgency::Background, Urgency::Waiting] {
             v.gains(urgency, 50);
         }
@@ -108,7 +108,7 @@ fn as_many_as_are_worth_checkpoints_is_a_batch_or_two_folds() {
     );
     let folds = v.lfs.fold_segments();
     let many = 20 * v.lfs.dependable_bytes();
-    v.lfs.committed.write().live.counts.bytes = many;
+    v.lfs.layers.change().live.counts.bytes = many;
     assert_eq!(v.lfs.fold_segments(), folds + 20);
     assert_eq!(worth(), 2 * (folds + 20));
 }

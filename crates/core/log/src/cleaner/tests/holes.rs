@@ -141,7 +141,7 @@ fn blocks_that_a_snapshot_has_are_no_holes() {
     let file = v.create("file");
     let overwritten = || {
         v.checkpoint();
-        let first = v.lfs.lookup().blocks(file, 0, 1).unwrap().0[0].1;
+        let first = v.lfs.layers.lookup().blocks(file, 0, 1).unwrap().0[0].1;
         v.write(file, 0, 256);
         v.fs.sync().unwrap();
         dead_copies(&v, file, first)

@@ -34,7 +34,7 @@ impl Volume {
 
     /// The pointer of a node of the newest image.
     fn node_at(&self, id: NodeId) -> Option<Pointer> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
         let image = base.inode(reader, geometry, id.ino).unwrap().unwrap();
         let (ino, root) = (id.ino, image.root.as_ref().unwrap());
@@ -109,7 +109,7 @@ fn what_is_on_its_way_or_behind_a_running_checkpoint_is_not_judged() {
         v.lfs.durability.landed(serial);
     }
     for (boundary, stands) in [(last - 1, false), (last, true)] {
-        v.lfs.committed.write().frozen = frozen_at(boundary);
+        v.lfs.layers.change().frozen = frozen_at(boundary);
         assert_eq!(v.stands(segment), (stands, stands), "{boundary} of {last}");
     }
 }
@@ -120,14 +120,14 @@ fn a_candidates_live_bytes_are_the_tables_and_what_deltas_add() {
     let (_, segments) = settled_file(&v, 100);
     let (segment, live) = (segments[0], v.live(segments[0]));
     for (added, now) in [(0, live), (5000, live + 5000), (-4096, live - 4096)] {
-        v.lfs.committed.write().live.usage.insert(segment, added);
+        v.lfs.layers.change().live.usage.insert(segment, added);
         let candidates = v.lfs.candidates();
         let candidate = candidates.iter().find(|c| c.segment == segment).unwrap();
         let settled = v.lfs.settled(segment).unwrap();
         assert_eq!((candidate.live_bytes, settled.1), (now, now));
     }
     let all_and_more = -(live as i64) - 1;
-    let mut committed = v.lfs.committed.write();
+    let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segment, all_and_more);
     drop(committed);
     assert_eq!(v.lfs.settled(segment).unwrap().1, 0);
@@ -181,7 +181,7 @@ fn a_touched_node_is_counted_once() {
     for _ in 0..2 {
         let found = found_in(&v, &[segment]);
         assert!(v.lfs.markv(found).unwrap().is_some());
-        let committed = v.lfs.committed.read();
+        let committed = v.lfs.layers.read();
         assert!(nodes.iter().all(|id| committed.live.is_touched(id)));
         counted.push(committed.live.counts());
     }
@@ -279,7 +279,7 @@ fn empty_and_cleaned_segments_wait_for_checkpoints() {
     v.change(segments[0], |s| s.cleaned = Some(9));
     assert_eq!(v.lfs.waiting_for_checkpoint(), before + 1);
     let dead = -(v.live(segments[1]) as i64);
-    let mut committed = v.lfs.committed.write();
+    let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segments[1], dead);
     drop(committed);
     assert_eq!(v.lfs.waiting_for_checkpoint(), before + 2);
@@ -290,7 +290,7 @@ fn a_checkpoint_may_see_more_once_so_much_has_been_logged() {
     let v = Volume::new();
     let eighth = v.lfs.geometry.volume_bytes() / 8;
     let sees = |logged: u64, urgency| {
-        v.lfs.committed.write().live.log_bytes = logged;
+        v.lfs.layers.change().live.log_bytes = logged;
         v.lfs.may_see_more(urgency)
     };
     for (urgency, part) in [
@@ -308,7 +308,7 @@ fn deaths_pay_for_a_checkpoint_once_they_are_many_or_somebody_waits() {
     let v = Volume::new();
     v.checkpoint();
     let pays = |urgency, change: &dyn Fn(&mut Delta)| {
-        let mut committed = v.lfs.committed.write();
+        let mut committed = v.lfs.layers.change();
         let live = &mut committed.live;
         (live.log_bytes, live.removes, live.entries) = (0, false, 0);
         change(live);
@@ -369,7 +369,7 @@ impl Volume {
                 return life.unwrap().is_some();
             }
         };
-        let lookup = self.lfs.lookup();
+        let lookup = self.lfs.layers.lookup();
         let place = lookup.inode_place(ino).unwrap().0;
         if place.is_none_or(|(now, _)| now != version) {
             return false;

@@ -245,7 +245,7 @@ fn an_image_that_is_replaced_while_it_is_asked_is_no_damage() {
     for of_ifile in [false, true] {
         let v = Volume::new();
         let (file, _) = settled_file(&v, 20);
-        let base = Arc::clone(&v.lfs.committed.read().base);
+        let base = Arc::clone(&v.lfs.layers.read().base);
         let map = v.lfs.geometry.imap_block(file.0);
         let map = base.ifile_tree(&v.lfs.reader).get(map).unwrap().unwrap();
         let (judged, leading) = match of_ifile {
@@ -284,7 +284,7 @@ fn damage_in_the_inode_map_keeps_its_segment() {
     let more = v.create("more");
     v.write(more, 0, 100);
     v.fs.sync().unwrap();
-    let base = Arc::clone(&v.lfs.committed.read().base);
+    let base = Arc::clone(&v.lfs.layers.read().base);
     let mut block = None;
     let mut take = |at, pointer| {
         block = block.or(Some((at, pointer)));
@@ -365,7 +365,7 @@ fn a_segment_is_not_declared_across_a_checkpoint() {
     assert!(v.errands.is_done());
     assert!(matches!(early, Err(CallError::Again)), "{early:?}");
     assert_eq!(cleaned(), None);
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     declared().unwrap();
     assert_eq!(cleaned(), Some(serial + 1));
     v.is_whole(file, 0, 20);

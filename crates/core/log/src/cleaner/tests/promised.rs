@@ -38,7 +38,7 @@ impl Volume {
 
     /// Bytes that folding what has changed may write.
     fn fold(&self) -> u64 {
-        let committed = self.lfs.committed.read();
+        let committed = self.lfs.layers.read();
         self.lfs.fold_bytes(&committed.base, &committed.live)
     }
 

@@ -71,10 +71,10 @@ fn a_segment_is_not_done_before_each_block_has_moved_or_is_put_down() {
     let segment = last;
     living(&v, id, segment);
     // A checkpoint that runs already folds none of it.
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     let mut frozen = Delta::default();
     frozen.boundary = u64::MAX;
-    v.lfs.committed.write().frozen = Some(Arc::new(frozen));
+    v.lfs.layers.change().frozen = Some(Arc::new(frozen));
     declared(segment).unwrap();
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(serial + 2));

@@ -22,10 +22,10 @@ fn mounted(heads: u32) -> Lfs {
 fn heads_stay_where_there_is_no_room_for_checkpoints() {
     let mut lfs = mounted(4);
     assert_eq!(lfs.heads, 4);
-    lfs.options.heads = 1;
+    Arc::make_mut(&mut lfs.options).heads = 1;
     let end = lfs.log.lock().end;
     let folds = u64::from(lfs.geometry.segment_bytes);
-    lfs.committed.write().live.counts.bytes = folds;
+    lfs.layers.change().live.counts.bytes = folds;
     let mut taken = Vec::new();
     while lfs.checkpoints_fit(2) {
         let segment = lfs.segments.lock().take(0).expect("a clean segment");
@@ -40,7 +40,7 @@ fn heads_stay_where_there_is_no_room_for_checkpoints() {
     for segment in taken {
         lfs.segments.lock().put_back(segment);
     }
-    lfs.committed.write().live.counts.bytes = 0;
+    lfs.layers.change().live.counts.bytes = 0;
     let clean = lfs.clean_segments_now();
     lfs.arrange_heads(true).expect("arranged");
     assert_eq!((lfs.heads, lfs.log.lock().end.heads()), (1, 1));
@@ -51,7 +51,7 @@ fn heads_stay_where_there_is_no_room_for_checkpoints() {
 fn what_heads_enter_is_kept_for_them() {
     let lfs = mounted(4);
     let folds = u64::from(lfs.geometry.segment_bytes);
-    lfs.committed.write().live.counts.bytes = folds;
+    lfs.layers.change().live.counts.bytes = folds;
     while lfs.may_move(1, Default::default()) {
         lfs.segments.lock().take(0).expect("a clean segment");
     }

@@ -54,14 +54,14 @@ fn where_no_checkpoint_fits_holes_are_looked_for_without_one() {
         if !fits {
             // Nor in what is left of the open segment.
             v.leave_clean(0);
-            v.lfs.committed.write().live.counts.bytes = 64 << 20;
+            v.lfs.layers.change().live.counts.bytes = 64 << 20;
         }
         assert_eq!(v.lfs.checkpoint_fits(), fits);
         let all = v.lfs.segments.lock().pluggable();
         for (segment, _) in all {
             v.lfs.segments.lock().get_mut(segment).suspect = true;
         }
-        v.lfs.committed.write().live.log_bytes = v.lfs.geometry.volume_bytes() / 8;
+        v.lfs.layers.change().live.log_bytes = v.lfs.geometry.volume_bytes() / 8;
         let before = v.lfs.statistics().checkpoints;
         v.stock(file);
         assert_eq!(v.lfs.stopped(), None);
@@ -82,7 +82,15 @@ fn segments_that_cannot_be_read_are_not_plugged() {
     assert!(!others.is_empty() && !others.contains(&segment));
     assert!(!v.lfs.segments.lock().get(segment).suspect);
     // All blocks are found by way of the file's inode.
-    let inode = v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+    let inode = v
+        .lfs
+        .layers
+        .lookup()
+        .inode_place(file)
+        .unwrap()
+        .0
+        .unwrap()
+        .1;
     v.refuse_segment(v.lfs.geometry.segment_of(inode.sector).unwrap());
     assert_eq!(v.stock(file), BTreeSet::new());
     v.errands.refuse(0..0);
@@ -131,8 +139,17 @@ fn metadata_keeps_a_segment_from_being_plugged_and_attributes_do_not() {
     attribute(1);
     v.write(file, 0, 20);
     v.checkpoint();
-    let place = || v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
-    let xattrs = v.lfs.lookup().xattrs(file).unwrap();
+    let place = || {
+        v.lfs
+            .layers
+            .lookup()
+            .inode_place(file)
+            .unwrap()
+            .0
+            .unwrap()
+            .1
+    };
+    let xattrs = v.lfs.layers.lookup().xattrs(file).unwrap();
     type Is = fn(&ChainItem) -> bool;
     let is_inode: Is = |item| matches!(item, ChainItem::Inode { .. });
     let is_xattrs: Is = |item| matches!(item, ChainItem::Block { xattrs: true, .. });
