@@ -43,7 +43,7 @@ impl Layout for Lfs {
         let mut allocator = self.allocator.lock();
         let base = self.layers.base();
         let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;
-        self.loose_numbers.store(allocator.loose(), Relaxed);
+        self.space.set_loose_numbers(allocator.loose());
         if ino.0 < base.next_ino {
             self.layers.remember(ino, base.serial, None);
         }
@@ -261,7 +261,7 @@ impl Layout for Lfs {
         freed
             .into_iter()
             .for_each(|(ino, version)| allocator.freed(ino, version));
-        self.loose_numbers.store(allocator.loose(), Relaxed);
+        self.space.set_loose_numbers(allocator.loose());
         Ok(Position(written.serial))
     }
 
@@ -294,7 +294,7 @@ impl Layout for Lfs {
     }
 
     fn statfs(&self, total: Usage) -> StatFs {
-        self.stock().statfs(total)
+        self.space.stock().statfs(total)
     }
 
     fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {

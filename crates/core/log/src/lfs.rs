@@ -18,10 +18,11 @@ use crate::policy::PolicyKind;
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
+use crate::space::Space;
 use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use varve_device::{Clock, Device};
 
 /// How a volume is mounted.
@@ -132,14 +133,13 @@ pub struct Lfs {
     pub(crate) control: Arc<Control>,
     pub(crate) checkpointing: RankedMutex<crate::schedule::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,
-    /// [`InodeAllocator::loose`], for who must not wait for its lock.
-    pub(crate) loose_numbers: AtomicU64,
     pub(crate) log: Arc<RankedMutex<LogState>>,
     pub(crate) output: Output,
     pub(crate) ahead: Ahead,
     /// Somebody looks for holes.
     pub(crate) finding_holes: AtomicBool,
     pub(crate) layers: Arc<Layers>,
+    pub(crate) space: Arc<Space>,
     pub(crate) segments: Arc<RankedMutex<SegmentTable>>,
     pub(crate) spills: RankedMutex<Spills>,
     /// Inodes that recovery found without names or half truncated.
@@ -147,8 +147,6 @@ pub struct Lfs {
     pub(crate) recovery: RecoveryReport,
     /// Why the volume takes no writes, if so from the start.
     pub(crate) read_only: Option<String>,
-    /// Heads of the log.
-    pub(crate) heads: usize,
 }
 
 impl Lfs {
@@ -156,6 +154,11 @@ impl Lfs {
     #[doc(hidden)]
     pub fn layers(&self) -> &Layers {
         &self.layers
+    }
+
+    /// The account of free space.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     /// What recovery did when the volume was mounted.

@@ -116,6 +116,7 @@ pub mod internal {
         roll_forward, unfinished_after, valid_records,
     };
     pub use crate::segments::SegmentTable;
+    pub use crate::space::Space;
     pub use crate::statistics::Counters;
     pub use crate::superblocks::{newest as newest_superblock, write as write_superblocks};
 }

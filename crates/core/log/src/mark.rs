@@ -35,7 +35,7 @@ impl Lfs {
         let root = self.layers.lookup().inode(InodeNo::ROOT)?.0;
         let inode = Box::new(root.inode.clone());
         // Making room may write what must not come before the first mark.
-        if !self.checkpoints_fit_now(2) {
+        if !self.space.checkpoints_fit_now(2) {
             let unwritten = Unwritten {
                 bytes: BESIDE,
                 images: 1,

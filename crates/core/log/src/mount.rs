@@ -20,14 +20,15 @@ use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
+use crate::space::Space;
 use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_fs::planted::{self, Planted};
@@ -183,19 +184,40 @@ impl Lfs {
             Arc::clone(&reader),
             Arc::clone(&segments),
         ));
+        let control = Arc::new(Control::new(
+            options.cleaner(),
+            mount_id,
+            u64::from(geometry.segment_bytes),
+        ));
+        let log = Arc::new(RankedMutex::new(
+            Rank::Log,
+            LogState {
+                end,
+                mark: recovered.mark,
+                placement: Placement::default(),
+                mount_id,
+                incarnation: end.incarnation().wrapping_add(1),
+                holes: Vec::new(),
+            },
+        ));
+        let volume_tag = superblock.volume_tag();
+        let superblock = Arc::new(Newest::new(superblock));
+        let space = Arc::new(Space::new(
+            (Arc::clone(&layers), Arc::clone(&segments)),
+            Arc::clone(&log),
+            Arc::clone(&superblock),
+            Arc::clone(&control),
+            (Arc::clone(&counters), Arc::clone(&clock)),
+        ));
         Ok(Lfs {
-            volume_tag: superblock.volume_tag(),
+            volume_tag,
             reader,
             durability,
             counters,
             verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
             moving: RankedMutex::new(Rank::Moving, ()),
-            control: Arc::new(Control::new(
-                options.cleaner(),
-                mount_id,
-                u64::from(geometry.segment_bytes),
-            )),
+            control,
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,
                 Schedule {
@@ -205,22 +227,12 @@ impl Lfs {
                 },
             ),
             allocator: RankedMutex::new(Rank::Allocator, allocator),
-            loose_numbers: AtomicU64::new(0),
-            log: Arc::new(RankedMutex::new(
-                Rank::Log,
-                LogState {
-                    end,
-                    mark: recovered.mark,
-                    placement: Placement::default(),
-                    mount_id,
-                    incarnation: end.incarnation().wrapping_add(1),
-                    holes: Vec::new(),
-                },
-            )),
+            log,
             output,
             ahead: Ahead::new(&*device),
             finding_holes: AtomicBool::new(false),
             layers,
+            space,
             segments,
             spills: RankedMutex::new(Rank::Spills, Spills::default()),
             unfinished: unfinished.into_iter().collect(),
@@ -228,10 +240,9 @@ impl Lfs {
             read_only,
             device,
             clock,
-            superblock: Arc::new(Newest::new(superblock)),
+            superblock,
             geometry,
             options: Arc::new(options),
-            heads: end.heads(),
         })
     }
 

@@ -114,7 +114,10 @@ impl Lfs {
         let (usage, bytes) = {
             let committed = self.layers.read();
             let usage = committed.usage;
-            (usage, self.history_bytes(&committed.base, 0, Some(usage)))
+            (
+                usage,
+                self.space.history_bytes(&committed.base, 0, Some(usage)),
+            )
         };
         let waiting = Waiting {
             asked: bytes,

@@ -189,7 +189,7 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
     v.lfs.set_cleaner(settings).unwrap();
     let mut filled = 0;
     let low = || {
-        let gauge = v.lfs.cleaning_gauge();
+        let gauge = v.lfs.space().cleaning_gauge();
         gauge.clean <= gauge.low
     };
     while !low() {

@@ -122,7 +122,6 @@ const STILL_ABROAD: &[(&str, &str, &str, usize)] = &[
     ("varve-lfs", "Lfs", "resize", 11),
     ("varve-lfs", "Lfs", "segment_map", 3),
     ("varve-lfs", "Lfs", "shipping", 2),
-    ("varve-lfs", "Lfs", "space", 39),
     ("varve-lfs", "Lfs", "trim", 1),
     ("varve-lfs", "Lfs", "volume_snapshots", 14),
     ("varve-lfs", "Lfs", "writer", 27),

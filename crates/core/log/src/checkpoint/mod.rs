@@ -74,7 +74,7 @@ impl Lfs {
         let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
         let old = age_s >= self.options.checkpoint_seconds;
         self.delta_due()
-            || self.checkpoint_presses()
+            || self.space.checkpoint_presses()
             || (old && !self.layers.read().live.is_empty())
     }
 
@@ -175,9 +175,10 @@ impl Lfs {
     /// Most bytes of log that folding `frozen` takes, the usage table included. What the
     /// ends of segments take is in what is counted on of each.
     fn counted_bytes(&self, base: &Base, frozen: &Delta) -> u64 {
-        let history = self.history_bytes(base, frozen.kept.len(), None);
-        let bytes = self.fold_bytes(base, frozen) + self.table_bytes(frozen.next_ino) + history;
-        bytes * u64::from(self.geometry.segment_bytes) / self.dependable_bytes()
+        let history = self.space.history_bytes(base, frozen.kept.len(), None);
+        let bytes =
+            self.space.fold_bytes(base, frozen) + self.space.table_bytes(frozen.next_ino) + history;
+        bytes * u64::from(self.geometry.segment_bytes) / self.space.dependable_bytes()
     }
 
     /// The frozen delta takes so many bytes more than was counted.
@@ -199,7 +200,7 @@ impl Lfs {
             frozen.absorb(&self.geometry, younger);
         }
         frozen.boundary = log.end.serial();
-        frozen.loose = self.loose_numbers.load(Relaxed);
+        frozen.loose = self.space.loose_numbers();
         committed.live.next_ino = frozen.next_ino;
         // Blocks that are displaced from now on may be part of the snapshot being taken.
         committed.live.kept_through = match is_snapshot {
@@ -227,7 +228,7 @@ impl Lfs {
     fn fold_and_record(&self, serial: u64, clean: bool, changes: &HistoryChanges) -> Result<()> {
         self.allocator.lock().settle();
         let (frozen, base, boundary, usage) = self.freeze(changes.create.is_some());
-        let merge_bytes = self.merge_allowance();
+        let merge_bytes = self.space.merge_allowance();
         let counted = self.counted_bytes(&base, &frozen) + 2 * merge_bytes;
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
@@ -385,7 +386,7 @@ impl Lfs {
         let freed = segments.install(serial, reach, &table.entries, &table.corrections, hold);
         drop(segments);
         drop(committed);
-        log.placement.measure(&self.measures());
+        log.placement.measure(&self.space.measures());
         drop(log);
         self.gained(&freed, hold);
     }

@@ -18,9 +18,9 @@ impl Lfs {
 
     /// True if as many as `checkpoints`, taken now, are sure to find room.
     pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
-        self.checkpoints_fit_now(checkpoints) || {
+        self.space.checkpoints_fit_now(checkpoints) || {
             self.look_for_room();
-            self.checkpoints_fit_now(checkpoints)
+            self.space.checkpoints_fit_now(checkpoints)
         }
     }
 
@@ -30,7 +30,7 @@ impl Lfs {
     pub(crate) fn look_for_room(&self) {
         let looked = self.find_neighbours().and_then(|()| self.look_among(false));
         let looked = looked.and_then(|()| {
-            match self.checkpoints_fit_now(1) || !self.segments.lock().stale {
+            match self.space.checkpoints_fit_now(1) || !self.segments.lock().stale {
                 true => Ok(()),
                 false => self.look_among(true),
             }
@@ -93,7 +93,7 @@ impl Lfs {
             self.segments.lock().moved_from.remove(&segment);
             if nth % LOOKS == 0 {
                 self.settle_vacated()?;
-                if self.checkpoints_fit_now(1) {
+                if self.space.checkpoints_fit_now(1) {
                     return Ok(()); // what is left is looked at when it is needed
                 }
             }

@@ -63,7 +63,7 @@ impl Fold<'_> {
                 .into_iter()
                 .filter(|(_, bytes)| *bytes != 0)
                 .collect();
-            if corrections.len() <= self.lfs.record_room() {
+            if corrections.len() <= self.lfs.space.record_room() {
                 return Ok(TableImage {
                     ifile: self.ifile_image(root, next_ino),
                     entries,

@@ -97,7 +97,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
     }
     // What it would write presses on the segments that are left.
     lfs.layers.change().live.counts.bytes = 48 << 20;
-    assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
+    assert!(lfs.space.checkpoint_presses() && lfs.checkpoint_due(0, 0));
     fresh();
     // Age counts only if there is something to fold.
     let old = (lfs.options.checkpoint_seconds + 1) * 1_000_000_000;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Source};
-use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Space};
+use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Watermarks};
 use crate::reader::ReadCause;
 use varve_fs::{BlockPointer, InodeNo};
 
@@ -125,7 +125,10 @@ impl Lfs {
                 let kind = GroupKind::Coalescing(serial);
                 // Nobody else may be told of the same room.
                 let _one_at_a_time = self.moving.lock();
-                if !self.may_move(extent.bytes, self.fold_of_run(blocks.len() as u64)) {
+                if !self
+                    .space
+                    .may_move(extent.bytes, self.space.fold_of_run(blocks.len() as u64))
+                {
                     return Ok(false);
                 }
                 let Some(_) = self.write_group(items, kind, None)? else {
@@ -205,14 +208,15 @@ impl Lfs {
     /// with all that folding them may write, and without its having to work
     /// for it.
     fn may_coalesce(&self, policy: &Coalescing, bytes: u64, blocks: u64) -> bool {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let mark = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let space = Space {
+        let space = Watermarks {
             clean: mark(gauge.clean),
             low: mark(gauge.low),
             high: mark(gauge.high),
         };
-        let segments = bytes.div_ceil(self.dependable_bytes()) + 1;
-        policy.may_use(&space, segments) && self.may_move(bytes, self.fold_of_run(blocks))
+        let segments = bytes.div_ceil(self.space.dependable_bytes()) + 1;
+        policy.may_use(&space, segments)
+            && self.space.may_move(bytes, self.space.fold_of_run(blocks))
     }
 }

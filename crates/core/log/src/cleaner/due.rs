@@ -18,7 +18,7 @@ impl Lfs {
     /// or when nobody is there; and takes the checkpoints that make clean what
     /// other processes have cleaned.
     pub(crate) fn clean_if_due(&self) -> Result<()> {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let pace = self.control.shared().settings.pace;
         if pace.threaded {
             self.control.cleans_here();
@@ -50,7 +50,7 @@ impl Lfs {
         let before = self.gained_bytes();
         let passed = self.gain_segments(&cleaning, urgency, gauge.high);
         let gained = self.gained_bytes() - before;
-        let barren = gained < LEAST_GAIN * self.dependable_bytes() as i64 / 100;
+        let barren = gained < LEAST_GAIN * self.space.dependable_bytes() as i64 / 100;
         // One that failed gains no more when it is tried again.
         cleaning.barren = match (barren, passed.is_err()) {
             (false, false) => 0,

@@ -28,9 +28,9 @@ impl Lfs {
         if self.logged_since_checkpoint() >= self.interval_bytes() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
-        let (before, mut cleaned) = (self.clean_segments_now(), 0);
+        let (before, mut cleaned) = (self.space.clean_segments_now(), 0);
         for _ in 0..ROUNDS {
-            let clean = self.clean_segments_now();
+            let clean = self.space.clean_segments_now();
             // Who waits asks again, and may have what he needs.
             let is_waited_for = urgency.is_waited_for() || self.control.somebody_waits();
             let gained = is_waited_for && clean > before;
@@ -69,7 +69,9 @@ impl Lfs {
     /// Segments that must wait for checkpoints before a pair of them is worth
     /// more than it writes, where most need none.
     pub(super) fn worth_checkpoints(&self) -> u64 {
-        self.batch_segments().max(2 * self.fold_segments())
+        self.space
+            .batch_segments()
+            .max(2 * self.space.fold_segments())
     }
 
     /// Takes the checkpoints that so many segments wait for.

@@ -28,26 +28,27 @@ impl Lfs {
             // Its own nodes are what such a checkpoint leaves behind.
             _ if lives_early => self.worth_checkpoints(),
             Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
-                self.batch_segments().div_ceil(2)
+                self.space.batch_segments().div_ceil(2)
             }
             Urgency::Waiting | Urgency::Starved => 1,
         };
         // A verification must not cost anybody room.
         let make_way = || self.segments.lock().let_go_of_withheld();
         make_way();
-        let before = self.clean_segments_now();
+        let before = self.space.clean_segments_now();
         let early = self.gain_early(cleaning, urgency, goal)?;
-        let clean = self.clean_segments_now();
+        let clean = self.space.clean_segments_now();
         if clean > before || clean >= goal {
             return Ok(early);
         }
         let move_some = || {
-            let wanted = goal.saturating_sub(self.clean_segments_now() + self.cleaned_before());
+            let wanted =
+                goal.saturating_sub(self.space.clean_segments_now() + self.cleaned_before());
             self.clean_segments(cleaning, urgency, Among::All, wanted)
         };
         let mut cleaned = early;
         loop {
-            let spare = self.spare_bytes();
+            let spare = self.space.spare_bytes();
             let mut moved = move_some()?;
             if moved == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
                 // What is to be folded had the room that moves need. What it kills may
@@ -64,14 +65,14 @@ impl Lfs {
                 self.settle_vacated()?;
                 let waiting = self.waiting_for_checkpoint();
                 let settles = moved > 0 && waiting > 0 && !lives_early || waiting >= pays;
-                if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
+                if settles && self.space.clean_segments_now() < goal && self.checkpoint_fits() {
                     self.take_checkpoint(false)?;
                 }
             }
             // Nothing is to be folded now, so this is the time to move more: before
             // others take the room that this has made.
-            let goes_on = urgency == Urgency::Starved && self.clean_segments_now() < goal;
-            if !goes_on || self.spare_bytes() <= spare {
+            let goes_on = urgency == Urgency::Starved && self.space.clean_segments_now() < goal;
+            if !goes_on || self.space.spare_bytes() <= spare {
                 return Ok(cleaned);
             }
         }
@@ -122,7 +123,7 @@ impl Lfs {
     /// Changes that, once folded, may leave segments empty: enough of them to
     /// pay for the checkpoint if nobody waits.
     pub(super) fn pending_deaths(&self, urgency: Urgency) -> bool {
-        let batch = self.batch_segments();
+        let batch = self.space.batch_segments();
         let committed = self.layers.read();
         let live = &committed.live;
         let segment_bytes = u64::from(self.geometry.segment_bytes);

@@ -75,8 +75,8 @@ impl Lfs {
     /// True if clean segments are about to need the cleaner.
     pub(super) fn is_short(&self) -> bool {
         let pace = self.control.shared().settings.pace;
-        let (.., high) = self.cleaning_marks(&pace);
-        self.clean_segments_now() < high + self.batch_segments()
+        let (.., high) = self.space.cleaning_marks(&pace);
+        self.space.clean_segments_now() < high + self.space.batch_segments()
     }
 
     fn find_holes(&self, blocks: usize) -> Result<()> {

@@ -91,7 +91,7 @@ impl Lfs {
             .map(|(number, segment)| Candidate {
                 segment: number,
                 live_bytes: (i64::from(segment.live_bytes) + committed.added(number)).max(0) as u64,
-                segment_bytes: self.dependable_bytes(),
+                segment_bytes: self.space.dependable_bytes(),
                 newest_ns: segment.newest_ns,
             })
             .collect()

@@ -113,13 +113,13 @@ impl Lfs {
     ) -> Result<u32> {
         // A claim never takes room from anybody.
         let heeds_claims = !urgency.is_waited_for();
-        let segment_bytes = self.dependable_bytes();
+        let segment_bytes = self.space.dependable_bytes();
         let mut plan = Plan::new(
             (urgency, among),
             Goal {
                 bytes: wanted.saturating_mul(segment_bytes),
                 for_checkpoints: self.worth_checkpoints(),
-                share_bytes: self.batch_segments() * segment_bytes / 2,
+                share_bytes: self.space.batch_segments() * segment_bytes / 2,
             },
         );
         let candidates = match heeds_claims {
@@ -142,7 +142,10 @@ impl Lfs {
             if plan.has_enough(|| self.control.somebody_waits()) || !go_on() {
                 break;
             }
-            if !self.may_move(batch.live_bytes + candidate.live_bytes, batch.fold) {
+            if !self
+                .space
+                .may_move(batch.live_bytes + candidate.live_bytes, batch.fold)
+            {
                 break;
             }
             let segment = candidate.segment;
@@ -162,7 +165,10 @@ impl Lfs {
                 ..candidate
             };
             let fold = self.fold_of(&[&batch.found, &found]);
-            if !self.may_move(batch.live_bytes + candidate.live_bytes, fold) {
+            if !self
+                .space
+                .may_move(batch.live_bytes + candidate.live_bytes, fold)
+            {
                 break;
             }
             let standing = Standing::of(&self.segments.lock(), segment);
@@ -196,12 +202,12 @@ impl Lfs {
     /// make a group, since a small one leaves its segment's rest to another
     /// partial segment, with a summary of its own.
     fn moved_together(&self, cleaning: &CleanerState) -> u64 {
-        let group = match self.heads {
+        let group = match self.space.heads() {
             1 => self.group_bytes() as u64,
             // Enough that there is something to part between the heads.
             _ => PARTED_BYTES,
         };
-        let sorted = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        let sorted = cleaning.policy.sorted_segments() * self.space.dependable_bytes();
         sorted.max(group)
     }
 
@@ -209,8 +215,8 @@ impl Lfs {
     /// it to be given what it has gained, nor take the checkpoint that so many
     /// changes have made due.
     pub(super) fn step_is_over(&self) -> Result<()> {
-        let gauge = self.cleaning_gauge();
-        let vacated = self.segments.lock().vacated_count() * self.dependable_bytes();
+        let gauge = self.space.cleaning_gauge();
+        let vacated = self.segments.lock().vacated_count() * self.space.dependable_bytes();
         let enough = self.counters.speed.portion_bytes().min(SETTLED_BYTES);
         if gauge.waiting || (gauge.clean < gauge.need && vacated >= enough) {
             self.settle_vacated()?;
@@ -241,7 +247,7 @@ impl Lfs {
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(live_bytes, self.fold_of(&[&found])) {
+            if !self.space.may_move(live_bytes, self.fold_of(&[&found])) {
                 return Ok(false);
             }
             let judged = Judged {
@@ -271,7 +277,10 @@ impl Lfs {
         let moved = {
             // Others may have used the room since it was asked for.
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(batch.live_bytes, self.fold_of(&[&batch.found])) {
+            if !self
+                .space
+                .may_move(batch.live_bytes, self.fold_of(&[&batch.found]))
+            {
                 return Ok(0);
             }
             self.markv(batch.found)?

@@ -187,7 +187,7 @@ impl Lfs {
     }
 
     fn standing(&self) -> Standing {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let idle_ns = self.control.idle_ns(self.clock.monotonic_ns());
         Standing {
             clean: gauge.clean.into(),
@@ -197,7 +197,7 @@ impl Lfs {
             used_bytes: gauge.used_bytes.into(),
             idle_ns: idle_ns.into(),
             now_ns: self.clock.now_ns().into(),
-            segment_bytes: self.dependable_bytes().into(),
+            segment_bytes: self.space.dependable_bytes().into(),
             segments: u64::from(self.geometry.segment_count).into(),
             waiting: u64::from(gauge.waiting).into(),
         }
@@ -348,7 +348,7 @@ impl Lfs {
                 return Err(CallError::Again);
             };
             let fold = self.fold_of(&[&found]);
-            if !found.is_empty() && !self.may_move(bytes as u64, fold) {
+            if !found.is_empty() && !self.space.may_move(bytes as u64, fold) {
                 return Err(CallError::Again);
             }
             if self.markv(found)?.is_some() {

@@ -69,6 +69,11 @@ impl Layers {
         }
     }
 
+    /// The measures of the volume, which follow its size.
+    pub(crate) fn geometry(&self) -> Arc<Newest<Geometry>> {
+        Arc::clone(&self.geometry)
+    }
+
     /// The present state.
     #[inline]
     pub(crate) fn read(&self) -> Ranked<RwLockReadGuard<'_, Committed>> {

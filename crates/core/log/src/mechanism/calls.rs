@@ -353,7 +353,7 @@ impl Lfs {
     /// Upper bound of the writes of a fold for these moves.
     pub(crate) fn fold_of(&self, found: &[&Found]) -> Counts {
         let geometry = &self.geometry;
-        let tallest = self.tallest();
+        let tallest = self.space.tallest();
         let committed = self.layers.read();
         let live = &committed.live;
         let folding = committed.frozen.as_ref();

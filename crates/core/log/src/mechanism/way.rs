@@ -39,7 +39,7 @@ impl Lfs {
         }
         let speed = &self.counters.speed;
         let portion_ns = speed.request_ns(speed.portion_bytes());
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let patience_ns = patience_ns(portion_ns, &gauge, &control.shared().pacer);
         if patience_ns == 0 {
             return;

@@ -30,7 +30,7 @@ impl Lfs {
         planned: &Superblock,
         progress: &dyn Fn(u64, u64),
     ) -> Result<()> {
-        if self.heads != 1 {
+        if self.space.heads() != 1 {
             let problem = "the log has several heads, and there is no room to close them";
             return Err(Error::Unfit(problem.into()));
         }
@@ -51,7 +51,7 @@ impl Lfs {
 
     fn must_fit(&self, planned: &Superblock) -> Result<()> {
         let count = u64::from(planned.segment_count.get());
-        let least = least_segments(&self.superblock, self.held_bytes());
+        let least = least_segments(&self.superblock, self.space.held_bytes());
         if least.is_some_and(|least| count >= least) {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Lfs {
         let (mut idle, mut most) = (0, 0);
         while idle < IDLE_ROUNDS {
             let clean = self.segments.lock().clean_before_fence();
-            if clean >= self.stock().goal(Counts::default(), Purpose::Grow) {
+            if clean >= self.space.stock().goal(Counts::default(), Purpose::Grow) {
                 break;
             }
             idle = if clean > most { 0 } else { idle + 1 };
@@ -102,18 +102,18 @@ impl Lfs {
                 return Ok(());
             }
             let bytes = left.iter().map(|(_, bytes)| bytes).sum();
-            let (now, clean) = ((left.len(), bytes), self.clean_segments_now());
+            let (now, clean) = ((left.len(), bytes), self.space.clean_segments_now());
             let gained = now < least || clean > most;
             idle = if gained { 0 } else { idle + 1 };
             (least, most) = (least.min(now), most.max(clean));
             if idle > IDLE_ROUNDS {
-                tracing::warn!(room = %self.told(Counts::default()), "what lives finds no room");
+                tracing::warn!(room = %self.space.told(Counts::default()), "what lives finds no room");
                 return Err(Error::OutOfSegments);
             }
             let moved = self.move_out_of(end..count)?;
             self.give_back()?;
             if !moved {
-                let goal = self.clean_segments_now() + self.batch_segments();
+                let goal = self.space.clean_segments_now() + self.space.batch_segments();
                 let cleaning = self.lock_cleaning();
                 self.gain_segments(&cleaning, Urgency::Starved, goal)?;
             }

@@ -8,7 +8,7 @@ use crate::committed::Committed;
 use crate::counts::Counts;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::geometry::Geometry;
-use crate::lfs::Lfs;
+use crate::space::Space;
 use crate::space::Stock;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{StatFs, Usage};
@@ -164,14 +164,14 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// Segments held back from users: as mkfs counted for one head, and two for
     /// each further head, which has one open and one named.
     pub(crate) fn reserve(&self) -> u64 {
         if planted::is(Planted::ReserveForgotten) {
             return 1;
         }
-        u64::from(self.geometry.reserve_segments) + 2 * (self.heads as u64 - 1)
+        u64::from(self.geometry.reserve_segments) + 2 * (self.heads() as u64 - 1)
     }
 
     /// What lives, and what folding the deltas may change of its metadata.

@@ -4,8 +4,8 @@
 use crate::control::Pace;
 use crate::control::pace::Gauge;
 use crate::counts::{Counts, with_summaries};
-use crate::lfs::Lfs;
 use crate::policy::Measures;
+use crate::space::Space;
 use crate::space::Stock;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten, Waiting};
@@ -95,7 +95,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// [`Stock::batch_segments`] of the present state.
     pub(crate) fn batch_segments(&self) -> u64 {
         self.stock().batch_segments()

@@ -8,10 +8,9 @@ use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
-use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
+use crate::space::Space;
 use crate::space::Stock;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
 /// Groups of a checkpoint that may be small, one node or block and padding: the
@@ -88,7 +87,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// Bytes of a segment that can be counted on: what is lost to a superblock
     /// copy, the tail and padding is left out.
     pub(crate) fn dependable_bytes(&self) -> u64 {
@@ -154,7 +153,7 @@ impl Lfs {
     /// True if further heads must not enter segments: a group may have each of
     /// them take one.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.heads > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads as u64
+        self.heads() > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads() as u64
     }
 
     /// Clean segments beyond what must be kept.
@@ -227,7 +226,7 @@ impl Lfs {
     fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> Image {
         let (loose, map_blocks_for_each) = match delta.neighbours_unknown {
             true => (0, 3),
-            false => (self.loose_numbers.load(Relaxed).max(delta.loose), 1),
+            false => (self.loose_numbers().max(delta.loose), 1),
         };
         Image {
             stored,

@@ -3,14 +3,14 @@
 //! Invariants, with *c* and *T* of `docs/design/space.md`:
 //! - `fold_bytes = c(frozen) + c(live) + T + H`, with *H* of `history.rs`, `nothing_bytes = c(0)`, `table_bytes = T`.
 //! - `clean + live <= segment_count`, up to what a running cleaner has moved.
-//! - `admit` grants only what [`Lfs::make_room`] would admit without a checkpoint and
+//! - `admit` grants only what [`Space::make_room`] would admit without a checkpoint and
 //!   without cleaning.
 
 use super::fit::{Fit, Lives};
 use crate::counts::{Counts, Image};
 use crate::geometry::Geometry;
 use crate::grants::Grant;
-use crate::lfs::Lfs;
+use crate::space::Space;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
 
@@ -99,7 +99,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// What the log has now.
     pub(crate) fn stock(&self) -> Stock {
         let threaded = self.control.shared().settings.pace.threaded;
@@ -115,7 +115,7 @@ impl Lfs {
         let mut stock = Stock {
             geometry: **self.geometry,
             dependable: self.dependable_bytes(),
-            heads: self.heads as u64,
+            heads: self.heads() as u64,
             image,
             tallest: committed.tallest(),
             logged_blocks: committed.usage.blocks,

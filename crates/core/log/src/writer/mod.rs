@@ -84,7 +84,7 @@ impl Lfs {
             return Ok(None);
         }
         let items = self.place_spilled(items)?;
-        let crowded = self.is_crowded();
+        let crowded = self.space.is_crowded();
         let (mut items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
         if let (GroupKind::User, [_], false) = (kind, &runs[..], log.holes.is_empty()) {
             gather_blocks(&self.geometry, &mut items);
@@ -328,9 +328,9 @@ impl Lfs {
     /// [`Gauge::open_percent`](crate::control::pace::Gauge).
     fn tell_end(&self, end: &LogEnd) {
         let segment = u64::from(self.geometry.segment_bytes);
-        let heads = (0..self.heads).map(|head| end.at(head));
+        let heads = (0..self.space.heads()).map(|head| end.at(head));
         let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
-        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
+        let percent = left.sum::<u64>() * 100 / (segment * self.space.heads() as u64);
         self.control.open_percent.store(percent as u8, Relaxed);
     }
 

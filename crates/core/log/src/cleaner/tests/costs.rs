@@ -75,7 +75,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     segments.dedup();
     assert_eq!(segments.len(), 1);
     let clean = v.clean();
-    assert!(v.lfs.may_move(fit * BLOCK, Default::default()));
+    assert!(v.lfs.space.may_move(fit * BLOCK, Default::default()));
     let written = v.written();
 
     for &segment in &segments {
@@ -83,7 +83,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     }
     let priced = {
         let committed = v.lfs.layers.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
     };
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
@@ -158,8 +158,8 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
 
     let priced = {
         let committed = v.lfs.layers.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
-            + v.lfs.table_bytes(committed.live.next_ino)
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
+            + v.lfs.space.table_bytes(committed.live.next_ino)
     };
     let before = v.lfs.statistics().checkpoint_log_bytes;
     v.lfs.checkpoint().unwrap();

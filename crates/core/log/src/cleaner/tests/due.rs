@@ -43,7 +43,7 @@ fn a_cleaner_that_gains_nothing_rests_until_something_is_written() {
         v.lfs.clean_if_due().unwrap();
         v.lfs.control.shared().learnt.0 >= now_ns
     };
-    let least = 2 * v.lfs.dependable_bytes() as i64 / 100;
+    let least = 2 * v.lfs.space.dependable_bytes() as i64 / 100;
     let mut barren = 0;
     for pass in 0.. {
         assert!(pass < 50, "still gaining");
@@ -131,7 +131,7 @@ fn what_others_have_cleaned_waits_for_half_a_second() {
     // Nor if there is enough.
     v.clock.advance(Duration::from_secs(1));
     v.set_pace(|pace| (pace.low_percent, pace.high_percent) = (Some(1), Some(2)));
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.clean >= gauge.high, "{gauge:?}");
     assert_eq!(due(), 0);
 }
@@ -186,7 +186,7 @@ fn what_is_left_of_open_segments_is_told_in_hundredths() {
         };
         let v = Volume::made(256 << 20, &format, options);
         let heads = heads as usize;
-        assert_eq!(v.lfs.heads, heads);
+        assert_eq!(v.lfs.space.heads(), heads);
         let file = v.create("file");
         let segment = u64::from(v.lfs.geometry.segment_bytes);
         let mut seen = BTreeSet::new();
@@ -196,7 +196,10 @@ fn what_is_left_of_open_segments_is_told_in_hundredths() {
             let end = v.lfs.log.lock().end;
             let left = (0..heads).map(|head| segment - u64::from(end.at(head).offset.get()));
             let percent = left.sum::<u64>() * 100 / (segment * heads as u64);
-            assert_eq!(u64::from(v.lfs.cleaning_gauge().open_percent), percent);
+            assert_eq!(
+                u64::from(v.lfs.space.cleaning_gauge().open_percent),
+                percent
+            );
             seen.insert(percent);
         }
         assert!(seen.len() > 5, "{heads} heads: {seen:?}");

@@ -130,7 +130,7 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     let again = v.mounted_again();
     let folds = u64::from(again.geometry.segment_bytes);
     again.layers.change().live.counts.bytes += folds;
-    while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
+    while again.space.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
     again.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
 }
@@ -224,7 +224,7 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     v.checkpoint();
     let price = || {
         let committed = v.lfs.layers.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
     };
     // The inode and its place in the map are paid for once.
     v.write(sparse, at(0), 1);
@@ -232,9 +232,10 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     // Leaves that exist, then leaves that do not.
     for leaf in 1..2 * leaves {
         let before = price();
-        let nodes = u64::from(v.lfs.tallest());
+        let nodes = u64::from(v.lfs.space.tallest());
         let admitted = v
             .lfs
+            .space
             .further_bytes(&Counts::ways(&v.lfs.geometry, nodes, 1));
         v.write(sparse, at(leaf), 1);
         v.fs.sync().unwrap();
@@ -299,7 +300,7 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     while again.segments.lock().take(0).is_ok() {}
     let folds = u64::from(again.geometry.segment_bytes);
     again.layers.change().live.counts.bytes += folds;
-    assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
+    assert!(again.segments.lock().stale && !again.space.checkpoints_fit_now(1));
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;
     let before = reads();

@@ -104,11 +104,14 @@ fn as_many_as_are_worth_checkpoints_is_a_batch_or_two_folds() {
     let worth = || v.lfs.worth_checkpoints();
     assert_eq!(
         worth(),
-        v.lfs.batch_segments().max(2 * v.lfs.fold_segments())
+        v.lfs
+            .space
+            .batch_segments()
+            .max(2 * v.lfs.space.fold_segments())
     );
-    let folds = v.lfs.fold_segments();
-    let many = 20 * v.lfs.dependable_bytes();
+    let folds = v.lfs.space.fold_segments();
+    let many = 20 * v.lfs.space.dependable_bytes();
     v.lfs.layers.change().live.counts.bytes = many;
-    assert_eq!(v.lfs.fold_segments(), folds + 20);
+    assert_eq!(v.lfs.space.fold_segments(), folds + 20);
     assert_eq!(worth(), 2 * (folds + 20));
 }

@@ -376,7 +376,7 @@ fn small_groups_end_what_a_large_one_expects() {
     };
     let segment = u64::from(v.lfs.geometry.segment_bytes);
     plugs.looked(true);
-    v.leave_clean(v.lfs.cleaning_gauge().high);
+    v.leave_clean(v.lfs.space.cleaning_gauge().high);
     assert!(v.lfs.is_short());
     small_groups(segment / 4);
     assert!(plugs.is_expected());
@@ -450,8 +450,8 @@ fn what_is_half_empty_is_left_to_the_cleaner() {
 #[test]
 fn holes_are_wanted_before_the_cleaner_begins() {
     let v = Volume::new();
-    let gauge = v.lfs.cleaning_gauge();
-    let mark = gauge.high + v.lfs.batch_segments();
+    let gauge = v.lfs.space.cleaning_gauge();
+    let mark = gauge.high + v.lfs.space.batch_segments();
     assert!(u64::from(v.clean()) > mark && !v.lfs.is_short());
     while u64::from(v.clean()) > mark {
         assert!(!v.lfs.is_short());

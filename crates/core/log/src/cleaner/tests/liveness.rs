@@ -316,7 +316,7 @@ fn deaths_pay_for_a_checkpoint_once_they_are_many_or_somebody_waits() {
         v.lfs.pending_deaths(urgency)
     };
     let segment = u64::from(v.lfs.geometry.segment_bytes);
-    let many = v.lfs.batch_segments().max(8) * segment;
+    let many = v.lfs.space.batch_segments().max(8) * segment;
     let (nobody, waits) = (Urgency::Background, Urgency::Waiting);
     assert!(!pays(nobody, &|_| ()) && !pays(waits, &|_| ()));
     assert!(pays(waits, &|live| live.entries = 1));
@@ -338,9 +338,9 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     let v = Volume::new();
     let (file, segments) = settled_file(&v, 100);
     let place = v.place(file, 0);
-    assert!(v.lfs.may_move(BLOCK, Default::default()));
+    assert!(v.lfs.space.may_move(BLOCK, Default::default()));
     v.lfs.segments.lock().waiting.bytes = v.lfs.geometry.volume_bytes();
-    assert!(!v.lfs.may_move(BLOCK, Default::default()));
+    assert!(!v.lfs.space.may_move(BLOCK, Default::default()));
     assert!(!v.lfs.clean_segment(segments[0]).unwrap());
     let cleaning = v.lfs.lock_cleaning();
     let mut batch = crate::cleaner::pass::Batch::default();

@@ -40,7 +40,7 @@ impl Volume {
     }
 
     fn freed(&self, segments: &BTreeSet<u32>) -> u64 {
-        let whole = self.lfs.dependable_bytes();
+        let whole = self.lfs.space.dependable_bytes();
         let freed = segments.iter().map(|s| whole.saturating_sub(self.live(*s)));
         freed.sum()
     }
@@ -53,9 +53,14 @@ fn a_pass_ends_when_what_it_has_freed_is_as_much_as_was_wanted() {
         let freed: u64 = v
             .cleans(Urgency::Waiting, Among::All, wanted)
             .iter()
-            .map(|&segment| v.lfs.dependable_bytes().saturating_sub(v.live(segment)))
+            .map(|&segment| {
+                v.lfs
+                    .space
+                    .dependable_bytes()
+                    .saturating_sub(v.live(segment))
+            })
             .sum();
-        let segment = v.lfs.dependable_bytes();
+        let segment = v.lfs.space.dependable_bytes();
         let enough = wanted * segment..(wanted + 1) * segment;
         assert!(enough.contains(&freed), "{freed} for {wanted} of {segment}");
     }
@@ -88,7 +93,7 @@ fn what_is_to_be_had_at_once_is_data_that_no_record_needs() {
 fn what_is_to_be_had_at_once_must_not_be_far_dearer() {
     let (v, _) = Volume::half_dead(600);
     let may = v.which(|s| v.lfs.segments.lock().may_vacate(s));
-    let (&one, whole) = (may.first().unwrap(), v.lfs.dependable_bytes());
+    let (&one, whole) = (may.first().unwrap(), v.lfs.space.dependable_bytes());
     let mut segments = v.lfs.segments.lock();
     // All others are full, and one that waits for checkpoints gives most.
     let behind = segments
@@ -131,8 +136,8 @@ fn the_own_cleaner_lets_go_of_its_claims_behind_a_pass() {
 fn a_pass_ends_for_somebody_who_waits_once_it_has_half_a_batch() {
     for (urgency, yields) in [(Urgency::Background, true), (Urgency::Waiting, false)] {
         let (v, _) = Volume::half_dead(2000);
-        let segment = v.lfs.dependable_bytes();
-        let half = v.lfs.batch_segments() * segment / 2;
+        let segment = v.lfs.space.dependable_bytes();
+        let half = v.lfs.space.batch_segments() * segment / 2;
         let _needy = v.lfs.control.in_need();
         let cleaned = v.cleans(urgency, Among::All, u64::MAX);
         let freed = v.freed(&cleaned);
@@ -189,7 +194,7 @@ fn segments_moved_together_must_find_room_together() {
     let live: Vec<u64> = v.lfs.candidates().iter().map(|c| c.live_bytes).collect();
     let largest = *live.iter().max().unwrap();
     let waits = |bytes| v.lfs.segments.lock().waiting.bytes = bytes;
-    let fits = |bytes| v.lfs.may_move(bytes, Default::default());
+    let fits = |bytes| v.lfs.space.may_move(bytes, Default::default());
     // Room for one of them, and for hardly more.
     let mut waiting = 0;
     while fits(largest + 4096) {
@@ -209,7 +214,7 @@ fn segments_moved_together_must_find_room_together() {
 fn nobody_hurries_to_clean_what_is_nearly_full() {
     let v = Volume::new();
     let (file, segments) = settled_file(&v, 100);
-    let (segment, whole) = (segments[1], v.lfs.dependable_bytes());
+    let (segment, whole) = (segments[1], v.lfs.space.dependable_bytes());
     let block = (0..100).find(|&block| v.segment(v.place(file, block)) == segment);
     let block = block.unwrap();
     let freed = || whole.saturating_sub(v.live(segment));

@@ -39,14 +39,14 @@ impl Volume {
     /// Bytes that folding what has changed may write.
     fn fold(&self) -> u64 {
         let committed = self.lfs.layers.read();
-        self.lfs.fold_bytes(&committed.base, &committed.live)
+        self.lfs.space.fold_bytes(&committed.base, &committed.live)
     }
 
     /// Has what waits appended, and compares.
     fn appends_as_told(&self) {
         let waiting = self.lfs.segments.lock().waiting;
-        let told = self.lfs.stock().with_fold(waiting);
-        let left = || self.lfs.room_bytes() as i64 - self.lfs.whole_fold_bytes() as i64;
+        let told = self.lfs.space.stock().with_fold(waiting);
+        let left = || self.lfs.space.room_bytes() as i64 - self.lfs.space.whole_fold_bytes() as i64;
         let (before, folds) = (left(), self.fold());
         self.fs.sync().unwrap();
         let taken = before - left();
@@ -63,7 +63,7 @@ impl Volume {
             return false;
         };
         let further = self.lfs.fold_of(&[&found]);
-        let promised = self.lfs.further_bytes(&further);
+        let promised = self.lfs.space.further_bytes(&further);
         let before = self.fold();
         assert!(self.lfs.markv(found).unwrap().is_some());
         let grown = self.fold().saturating_sub(before);

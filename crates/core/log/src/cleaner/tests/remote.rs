@@ -386,17 +386,17 @@ fn an_idle_volume_is_cleaned_and_a_read_ends_its_idleness() {
         ..Pace::default()
     };
     v.lfs.set_cleaner(settings).unwrap();
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.clean >= gauge.low && gauge.clean < gauge.high && !gauge.idle);
     v.lfs.maintain().unwrap();
     assert_eq!(v.lfs.statistics().segments_cleaned, 0);
     v.clock.advance(Duration::from_secs(6));
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.idle, "{gauge:?}");
     v.lfs.maintain().unwrap();
     let cleaned = v.lfs.statistics().segments_cleaned;
     assert!(cleaned > 0);
     v.is_whole(file, 0, 400);
     // The read was a request.
-    assert!(!v.lfs.cleaning_gauge().idle);
+    assert!(!v.lfs.space.cleaning_gauge().idle);
 }

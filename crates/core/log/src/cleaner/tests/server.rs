@@ -149,7 +149,7 @@ fn there_is_no_rest_for_strangers_either_while_somebody_waits() {
             other => panic!("{other:?}"),
         }
     };
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     let now = standing();
     assert_eq!(
         (now.clean.get(), now.floor.get()),

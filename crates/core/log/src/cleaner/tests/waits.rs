@@ -193,7 +193,7 @@ fn the_thread_stands_back_for_a_writer_who_must_clean() {
     (settings.pace.low_percent, settings.pace.high_percent) = (Some(89), Some(90));
     v.lfs.set_cleaner(settings).unwrap();
     v.leave_clean(20);
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.clean < gauge.low, "a pass is due: {gauge:?}");
     let (begun, has_begun) = mpsc::channel();
     let (end, is_to_end) = mpsc::channel::<()>();
@@ -228,16 +228,16 @@ fn the_thread_stands_back_for_a_writer_who_must_clean() {
 /// nanoseconds.
 fn pressed() -> (Volume, f64) {
     let v = Volume::threaded();
-    let marks = v.lfs.cleaning_gauge();
+    let marks = v.lfs.space.cleaning_gauge();
     v.leave_clean(marks.floor + 1);
-    let toll = v.lfs.cleaning_gauge().toll();
-    assert!(toll > 0.0, "{:?}", v.lfs.cleaning_gauge());
+    let toll = v.lfs.space.cleaning_gauge().toll();
+    assert!(toll > 0.0, "{:?}", v.lfs.space.cleaning_gauge());
     let segment_ns = v.lfs.control.shared().pacer.segment_ns(0);
     (v, segment_ns * toll)
 }
 
 fn log(v: &Volume, segments: u64) {
-    let bytes = segments * v.lfs.dependable_bytes();
+    let bytes = segments * v.lfs.space.dependable_bytes();
     v.lfs.counters.user_log_bytes.fetch_add(bytes, Relaxed);
 }
 
@@ -281,7 +281,7 @@ fn on_a_slow_device_a_writer_pays_a_quarter_of_a_segments_write_at_once() {
         v.clock.advance(took);
         Ok(())
     };
-    let bytes = v.lfs.dependable_bytes();
+    let bytes = v.lfs.space.dependable_bytes();
     for _ in 0..200 {
         v.lfs.counters.speed.timed(bytes, write).unwrap();
     }
@@ -299,11 +299,11 @@ fn who_pays_nothing_owes_nothing() {
     v.lfs.control.owed_ns.store(9 * MS, Relaxed);
     assert_eq!(pays(&v), (true, 0));
     assert_eq!(v.lfs.control.owed_ns.load(Relaxed), 0);
-    v.leave_clean(v.lfs.cleaning_gauge().low);
+    v.leave_clean(v.lfs.space.cleaning_gauge().low);
     assert_eq!(pays(&v), (true, 0));
     assert_eq!(summons.load(Relaxed), 0, "there is nothing to clean for");
     // What was logged meanwhile is not paid for later.
-    v.leave_clean(v.lfs.cleaning_gauge().floor);
+    v.leave_clean(v.lfs.space.cleaning_gauge().floor);
     assert_eq!(pays(&v), (true, 0));
 }
 
@@ -342,14 +342,14 @@ fn half_at_work() -> Volume {
     let mut settings = v.lfs.cleaner_settings();
     (settings.pace.low_percent, settings.pace.high_percent) = (Some(60), Some(80));
     v.lfs.set_cleaner(settings).unwrap();
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.leave_clean((gauge.low + gauge.high) / 2);
     v.lfs.work_begins();
     v
 }
 
 fn share(v: &Volume) -> f64 {
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.lfs.control.shared().pacer.share(&gauge)
 }
 
@@ -416,7 +416,7 @@ fn what_the_cleaner_has_gained_is_what_it_emptied_without_what_it_wrote() {
     counters.segments_emptied.fetch_add(3, Relaxed);
     counters.cleaner_log_bytes.fetch_add(1000, Relaxed);
     counters.checkpoint_log_bytes.fetch_add(234, Relaxed);
-    let segments = 3 * v.lfs.dependable_bytes() as i64;
+    let segments = 3 * v.lfs.space.dependable_bytes() as i64;
     assert_eq!(v.lfs.gained_bytes() - before, segments - 1234);
 
     // The pace learns it, and nothing from before the work began.
@@ -425,7 +425,8 @@ fn what_the_cleaner_has_gained_is_what_it_emptied_without_what_it_wrote() {
     counters.segments_emptied.fetch_add(1000, Relaxed);
     assert_eq!(v.lfs.work_is_done(), 1_000_000_000);
     let segment_ns = v.lfs.control.shared().pacer.segment_ns(0);
-    let dependable = v.lfs.dependable_bytes() as f64 / f64::from(v.lfs.geometry.segment_bytes);
+    let dependable =
+        v.lfs.space.dependable_bytes() as f64 / f64::from(v.lfs.geometry.segment_bytes);
     assert!((segment_ns * dependable - 1e6).abs() < 1e4, "{segment_ns}");
 }
 
@@ -456,14 +457,14 @@ fn what_a_step_has_gained_is_given_back_if_it_is_wanted() {
     drop(needy);
 
     // A mebibyte of them, where writers pay.
-    let worth = (1u64 << 20).div_ceil(v.lfs.dependable_bytes()) as usize;
+    let worth = (1u64 << 20).div_ceil(v.lfs.space.dependable_bytes()) as usize;
     for &segment in &others[..worth] {
         assert!(v.lfs.clean_segment(segment).unwrap());
         over(false);
     }
-    v.leave_clean(v.lfs.cleaning_gauge().need - 1);
+    v.leave_clean(v.lfs.space.cleaning_gauge().need - 1);
     over(true);
     assert!(v.lfs.clean_segment(others[worth]).unwrap());
-    v.leave_clean(v.lfs.cleaning_gauge().need - 1);
+    v.leave_clean(v.lfs.space.cleaning_gauge().need - 1);
     over(false);
 }

@@ -87,10 +87,10 @@ fn who_waits_for_room_is_no_reason_to_wait() {
 #[test]
 fn a_cleaner_in_a_hurry_gives_no_way() {
     let v = cleaning();
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.leave_clean((gauge.floor + gauge.need).div_ceil(2) + 1);
     let under_way = v.lfs.control.way.begin();
-    assert!(!v.lfs.cleaning_gauge().is_pressed());
+    assert!(!v.lfs.space.cleaning_gauge().is_pressed());
     assert_eq!(v.waits(|_| (), || v.lfs.give_way()).1, 100 * MS);
     drop(under_way);
 
@@ -111,7 +111,7 @@ fn a_cleaner_in_a_hurry_gives_no_way() {
     // Half of what lies before a standstill is gone.
     let pressed = cleaning();
     pressed.leave_clean(gauge.floor + 1);
-    assert!(pressed.lfs.cleaning_gauge().is_pressed());
+    assert!(pressed.lfs.space.cleaning_gauge().is_pressed());
     let _under_way = pressed.lfs.control.way.begin();
     assert_eq!(pressed.waits(|_| (), || pressed.lfs.give_way()).1, 0);
 }

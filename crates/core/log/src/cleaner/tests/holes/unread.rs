@@ -9,7 +9,7 @@ impl Volume {
     /// Looks for holes for a group, and says in which segments there are some.
     fn stock(&self, file: InodeNo) -> BTreeSet<u32> {
         // A checkpoint may have made some clean.
-        self.leave_clean(self.lfs.cleaning_gauge().high);
+        self.leave_clean(self.lfs.space.cleaning_gauge().high);
         self.lfs.log.lock().holes.clear();
         self.lfs.stock_holes(&group_of(file)).unwrap();
         let log = self.lfs.log.lock();
