@@ -106,7 +106,7 @@ fn look(context: &super::Context, mut bench: Bench, size: u32, arrival: Arrival)
         }
         for block in written.drain(..) {
             match arrival {
-                // Watermarks stays free at random.
+                // Space stays free at random.
                 Arrival::AtBlock | Arrival::AtSector => bench.free.give_block(block),
                 Arrival::OnWrittenTrack => bench.give_any(),
             }

@@ -3,7 +3,7 @@
 //! of their table 1.
 //!
 //! Writes come at random moments, when a sector begins; what is measured is the
-//! time until the head is over the place chosen. Watermarks is one sector to a block.
+//! time until the head is over the place chosen. Space is one sector to a block.
 
 use super::{Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean, summaries};

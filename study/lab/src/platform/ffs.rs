@@ -21,7 +21,7 @@ use varve_fs::FileSystem;
 pub const GROUP_CYLINDERS: u32 = 16;
 /// Bytes for each inode of 512 bytes: 1700 files on 21 MB.
 const INODE_RATIO: u64 = 12 << 10;
-/// Watermarks that users do not get. The files of V6 to V9 leave the reserve of 12 % free by
+/// Space that users do not get. The files of V6 to V9 leave the reserve of 12 % free by
 /// their size (V333).
 const MINFREE_PERCENT: u32 = 0;
 
