@@ -188,7 +188,9 @@ impl Layout for Lfs {
             return Err(varve_fs::Error::NotSupported);
         }
         let _under_way = self.control.way.begin();
-        Ok(self.spill_blocks(blocks.into_iter().map(log_item).collect())?)
+        Ok(self
+            .writer
+            .spill_blocks(blocks.into_iter().map(log_item).collect())?)
     }
 
     fn read_spill(
@@ -199,7 +201,7 @@ impl Layout for Lfs {
     ) -> Result<Vec<Arc<Block>>> {
         self.control.asked();
         let _under_way = self.control.way.begin();
-        self.spilled_content((ino, block), spill, blocks)
+        self.writer.spilled_content((ino, block), spill, blocks)
     }
 
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
@@ -210,7 +212,7 @@ impl Layout for Lfs {
     }
 
     fn release_spill(&self, spill: SpillNo) {
-        self.let_go_of_spill(spill);
+        self.writer.let_go_of_spill(spill);
     }
 
     fn admit(&self, request: &Request) -> Result<Answer> {
@@ -254,6 +256,7 @@ impl Layout for Lfs {
             tracing::debug!(%error, "no holes were found");
         }
         let written = self
+            .writer
             .write_group(items, GroupKind::User, Some(group.usage))?
             .expect("only the cleaner's groups are refused");
         let mut allocator = self.allocator.lock();

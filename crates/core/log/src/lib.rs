@@ -44,6 +44,7 @@ mod mechanism;
 mod mkfs;
 mod mount;
 mod newest;
+mod options;
 mod outside;
 pub mod policy;
 mod ranges;
@@ -63,6 +64,7 @@ mod statistics;
 mod superblocks;
 mod trim;
 mod tune;
+mod volume;
 mod volume_snapshots;
 mod writer;
 
@@ -77,8 +79,9 @@ pub use error::{Error, Result};
 pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
 pub use heads::MAX_HEADS;
-pub use lfs::{Lfs, MountOptions};
+pub use lfs::Lfs;
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume};
+pub use options::MountOptions;
 pub use recovery::RecoveryReport;
 pub use resize::{Grown, ResizeOptions, plan_resize, resize};
 pub use segment_map::{SegmentUse, Utilisation};
@@ -119,4 +122,5 @@ pub mod internal {
     pub use crate::space::Space;
     pub use crate::statistics::Counters;
     pub use crate::superblocks::{newest as newest_superblock, write as write_superblocks};
+    pub use crate::writer::Writer;
 }

@@ -60,7 +60,7 @@ impl Lfs {
     ) -> Result<Position> {
         let replays = Some(mark);
         let stamp = Stamp { usage, replays };
-        let written = self.write_stamped(items, GroupKind::User, stamp)?;
+        let written = self.writer.write_stamped(items, GroupKind::User, stamp)?;
         let written = written.expect("only the cleaner's groups are refused");
         Ok(Position(written.serial))
     }

@@ -13,17 +13,19 @@ use crate::geometry::Geometry;
 use crate::history::HistoryChanges;
 use crate::inodes::InodeAllocator;
 use crate::layers::Layers;
-use crate::lfs::{Lfs, MountOptions};
+use crate::lfs::Lfs;
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::newest::Newest;
+use crate::options::MountOptions;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
 use crate::space::Space;
-use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
+use crate::volume::Volume;
+use crate::writer::Writer;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -209,40 +211,56 @@ impl Lfs {
             Arc::clone(&control),
             (Arc::clone(&counters), Arc::clone(&clock)),
         ));
-        Ok(Lfs {
+        let volume = Volume {
+            device,
+            clock,
+            superblock,
             volume_tag,
+            geometry,
+            options: Arc::new(options),
             reader,
             durability,
             counters,
-            verifying: RankedMutex::new(Rank::Verifying, ()),
-            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
-            moving: RankedMutex::new(Rank::Moving, ()),
             control,
+            log,
+            segments,
+            layers,
+            space,
+        };
+        let writer = Arc::new(Writer::new(&volume, output));
+        Ok(Lfs {
+            verifying: RankedMutex::new(Rank::Verifying, ()),
+            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(volume.options.policy)),
+            moving: RankedMutex::new(Rank::Moving, ()),
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,
                 Schedule {
                     next_serial,
-                    last_ns: clock.monotonic_ns(),
+                    last_ns: volume.clock.monotonic_ns(),
                     history: HistoryChanges::default(),
                 },
             ),
             allocator: RankedMutex::new(Rank::Allocator, allocator),
-            log,
-            output,
-            ahead: Ahead::new(&*device),
+            ahead: Ahead::new(&*volume.device),
             finding_holes: AtomicBool::new(false),
-            layers,
-            space,
-            segments,
-            spills: RankedMutex::new(Rank::Spills, Spills::default()),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,
             read_only,
-            device,
-            clock,
-            superblock,
-            geometry,
-            options: Arc::new(options),
+            writer,
+            volume_tag: volume.volume_tag,
+            device: volume.device,
+            clock: volume.clock,
+            superblock: volume.superblock,
+            geometry: volume.geometry,
+            options: volume.options,
+            reader: volume.reader,
+            durability: volume.durability,
+            counters: volume.counters,
+            control: volume.control,
+            log: volume.log,
+            segments: volume.segments,
+            layers: volume.layers,
+            space: volume.space,
         })
     }
 

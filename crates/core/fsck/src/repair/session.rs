@@ -278,6 +278,7 @@ impl Session {
             return Ok(());
         }
         self.lfs
+            .writer()
             .write_group(items, GroupKind::User, Some(self.usage))?;
         Ok(())
     }

@@ -322,7 +322,10 @@ impl<'a> Fold<'a> {
 
     pub(super) fn write(&self, items: Vec<LogItem>) -> Result<Vec<Placed>> {
         self.lfs.give_way();
-        let written = self.lfs.write_group(items, GroupKind::Checkpoint, None)?;
+        let written = self
+            .lfs
+            .writer
+            .write_group(items, GroupKind::Checkpoint, None)?;
         Ok(written
             .expect("only the cleaner's groups are refused")
             .placed)

@@ -131,7 +131,7 @@ impl Lfs {
                 {
                     return Ok(false);
                 }
-                let Some(_) = self.write_group(items, kind, None)? else {
+                let Some(_) = self.writer.write_group(items, kind, None)? else {
                     continue;
                 };
                 done.moved_bytes += extent.bytes;

@@ -425,7 +425,7 @@ impl Lfs {
             self.give_way();
             let group = self.next_group(&mut moves);
             let kind = GroupKind::Cleaner(serial);
-            if self.write_group(group, kind, None)?.is_none() {
+            if self.writer.write_group(group, kind, None)?.is_none() {
                 return Ok(None);
             }
         }

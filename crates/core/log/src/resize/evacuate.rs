@@ -85,7 +85,7 @@ impl Lfs {
             if position.segment.get() < end && position.next_segment.get() < end {
                 return Ok(());
             }
-            self.go_on()?;
+            self.writer.go_on()?;
         }
         Err(Error::OutOfSegments)
     }

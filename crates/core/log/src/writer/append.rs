@@ -11,16 +11,16 @@ use crate::format::history::Identity;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::image::compose;
 use crate::log::item::{GroupKind, LogItem, Placed, Source};
+use crate::writer::Writer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
-impl Lfs {
+impl Writer {
     /// Writes the entry of one item, and applies it. An item of a checkpoint is not
     /// applied, because the checkpoint's state is installed as a whole.
     pub(super) fn apply_item(

@@ -3,13 +3,13 @@
 use crate::chain::{ChainItem, map_entry};
 use crate::format::map::{self, MapHeader};
 use crate::format::{Pointer, SECTOR};
-use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::Chunk;
 use crate::log::item::LogItem;
 use crate::segments::{Edition, Holes};
+use crate::writer::Writer;
 
-impl Lfs {
+impl Writer {
     /// Copies a chunk's blocks to their holes, and makes the map. Returns the pointers to
     /// the blocks and to the pages of the map.
     pub(super) fn fill_holes(

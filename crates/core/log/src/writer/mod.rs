@@ -18,20 +18,34 @@ mod onward;
 mod respilled;
 mod spilled;
 
+use crate::control::Control;
+use crate::durability::Durability;
 use crate::durability::InFlight;
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Mark, Pointer, SECTOR, SummaryHeader};
+use crate::geometry::Geometry;
 use crate::heads::{LogEnd, is_entered};
-use crate::lfs::Lfs;
+use crate::layers::Layers;
+use crate::locks::Rank;
+use crate::locks::RankedMutex;
+use crate::log::Output;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::gather_blocks;
 use crate::log::item::{GroupKind, LogItem, Placed};
 use crate::log::placement::Run;
 use crate::log::plan::{PartialPlan, plan};
 use crate::log::{LogState, Stamp};
+use crate::newest::Newest;
+use crate::reader::Reader;
+use crate::segments::SegmentTable;
+use crate::space::Space;
+use crate::spills::Spills;
+use crate::statistics::Counters;
+use crate::volume::Volume;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Clock;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
@@ -45,7 +59,44 @@ pub struct Written {
     pub placed: Vec<Placed>,
 }
 
-impl Lfs {
+/// Appends groups to the log, and keeps the places of spilled blocks.
+pub struct Writer {
+    output: Output,
+    /// Blocks of open transactions.
+    spills: RankedMutex<Spills>,
+    layers: Arc<Layers>,
+    space: Arc<Space>,
+    control: Arc<Control>,
+    counters: Arc<Counters>,
+    durability: Arc<Durability>,
+    geometry: Arc<Newest<Geometry>>,
+    log: Arc<RankedMutex<LogState>>,
+    reader: Arc<Reader>,
+    segments: Arc<RankedMutex<SegmentTable>>,
+    volume_tag: u64,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writer {
+    /// The writer of a volume, which gives partials to `output`.
+    pub(crate) fn new(volume: &Volume, output: Output) -> Self {
+        Writer {
+            output,
+            spills: RankedMutex::new(Rank::Spills, Spills::default()),
+            layers: Arc::clone(&volume.layers),
+            space: Arc::clone(&volume.space),
+            control: Arc::clone(&volume.control),
+            counters: Arc::clone(&volume.counters),
+            durability: Arc::clone(&volume.durability),
+            geometry: Arc::clone(&volume.geometry),
+            log: Arc::clone(&volume.log),
+            reader: Arc::clone(&volume.reader),
+            segments: Arc::clone(&volume.segments),
+            volume_tag: volume.volume_tag,
+            clock: Arc::clone(&volume.clock),
+        }
+    }
+
     /// Appends one group. Returns `None` if the group moves blocks whose sources were
     /// verified against an image that is no longer the newest: verify again.
     pub fn write_group(
@@ -58,7 +109,7 @@ impl Lfs {
         self.write_stamped(items, kind, Stamp { usage, replays })
     }
 
-    /// [`Lfs::write_group`] with all fields of its summaries.
+    /// [`Writer::write_group`] with all fields of its summaries.
     pub(crate) fn write_stamped(
         &self,
         items: Vec<LogItem>,

@@ -1,8 +1,8 @@
 //! Another number of heads.
 
 use super::*;
-use crate::lfs::MountOptions;
 use crate::mkfs::FormatOptions;
+use crate::options::MountOptions;
 use std::sync::Arc;
 use varve_device::{MemoryDevice, VirtualClock};
 
