@@ -12,6 +12,7 @@ use crate::inodes::InodeAllocator;
 use crate::layers::Layers;
 use crate::locks::RankedMutex;
 use crate::log::LogState;
+use crate::mechanism::Mechanism;
 use crate::newest::Newest;
 use crate::options::MountOptions;
 use crate::reader::Reader;
@@ -51,6 +52,7 @@ pub struct Lfs {
     pub(crate) layers: Arc<Layers>,
     pub(crate) space: Arc<Space>,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) mechanism: Arc<Mechanism>,
     pub(crate) segments: Arc<RankedMutex<SegmentTable>>,
     /// Inodes that recovery found without names or half truncated.
     pub(crate) unfinished: Vec<u64>,
@@ -75,6 +77,11 @@ impl Lfs {
     #[doc(hidden)]
     pub fn writer(&self) -> &Writer {
         &self.writer
+    }
+
+    /// What empties segments.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.mechanism
     }
 
     /// What recovery did when the volume was mounted.

@@ -110,6 +110,7 @@ pub mod internal {
     pub use crate::kept::{attributes, data_block};
     pub use crate::layers::Layers;
     pub use crate::log::{GroupKind, LogItem};
+    pub use crate::mechanism::Mechanism;
     pub use crate::mkfs::{Reserve, default_segment_bytes, first_record, fixed_layout};
     pub use crate::mount::Parts;
     pub use crate::outside::Verifying;

@@ -16,6 +16,7 @@ use crate::layers::Layers;
 use crate::lfs::Lfs;
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
+use crate::mechanism::Mechanism;
 use crate::newest::Newest;
 use crate::options::MountOptions;
 use crate::reader::Reader;
@@ -228,7 +229,9 @@ impl Lfs {
             space,
         };
         let writer = Arc::new(Writer::new(&volume, output));
+        let mechanism = Arc::new(Mechanism::new(&volume, &writer));
         Ok(Lfs {
+            mechanism,
             verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(volume.options.policy)),
             moving: RankedMutex::new(Rank::Moving, ()),

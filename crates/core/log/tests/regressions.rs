@@ -583,7 +583,7 @@ fn the_first_segment_can_be_cleaned() {
     write(&mut v, &mut f, &(0..100).collect::<Vec<_>>(), 1);
     v.lfs.checkpoint().unwrap();
     println!("{:?}", v.lfs.candidates().iter().find(|c| c.segment == 0));
-    let n = v.lfs.read_segment(0).unwrap().blocks.len();
+    let n = v.lfs.mechanism().read_segment(0).unwrap().blocks.len();
     println!(
         "clean_segment {:?}, blocks seen {n}",
         v.lfs.clean_segment(0)

@@ -321,7 +321,7 @@ impl<'a> Fold<'a> {
     }
 
     pub(super) fn write(&self, items: Vec<LogItem>) -> Result<Vec<Placed>> {
-        self.lfs.give_way();
+        self.lfs.mechanism.give_way();
         let written = self
             .lfs
             .writer

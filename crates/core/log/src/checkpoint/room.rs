@@ -81,13 +81,13 @@ impl Lfs {
             segments.to_look_at(all)
         };
         for (nth, segment) in (1..).zip(which) {
-            if let Some((edition, found)) = self.judge(segment, &|| true)? {
+            if let Some((edition, found)) = self.mechanism.judge(segment, &|| true)? {
                 let data = found.is_all_data();
                 if found.is_empty()
                     && data
-                    && let Some(checkpoint) = self.markv(found)?
+                    && let Some(checkpoint) = self.mechanism.markv(found)?
                 {
-                    self.segclean(segment, edition, checkpoint, data);
+                    self.mechanism.segclean(segment, edition, checkpoint, data);
                 }
             }
             self.segments.lock().moved_from.remove(&segment);

@@ -195,12 +195,13 @@ impl Lfs {
     fn holes_in(&self, segments: &[(u32, u32)]) -> Result<Vec<Holes>> {
         // In this order: that the records lie behind this edition means that the
         // image, which is as new, tells of all that is in it.
-        let settled = |(segment, _): &(u32, u32)| Some((*segment, self.settled(*segment)?.0));
+        let settled =
+            |(segment, _): &(u32, u32)| Some((*segment, self.mechanism.settled(*segment)?.0));
         let mut editions: Vec<(u32, Edition)> = segments.iter().filter_map(settled).collect();
         editions.retain(|(segment, edition)| self.segments.lock().may_plug(*segment, *edition));
         let known: Vec<_> = editions
             .iter()
-            .map(|(segment, _)| self.recorded(*segment))
+            .map(|(segment, _)| self.mechanism.recorded(*segment))
             .collect();
         let contents = self.read_for_holes(&editions)?;
         let mut found = Vec::new();
@@ -224,7 +225,7 @@ impl Lfs {
         let SegmentContents {
             segment, edition, ..
         } = *contents;
-        let Some(led_to) = self.led_to(contents, &known)? else {
+        let Some(led_to) = self.mechanism.led_to(contents, &known)? else {
             return Ok(None);
         };
         let still = |info: &&BlockInfo| self.still_lives(info);

@@ -152,7 +152,7 @@ impl Lfs {
             if !self.claim_own(segment) && heeds_claims {
                 continue;
             }
-            let Some((edition, found)) = self.judge(segment, &go_on)? else {
+            let Some((edition, found)) = self.mechanism.judge(segment, &go_on)? else {
                 continue;
             };
             if found.interrupted {
@@ -164,7 +164,7 @@ impl Lfs {
                 live_bytes: found.live_bytes,
                 ..candidate
             };
-            let fold = self.fold_of(&[&batch.found, &found]);
+            let fold = self.mechanism.fold_of(&[&batch.found, &found]);
             if !self
                 .space
                 .may_move(batch.live_bytes + candidate.live_bytes, fold)
@@ -203,7 +203,7 @@ impl Lfs {
     /// partial segment, with a summary of its own.
     fn moved_together(&self, cleaning: &CleanerState) -> u64 {
         let group = match self.space.heads() {
-            1 => self.group_bytes() as u64,
+            1 => self.mechanism.group_bytes() as u64,
             // Enough that there is something to part between the heads.
             _ => PARTED_BYTES,
         };
@@ -242,12 +242,15 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let Some((edition, found)) = self.judge(segment, &|| true)? else {
+            let Some((edition, found)) = self.mechanism.judge(segment, &|| true)? else {
                 return Ok(false);
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
-            if !self.space.may_move(live_bytes, self.fold_of(&[&found])) {
+            if !self
+                .space
+                .may_move(live_bytes, self.mechanism.fold_of(&[&found]))
+            {
                 return Ok(false);
             }
             let judged = Judged {
@@ -256,7 +259,7 @@ impl Lfs {
                 live_bytes,
                 data: found.is_all_data(),
             };
-            if let Some(checkpoint) = self.markv(found)? {
+            if let Some(checkpoint) = self.mechanism.markv(found)? {
                 self.cleaned(judged, checkpoint);
                 return Ok(true);
             }
@@ -279,11 +282,11 @@ impl Lfs {
             let _one_at_a_time = self.moving.lock();
             if !self
                 .space
-                .may_move(batch.live_bytes, self.fold_of(&[&batch.found]))
+                .may_move(batch.live_bytes, self.mechanism.fold_of(&[&batch.found]))
             {
                 return Ok(0);
             }
-            self.markv(batch.found)?
+            self.mechanism.markv(batch.found)?
         };
         match moved {
             Some(checkpoint) => {
@@ -310,7 +313,7 @@ impl Lfs {
         } = judged;
         let room = self.geometry.payload_bytes(segment).into();
         self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
-        self.segclean(segment, edition, checkpoint, data);
+        self.mechanism.segclean(segment, edition, checkpoint, data);
         self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }

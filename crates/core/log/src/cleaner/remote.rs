@@ -235,7 +235,9 @@ impl Lfs {
         while at < end && blocks.len() < BLOCKS {
             let next = end.min(at + BLOCKS - blocks.len());
             let some: Vec<&BlockInfo> = contents.blocks[at..next].iter().collect();
-            let lives = self.lives_of(&some, &mut Found::default(), &|| true);
+            let lives = self
+                .mechanism
+                .lives_of(&some, &mut Found::default(), &|| true);
             let lives = self.legible(id, (segment, contents.edition), lives)?;
             let named = some.into_iter().zip(lives);
             blocks.extend(named.filter_map(|(info, life)| life.and_then(|_| name_of(info))));
@@ -258,8 +260,9 @@ impl Lfs {
         let read = || -> Answered<SegmentContents> {
             let mut candidates = self.candidates_among(id, segment..segment + 1);
             candidates.pop().ok_or(CallError::NotThis)?;
-            let (edition, live_bytes) = self.settled(segment).ok_or(CallError::NotThis)?;
-            let survey = self.understood(segment, edition, live_bytes);
+            let (edition, live_bytes) =
+                self.mechanism.settled(segment).ok_or(CallError::NotThis)?;
+            let survey = self.mechanism.understood(segment, edition, live_bytes);
             Ok(self
                 .legible(id, (segment, edition), survey)?
                 .without_bytes())
@@ -283,7 +286,7 @@ impl Lfs {
             Err(error) if error.is_of_the_medium() => {
                 let (segment, edition) = of;
                 tracing::error!(%error, segment, "cleaners leave a segment alone");
-                self.distrust(segment, edition);
+                self.mechanism.distrust(segment, edition);
                 self.control.shared().claims.release(id, segment);
                 Err(CallError::NotThis)
             }
@@ -298,7 +301,7 @@ impl Lfs {
         let held = held.ok_or(CallError::NotThis)?;
         drop(shared);
         // The log may have come back to it.
-        match self.settled(segment) {
+        match self.mechanism.settled(segment) {
             Some((edition, _)) if edition == held.edition => Ok(held),
             _ => {
                 self.control.shared().claims.release(id, segment);
@@ -330,10 +333,10 @@ impl Lfs {
             for (contents, which) in &mut segments {
                 which.sort_unstable();
                 which.dedup();
-                let some = self.bmapv_some(contents, which, &|| true);
+                let some = self.mechanism.bmapv_some(contents, which, &|| true);
                 let some = self.legible(id, (contents.segment, contents.edition), some)?;
                 if some.damaged > 0 {
-                    self.distrust(contents.segment, contents.edition);
+                    self.mechanism.distrust(contents.segment, contents.edition);
                     self.control.shared().claims.release(id, contents.segment);
                     marked.damaged = some.damaged.into();
                     return Ok(marked);
@@ -347,11 +350,11 @@ impl Lfs {
             let Some(_one_at_a_time) = self.moving.try_lock() else {
                 return Err(CallError::Again);
             };
-            let fold = self.fold_of(&[&found]);
+            let fold = self.mechanism.fold_of(&[&found]);
             if !found.is_empty() && !self.space.may_move(bytes as u64, fold) {
                 return Err(CallError::Again);
             }
-            if self.markv(found)?.is_some() {
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(marked);
             }
         }
@@ -386,7 +389,9 @@ impl Lfs {
         let base = self.layers.read().base.serial;
         let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
         let blocks: Vec<&BlockInfo> = contents.blocks.iter().collect();
-        let judged = self.lives_of(&blocks, &mut Found::default(), &|| true);
+        let judged = self
+            .mechanism
+            .lives_of(&blocks, &mut Found::default(), &|| true);
         let judged = self.legible(id, (segment, contents.edition), judged)?;
         for (info, life) in blocks.into_iter().zip(judged) {
             match (life, info.item) {

@@ -242,12 +242,14 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     };
     let second = files.iter().map(|&file| place(file)).find(|p| p.slot > 0);
     let segment = v.lfs.geometry.segment_of(second.unwrap().sector).unwrap();
-    let mut contents = v.lfs.read_segment(segment).unwrap();
+    let mut contents = v.lfs.mechanism.read_segment(segment).unwrap();
     contents.spoil(v.lfs.geometry.byte(segment, 0));
-    let found = v.lfs.bmapv(&contents).unwrap();
+    let found = v.lfs.mechanism.bmapv(&contents).unwrap();
     assert_eq!(found.damaged, 0);
-    let checkpoint = v.lfs.markv(found).unwrap().unwrap();
-    v.lfs.segclean(segment, contents.edition, checkpoint, true);
+    let checkpoint = v.lfs.mechanism.markv(found).unwrap().unwrap();
+    v.lfs
+        .mechanism
+        .segclean(segment, contents.edition, checkpoint, true);
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(checkpoint));
     v.lfs.checkpoint().unwrap();
@@ -275,8 +277,8 @@ fn settled_file(v: &Volume, blocks: u64) -> (InodeNo, Vec<u32>) {
 fn found_in(v: &Volume, segments: &[u32]) -> super::Found {
     let mut found = super::Found::default();
     for &segment in segments {
-        let contents = v.lfs.read_segment(segment).unwrap();
-        found.append(v.lfs.bmapv(&contents).unwrap());
+        let contents = v.lfs.mechanism.read_segment(segment).unwrap();
+        found.append(v.lfs.mechanism.bmapv(&contents).unwrap());
     }
     found
 }
@@ -288,7 +290,7 @@ fn more_than_a_group_holds_is_moved_in_several() {
     let (file, segments) = settled_file(&v, blocks);
     let (groups, place) = (v.lfs.statistics().groups, v.place(file, 0));
     let found = found_in(&v, &segments);
-    assert!(v.lfs.markv(found).unwrap().is_some());
+    assert!(v.lfs.mechanism.markv(found).unwrap().is_some());
     let made = v.lfs.statistics().groups - groups;
     assert_ne!(v.place(file, 0), place);
     // Whoever appends behind a group waits for one segment.
@@ -308,10 +310,10 @@ fn moves_beside_a_running_checkpoint_are_folded_by_the_next() {
     let (_, segments) = settled_file(&v, 100);
     let serial = v.lfs.layers.read().base.serial;
     let found = found_in(&v, &segments[..1]);
-    assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 1));
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), Some(serial + 1));
     let found = found_in(&v, &segments[1..]);
     v.lfs.layers.change().frozen = Some(Arc::default());
-    assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 2));
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), Some(serial + 2));
 }
 
 /// Protocol rule 18: what was judged against an image that a checkpoint has
@@ -333,19 +335,19 @@ fn a_judgement_does_not_outlive_its_image() {
     for segments in [&segments[..], &segments[..1]] {
         let places: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
         let found = judged(segments);
-        assert_eq!(v.lfs.markv(found).unwrap(), None);
+        assert_eq!(v.lfs.mechanism.markv(found).unwrap(), None);
         let now: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
         assert_eq!(now, places, "nothing was moved");
     }
     // Half of it before a checkpoint, half behind.
     let mut found = judged(&segments[..1]);
     found.append(found_in(&v, &segments[1..2]));
-    assert_eq!(v.lfs.markv(found).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), None);
 
     // A batch is then taken segment by segment.
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
-        let (edition, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+        let (edition, found) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
         batch.add((segment, edition), found, Default::default());
     }
     v.create("another change");
@@ -373,16 +375,16 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
         ..edition
     };
     for other in [opened, plugged] {
-        v.lfs.segclean(segments[0], other, 9, true);
+        v.lfs.mechanism.segclean(segments[0], other, 9, true);
         assert_eq!(cleaned(segments[0]), None);
-        v.lfs.distrust(segments[0], other);
+        v.lfs.mechanism.distrust(segments[0], other);
         assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
     }
     // The log's head is neither judged nor declared.
     let head = v.lfs.log.lock().end.at(0).segment.get();
     let edition = v.lfs.segments.lock().get(head).edition();
-    v.lfs.segclean(head, edition, 9, true);
-    v.lfs.distrust(head, edition);
+    v.lfs.mechanism.segclean(head, edition, 9, true);
+    v.lfs.mechanism.distrust(head, edition);
     assert_eq!(cleaned(head), None);
     assert!(!v.lfs.segments.lock().get(head).suspect);
     assert!(!v.lfs.clean_segment(head).unwrap());

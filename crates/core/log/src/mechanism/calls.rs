@@ -11,8 +11,8 @@ use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
-use crate::lfs::Lfs;
 use crate::log::{Content, GroupKind, LogItem, Room, Source};
+use crate::mechanism::Mechanism;
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
 use foldhash::HashMap;
@@ -118,7 +118,7 @@ impl Found {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Determines which of these blocks are live, judged against committed pointers only,
     /// and the data needed for moving them.
     ///
@@ -129,7 +129,7 @@ impl Lfs {
         self.bmapv_some(contents, &all, &|| true)
     }
 
-    /// [`Lfs::bmapv`] of the blocks with these numbers, as long as `go_on` returns true:
+    /// [`Mechanism::bmapv`] of the blocks with these numbers, as long as `go_on` returns true:
     /// it is called before each block.
     ///
     /// # Errors

@@ -3,10 +3,10 @@
 use super::calls::Found;
 use crate::committed::Committed;
 use crate::error::Result;
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use crate::segments::{Edition, SegmentState};
 
-impl Lfs {
+impl Mechanism {
     /// Finds the live data of a segment, and its incarnation. `None` if it must not be
     /// touched: it has damage, or the log has returned to it.
     pub(crate) fn judge(

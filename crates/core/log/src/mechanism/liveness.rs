@@ -10,7 +10,7 @@ use crate::format::history::Identity;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
@@ -41,7 +41,7 @@ fn gone<T>(error: crate::Error) -> Result<Option<T>> {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Whether a block is live, and what to do with it, judged against committed pointers
     /// only. The checkpoint against which it was judged is recorded in `found`.
     ///
@@ -106,12 +106,12 @@ impl Lfs {
         })
     }
 
-    /// [`Lfs::life_of`] several blocks: the data blocks of a file are looked up together.
+    /// [`Mechanism::life_of`] several blocks: the data blocks of a file are looked up together.
     /// `go_on` is called before each; once it returns false, `found` is marked
     /// interrupted, and not all are judged.
     ///
     /// # Errors
-    /// As [`Lfs::life_of`].
+    /// As [`Mechanism::life_of`].
     pub(crate) fn lives_of(
         &self,
         blocks: &[&BlockInfo],
@@ -200,7 +200,7 @@ impl Lfs {
         Ok(judged.0)
     }
 
-    /// [`Lfs::is_kept`], and the checkpoint that was consulted, if one was.
+    /// [`Mechanism::is_kept`], and the checkpoint that was consulted, if one was.
     fn judge_kept(&self, identity: Identity, copy: &Pointer) -> Result<(bool, Option<u64>)> {
         let base = {
             let committed = self.layers.read();

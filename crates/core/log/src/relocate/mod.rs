@@ -72,9 +72,9 @@ impl Lfs {
     /// memory only.
     fn move_live(&self, segment: u32) -> Result<()> {
         for _ in 0..ROUNDS {
-            let contents = self.read_segment(segment)?;
-            let found = self.bmapv(&contents)?;
-            if self.markv(found)?.is_some() {
+            let contents = self.mechanism.read_segment(segment)?;
+            let found = self.mechanism.bmapv(&contents)?;
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(());
             }
         }
@@ -88,12 +88,12 @@ impl Lfs {
             return Ok(());
         }
         for _ in 0..ROUNDS {
-            let plugs = self.plugs_of(partial, segment)?;
-            let found = self.bmapv(&plugs)?;
+            let plugs = self.mechanism.plugs_of(partial, segment)?;
+            let found = self.mechanism.bmapv(&plugs)?;
             if found.damaged > 0 {
                 break;
             }
-            if self.markv(found)?.is_some() {
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(());
             }
         }

@@ -16,7 +16,7 @@ impl Lfs {
         for (number, within) in self.writer.spilled_in(segment) {
             let contents = match &mut contents {
                 Some(contents) => contents,
-                none => none.insert(self.read_segment(segment)?),
+                none => none.insert(self.mechanism.read_segment(segment)?),
             };
             let told: HashMap<u64, ChainItem> = contents
                 .blocks

@@ -140,7 +140,7 @@ impl Lfs {
     fn move_out_of(&self, which: Range<u32>) -> Result<bool> {
         for (segment, live_bytes) in self.unclean(which) {
             let cleaned = self.segments.lock().get(segment).cleaned.is_some();
-            let standing = self.settled(segment).is_none();
+            let standing = self.mechanism.settled(segment).is_none();
             if cleaned || standing || live_bytes == 0 || self.clean_segment(segment)? {
                 continue;
             }

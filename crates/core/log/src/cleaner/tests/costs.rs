@@ -144,13 +144,17 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
         }
         let mut found = crate::cleaner::Found::default();
         for &segment in &places {
-            let contents = lfs.read_segment(segment).unwrap();
+            let contents = lfs.mechanism.read_segment(segment).unwrap();
             let is_inode =
                 |at: &usize| matches!(contents.blocks[*at].item, ChainItem::Inode { .. });
             let inodes: Vec<usize> = (0..contents.blocks.len()).filter(is_inode).collect();
-            found.append(lfs.bmapv_some(&contents, &inodes, &|| true).unwrap());
+            found.append(
+                lfs.mechanism
+                    .bmapv_some(&contents, &inodes, &|| true)
+                    .unwrap(),
+            );
         }
-        assert!(lfs.markv(found).unwrap().is_some());
+        assert!(lfs.mechanism.markv(found).unwrap().is_some());
         false
     });
     v.lfs.checkpoint().unwrap();

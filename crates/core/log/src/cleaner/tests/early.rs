@@ -168,7 +168,7 @@ fn what_was_opened_since_the_table_is_judged_by_what_is_in_it() {
     let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
     let segments: Vec<u32> = blocks.iter().map(|m| v.segment(m.pointer)).collect();
     let segment = segments.into_iter().find(fresh).unwrap();
-    let (_, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+    let (_, found) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
     assert!(found.live_bytes > 0);
 }
 

@@ -121,7 +121,7 @@ fn a_full_volume_writes_into_holes_and_is_whole() {
 /// which something logged since the checkpoint leaves none alive.
 fn dead_copies(v: &Volume, file: InodeNo, first: Pointer) -> usize {
     let segment = v.lfs.geometry.segment_of(first.sector()).unwrap();
-    let contents = v.lfs.read_segment(segment).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
     let of_file = contents.blocks.iter().filter(|info| {
         matches!(info.item, ChainItem::Block { ino, pointer, .. }
             if ino == file && pointer.birth() == first.birth())
@@ -206,7 +206,7 @@ fn the_cleaner_moves_what_stands_in_holes() {
     // Whether this mount wrote the map or finds it.
     for lfs in [&*v.lfs, &v.again()] {
         let edition = lfs.segments.lock().get(segment).edition();
-        let (_, found) = lfs.judge(segment, &|| true).unwrap().unwrap();
+        let (_, found) = lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
         let live = u64::from(lfs.segments.lock().get(segment).live_bytes);
         assert_eq!(found.live_bytes, live);
         assert_eq!(lfs.segments.lock().get(segment).edition(), edition);
@@ -230,7 +230,9 @@ fn who_judged_a_segment_before_it_was_plugged_does_not_declare_it_empty() {
     };
     v.plug(file, blocks, 7);
     let (segment, _) = v.plugged()[0];
-    v.lfs.segclean(segment, judged[segment as usize].1, 9, true);
+    v.lfs
+        .mechanism
+        .segclean(segment, judged[segment as usize].1, 9, true);
     let found = v.lfs.segments.lock().get(segment).clone();
     assert!(found.cleaned.is_none() && found.vacated.is_none());
 }

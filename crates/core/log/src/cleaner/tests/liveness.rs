@@ -25,7 +25,7 @@ impl Volume {
     fn stands(&self, segment: u32) -> (bool, bool) {
         let candidates = self.lfs.candidates();
         let is_one = candidates.iter().any(|c| c.segment == segment);
-        (is_one, self.lfs.settled(segment).is_some())
+        (is_one, self.lfs.mechanism.settled(segment).is_some())
     }
 
     fn change(&self, segment: u32, change: impl FnOnce(&mut Segment)) {
@@ -48,7 +48,7 @@ impl Volume {
             pointer,
         };
         let mut found = Found::default();
-        self.lfs.life_of(&item, &mut found).unwrap()
+        self.lfs.mechanism.life_of(&item, &mut found).unwrap()
     }
 }
 
@@ -123,14 +123,14 @@ fn a_candidates_live_bytes_are_the_tables_and_what_deltas_add() {
         v.lfs.layers.change().live.usage.insert(segment, added);
         let candidates = v.lfs.candidates();
         let candidate = candidates.iter().find(|c| c.segment == segment).unwrap();
-        let settled = v.lfs.settled(segment).unwrap();
+        let settled = v.lfs.mechanism.settled(segment).unwrap();
         assert_eq!((candidate.live_bytes, settled.1), (now, now));
     }
     let all_and_more = -(live as i64) - 1;
     let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segment, all_and_more);
     drop(committed);
-    assert_eq!(v.lfs.settled(segment).unwrap().1, 0);
+    assert_eq!(v.lfs.mechanism.settled(segment).unwrap().1, 0);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_touched_node_is_counted_once() {
     let (file, _) = settled_file(&v, 100);
     let node = v.node(file);
     let segment = v.segment(node);
-    let contents = v.lfs.read_segment(segment).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
     let nodes = contents.blocks.iter().filter_map(|info| match info.item {
         ChainItem::Node { id, pointer, .. } => v.life(id, pointer).map(|life| (id, life)),
         _ => None,
@@ -180,7 +180,7 @@ fn a_touched_node_is_counted_once() {
     let mut counted = Vec::new();
     for _ in 0..2 {
         let found = found_in(&v, &[segment]);
-        assert!(v.lfs.markv(found).unwrap().is_some());
+        assert!(v.lfs.mechanism.markv(found).unwrap().is_some());
         let committed = v.lfs.layers.read();
         assert!(nodes.iter().all(|id| committed.live.is_touched(id)));
         counted.push(committed.live.counts());
@@ -227,9 +227,9 @@ fn what_is_wrong_with_a_part_is_wrong_with_the_whole() {
 
     assert!(part().is_all_data());
     let incomplete = wholes(&|found| {
-        let mut contents = v.lfs.read_segment(segments[0]).unwrap();
+        let mut contents = v.lfs.mechanism.read_segment(segments[0]).unwrap();
         contents.complete = false;
-        *found = v.lfs.bmapv(&contents).unwrap();
+        *found = v.lfs.mechanism.bmapv(&contents).unwrap();
     });
     assert!(!incomplete.iter().any(Found::is_all_data));
 
@@ -246,19 +246,19 @@ fn what_is_wrong_with_a_part_is_wrong_with_the_whole() {
     };
     let [mut first, _] = torn();
     first.append(Found::default());
-    assert_eq!(v.lfs.markv(first).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(first).unwrap(), None);
     let ([second, _], mut whole) = (torn(), Found::default());
     whole.append(second);
-    assert_eq!(v.lfs.markv(whole).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(whole).unwrap(), None);
     let [mut both, other] = torn();
     both.append(other);
-    assert_eq!(v.lfs.markv(both).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(both).unwrap(), None);
 }
 
 #[test]
 fn on_a_slow_device_fewer_moves_go_into_a_group() {
     let v = Volume::new();
-    assert_eq!(v.lfs.group_bytes(), 1 << 20);
+    assert_eq!(v.lfs.mechanism.group_bytes(), 1 << 20);
     let read = || -> Result<(), ()> {
         v.clock.advance(Duration::from_secs(1));
         Ok(())
@@ -267,7 +267,7 @@ fn on_a_slow_device_fewer_moves_go_into_a_group() {
         v.lfs.counters.speed.timed(128 << 10, read).unwrap();
     }
     let unit = v.lfs.geometry.block_bytes.max(v.lfs.geometry.write_unit);
-    assert_eq!(v.lfs.group_bytes(), 16 * unit as usize);
+    assert_eq!(v.lfs.mechanism.group_bytes(), 16 * unit as usize);
 }
 
 /// What waits for checkpoints: what is empty by now, and what was cleaned.
@@ -344,7 +344,12 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     assert!(!v.lfs.clean_segment(segments[0]).unwrap());
     let cleaning = v.lfs.lock_cleaning();
     let mut batch = crate::cleaner::pass::Batch::default();
-    let (edition, found) = v.lfs.judge(segments[0], &|| true).unwrap().unwrap();
+    let (edition, found) = v
+        .lfs
+        .mechanism
+        .judge(segments[0], &|| true)
+        .unwrap()
+        .unwrap();
     batch.add((segments[0], edition), found, Default::default());
     assert_eq!(v.lfs.move_out(batch).unwrap(), 0);
     drop(cleaning);
@@ -365,7 +370,7 @@ impl Volume {
                 ..
             } if ino != InodeNo::IFILE => (ino, version, block, pointer),
             _ => {
-                let life = self.lfs.life_of(item, &mut Found::default());
+                let life = self.lfs.mechanism.life_of(item, &mut Found::default());
                 return life.unwrap().is_some();
             }
         };
@@ -408,10 +413,14 @@ fn what_is_judged_together_is_as_what_is_judged_alone() {
 
     let (mut alive, mut dead) = (0, 0);
     for segment in 0..v.lfs.geometry.segment_count {
-        let contents = v.lfs.read_segment(segment).unwrap();
+        let contents = v.lfs.mechanism.read_segment(segment).unwrap();
         let blocks: Vec<_> = contents.blocks.iter().collect();
         let mut found = Found::default();
-        let lives = v.lfs.lives_of(&blocks, &mut found, &|| true).unwrap();
+        let lives = v
+            .lfs
+            .mechanism
+            .lives_of(&blocks, &mut found, &|| true)
+            .unwrap();
         assert!(!found.interrupted);
         for (info, life) in blocks.iter().zip(lives) {
             assert_eq!(life.is_some(), v.lives(&info.item), "{:?}", info.item);
@@ -429,7 +438,7 @@ fn what_is_judged_together_is_as_what_is_judged_alone() {
 fn judging_ends_at_the_next_block_when_somebody_comes() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let contents = v.lfs.read_segment(segments[0]).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segments[0]).unwrap();
     let all: Vec<usize> = (0..contents.blocks.len()).collect();
     assert!(all.len() > 10);
     for allowed in [0, 1, 5, all.len() - 1] {
@@ -438,7 +447,7 @@ fn judging_ends_at_the_next_block_when_somebody_comes() {
             asked.set(asked.get() + 1);
             asked.get() <= allowed
         };
-        let found = v.lfs.bmapv_some(&contents, &all, &go_on).unwrap();
+        let found = v.lfs.mechanism.bmapv_some(&contents, &all, &go_on).unwrap();
         assert!(found.interrupted && found.is_empty());
         // Judged by file, and asked once more before the next.
         assert_eq!(asked.get(), allowed + 1);

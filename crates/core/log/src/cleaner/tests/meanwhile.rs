@@ -45,8 +45,8 @@ fn a_judgement_ends_before_any_block_at_which_somebody_comes() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
     let segment = segments[0];
-    let blocks = v.lfs.read_segment(segment).unwrap().blocks.len();
-    let (_, all) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+    let blocks = v.lfs.mechanism.read_segment(segment).unwrap().blocks.len();
+    let (_, all) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
     assert!(!all.interrupted && all.len() > 1);
     let asked = blocks + all.len();
     for answers in [0, 1, blocks - 1, blocks, blocks + 1, asked - 1, asked] {
@@ -56,7 +56,7 @@ fn a_judgement_ends_before_any_block_at_which_somebody_comes() {
             left.set(left.get().saturating_sub(1));
             goes
         };
-        let (_, found) = v.lfs.judge(segment, &go_on).unwrap().unwrap();
+        let (_, found) = v.lfs.mechanism.judge(segment, &go_on).unwrap().unwrap();
         assert_eq!(found.interrupted, answers < asked, "{answers} of {asked}");
         assert_eq!(found.len(), answers.saturating_sub(blocks), "{answers}");
     }
@@ -214,7 +214,7 @@ fn what_another_moves_before_it_is_read_is_no_damage() {
         assert!(lfs.segments.lock().may_vacate(segment));
         let id = join(&v);
         let blocks = living(&v, id, segment);
-        let contents = lfs.read_segment(segment).unwrap().without_bytes();
+        let contents = lfs.mechanism.read_segment(segment).unwrap().without_bytes();
         v.lfs.drop_caches();
         v.errands
             .before(Operation::Read, Volume::bytes(place), move || {
@@ -223,9 +223,13 @@ fn what_another_moves_before_it_is_read_is_no_damage() {
                 false
             });
         if own {
-            let found = v.lfs.bmapv(&contents).unwrap();
+            let found = v.lfs.mechanism.bmapv(&contents).unwrap();
             assert_eq!(found.damaged, 0);
-            assert_eq!(v.lfs.markv(found).unwrap(), None, "to be judged again");
+            assert_eq!(
+                v.lfs.mechanism.markv(found).unwrap(),
+                None,
+                "to be judged again"
+            );
         } else {
             let marked = markv(&v, id, &blocks);
             assert_eq!((marked.damaged.get(), marked.moved.get()), (0, 0));
@@ -267,7 +271,7 @@ fn an_image_that_is_replaced_while_it_is_asked_is_no_damage() {
                 .unwrap();
             false
         });
-        let judged = v.lfs.judge(segment, &|| true).unwrap();
+        let judged = v.lfs.mechanism.judge(segment, &|| true).unwrap();
         assert!(v.errands.is_done());
         assert!(
             judged.is_some() && !v.is_suspect(segment),

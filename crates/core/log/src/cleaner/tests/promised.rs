@@ -59,13 +59,13 @@ impl Volume {
 
     /// Moves what lives in a segment, and compares. False if it was left alone.
     fn moves_as_promised(&self, segment: u32) -> bool {
-        let Some((_, found)) = self.lfs.judge(segment, &|| true).unwrap() else {
+        let Some((_, found)) = self.lfs.mechanism.judge(segment, &|| true).unwrap() else {
             return false;
         };
-        let further = self.lfs.fold_of(&[&found]);
+        let further = self.lfs.mechanism.fold_of(&[&found]);
         let promised = self.lfs.space.further_bytes(&further);
         let before = self.fold();
-        assert!(self.lfs.markv(found).unwrap().is_some());
+        assert!(self.lfs.mechanism.markv(found).unwrap().is_some());
         let grown = self.fold().saturating_sub(before);
         assert!(
             grown <= promised,

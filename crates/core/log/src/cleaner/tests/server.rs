@@ -125,8 +125,8 @@ fn large_segments_are_told_of_in_pages() {
     let id = join(&v);
     let segment = segments[0];
     let told = living(&v, id, segment);
-    let contents = v.lfs.read_segment(segment).unwrap();
-    let found = v.lfs.bmapv(&contents).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
+    let found = v.lfs.mechanism.bmapv(&contents).unwrap();
     assert!(told.len() > BLOCKS, "{}", told.len());
     assert_eq!(told.len(), found.len());
     let mut bytes: Vec<u64> = told.iter().map(|block| block.byte.get()).collect();

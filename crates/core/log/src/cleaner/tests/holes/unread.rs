@@ -105,11 +105,11 @@ fn a_map_that_cannot_be_read_is_not_believed_either() {
     v.checkpoint();
     let (segment, edition) = v.plugged()[0];
     let holes_of = || {
-        let known = v.lfs.recorded(segment);
+        let known = v.lfs.mechanism.recorded(segment);
         let contents = v.lfs.read_for_holes(&[(segment, edition)]).unwrap();
         let contents = contents.into_iter().next().unwrap();
         contents.map(|contents| {
-            let led_to = v.lfs.led_to(&contents, &known).unwrap();
+            let led_to = v.lfs.mechanism.led_to(&contents, &known).unwrap();
             led_to.map(|led_to| led_to.len())
         })
     };
@@ -157,11 +157,11 @@ fn metadata_keeps_a_segment_from_being_plugged_and_attributes_do_not() {
     let node: Is = |item| matches!(item, ChainItem::Node { .. });
     let led_to = |sector: u64, is_one: Is, bytes: u64| {
         let segment = v.lfs.geometry.segment_of(sector).unwrap();
-        let mut contents = v.lfs.read_segment(segment).unwrap();
+        let mut contents = v.lfs.mechanism.read_segment(segment).unwrap();
         contents.blocks.retain(|info| is_one(&info.item));
         assert!(!contents.blocks.is_empty());
-        let (base, _) = v.lfs.recorded(segment);
-        let led_to = v.lfs.led_to(&contents, &(base, bytes)).unwrap();
+        let (base, _) = v.lfs.mechanism.recorded(segment);
+        let led_to = v.lfs.mechanism.led_to(&contents, &(base, bytes)).unwrap();
         led_to.map(|led_to| led_to.len())
     };
     let (inode, index) = (place().sector, v.node(file).sector());
