@@ -27,7 +27,7 @@ impl Lfs {
         }
         let stock = self.space.stock();
         let most = Grant::beyond(state, request, loose);
-        let answer = stock.admit(request, &most, self.delta_overdue());
+        let answer = stock.admit(request, &most, self.checkpoints.delta_overdue());
         if answer == Answer::Granted {
             self.segments.lock().waiting = stock.counts_of_grant(&most);
             self.layers.grants.grant(most);
@@ -43,7 +43,8 @@ impl Lfs {
         let stock = self.space.stock();
         let pending = stock.counts_of(total, &waiting, waiting.asked);
         self.control.asked();
-        self.take_checkpoint_if(Lfs::delta_overdue)?;
+        self.checkpoints
+            .take_checkpoint_if(|| self.checkpoints.delta_overdue())?;
         // What a snapshot has is displaced by a rewrite, and not given up.
         let keeps = stock.lives.history > 0;
         if purpose == Purpose::Grow || purpose == Purpose::Rewrite && keeps {
@@ -122,18 +123,18 @@ impl Lfs {
     /// has written already: whoever finds no room beside it waits for its end.
     fn await_checkpoint(&self) {
         if self.layers.read().frozen.is_some() {
-            drop(self.checkpointing.lock());
+            drop(self.checkpoints.schedule());
         }
     }
 
     /// R3: `total` fits, folded if need be.
     fn fit(&self, total: Usage, pending: Counts) -> Result<()> {
         // A refusal costs nothing, however often it is asked for.
-        let unsure = |lfs: &Lfs| lfs.space.stock().fits(total, pending) == Fit::PerhapsFolded;
-        if unsure(self) {
+        let unsure = || self.space.stock().fits(total, pending) == Fit::PerhapsFolded;
+        if unsure() {
             let _in_need = self.control.in_need();
-            let _one_at_a_time = self.wait_for_cleaner(0, || !unsure(self));
-            self.take_checkpoint_if(unsure)?;
+            let _one_at_a_time = self.wait_for_cleaner(0, || !unsure());
+            self.checkpoints.take_checkpoint_if(unsure)?;
         }
         match self.space.stock().fits(total, pending) {
             Fit::Yes => Ok(()),

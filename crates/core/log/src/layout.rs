@@ -274,7 +274,7 @@ impl Layout for Lfs {
             return Ok(());
         }
         let _under_way = self.control.way.begin();
-        self.commit_through(position.0)?;
+        self.checkpoints.commit_through(position.0)?;
         self.ahead
             .committed(self.counters.user_log_bytes.load(Relaxed));
         Ok(())
@@ -284,14 +284,14 @@ impl Layout for Lfs {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
-        Ok(self.take_checkpoint(false)?)
+        Ok(self.checkpoints.take_checkpoint(false)?)
     }
 
     fn maintain(&self) -> Result<()> {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.checkpoint_if_due()?;
+        self.checkpoints.checkpoint_if_due()?;
         self.clean_if_due()?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
+use crate::checkpoint::Checkpoints;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
 use crate::durability::Durability;
@@ -43,8 +44,7 @@ pub struct Lfs {
     /// may use another has not used.
     pub(crate) moving: RankedMutex<()>,
     pub(crate) control: Arc<Control>,
-    pub(crate) checkpointing: RankedMutex<crate::schedule::Schedule>,
-    pub(crate) allocator: RankedMutex<InodeAllocator>,
+    pub(crate) allocator: Arc<RankedMutex<InodeAllocator>>,
     pub(crate) log: Arc<RankedMutex<LogState>>,
     pub(crate) ahead: Ahead,
     /// Somebody looks for holes.
@@ -52,6 +52,7 @@ pub struct Lfs {
     pub(crate) layers: Arc<Layers>,
     pub(crate) space: Arc<Space>,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) mechanism: Arc<Mechanism>,
     pub(crate) segments: Arc<RankedMutex<SegmentTable>>,
     /// Inodes that recovery found without names or half truncated.
@@ -82,6 +83,11 @@ impl Lfs {
     /// What empties segments.
     pub fn mechanism(&self) -> &Mechanism {
         &self.mechanism
+    }
+
+    /// What takes checkpoints.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
     }
 
     /// What recovery did when the volume was mounted.

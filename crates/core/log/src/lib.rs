@@ -99,6 +99,7 @@ pub mod internal {
     pub use crate::apply::Record;
     pub use crate::base::Base;
     pub use crate::chain::{ChainItem, MapPage, Payload, Summary, maps_in, summaries_of};
+    pub use crate::checkpoint::Checkpoints;
     pub use crate::committed::Lookup;
     pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
     pub use crate::durability::Durability;

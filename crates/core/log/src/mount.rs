@@ -2,6 +2,7 @@
 
 mod heads;
 
+use crate::checkpoint::Checkpoints;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
 use crate::control::state::CleanerState;
@@ -21,6 +22,7 @@ use crate::newest::Newest;
 use crate::options::MountOptions;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
+use crate::relocate::Relocation;
 use crate::schedule::Schedule;
 use crate::space::Space;
 use crate::statistics::Counters;
@@ -126,7 +128,7 @@ impl Lfs {
                 lfs.write_owner(true)?;
                 if lfs.options.replays && !lfs.is_copy() {
                     let position = lfs.write_mark(lfs.mark())?;
-                    lfs.commit_through(position.0)?;
+                    lfs.checkpoints.commit_through(position.0)?;
                 }
                 lfs.arrange_heads(confirmed)?;
             }
@@ -230,20 +232,26 @@ impl Lfs {
         };
         let writer = Arc::new(Writer::new(&volume, output));
         let mechanism = Arc::new(Mechanism::new(&volume, &writer));
+        let relocation = Arc::new(Relocation::new(&volume, &writer, &mechanism));
+        let allocator = Arc::new(RankedMutex::new(Rank::Allocator, allocator));
+        let schedule = Schedule {
+            next_serial,
+            last_ns: volume.clock.monotonic_ns(),
+            history: HistoryChanges::default(),
+        };
+        let checkpoints = Arc::new(Checkpoints::new(
+            &volume,
+            (&writer, &mechanism, &relocation),
+            Arc::clone(&allocator),
+            schedule,
+        ));
         Ok(Lfs {
+            checkpoints,
             mechanism,
             verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(volume.options.policy)),
             moving: RankedMutex::new(Rank::Moving, ()),
-            checkpointing: RankedMutex::new(
-                Rank::Checkpointing,
-                Schedule {
-                    next_serial,
-                    last_ns: volume.clock.monotonic_ns(),
-                    history: HistoryChanges::default(),
-                },
-            ),
-            allocator: RankedMutex::new(Rank::Allocator, allocator),
+            allocator,
             ahead: Ahead::new(&*volume.device),
             finding_holes: AtomicBool::new(false),
             unfinished: unfinished.into_iter().collect(),
@@ -276,9 +284,9 @@ impl Lfs {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.take_checkpoint(true)?;
+        self.checkpoints.take_checkpoint(true)?;
         self.write_owner(false)?;
-        self.barrier()?;
+        self.checkpoints.barrier()?;
         let reason = "the volume has been unmounted".into();
         self.durability.stop_quietly(reason);
         Ok(())

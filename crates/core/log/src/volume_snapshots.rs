@@ -82,7 +82,8 @@ impl Lfs {
             delete: numbers,
             ..HistoryChanges::default()
         })?;
-        self.take_checkpoint_if(Lfs::has_deleted_rows)?;
+        self.checkpoints
+            .take_checkpoint_if(|| self.has_deleted_rows())?;
         self.control.tell_gain();
         Ok(())
     }
@@ -155,9 +156,9 @@ impl Lfs {
 
     /// Takes a checkpoint that changes the table of snapshots; returns its image.
     fn change_snapshots(&self, changes: HistoryChanges) -> Result<Arc<Base>> {
-        let mut schedule = self.checkpointing.lock();
+        let mut schedule = self.checkpoints.schedule();
         schedule.history = changes;
-        let taken = self.checkpoint_now(&mut schedule);
+        let taken = self.checkpoints.checkpoint_now(&mut schedule);
         schedule.history = HistoryChanges::default();
         taken?;
         let committed = self.layers.read();

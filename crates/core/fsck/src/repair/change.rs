@@ -63,7 +63,7 @@ impl Repair<'_> {
         self.remedies(&mut session, looked)?;
         session.flush()?;
         for _ in 1..records {
-            session.lfs.take_checkpoint(false)?;
+            session.lfs.checkpoints().take_checkpoint(false)?;
         }
         session.lfs.unmount()
     }

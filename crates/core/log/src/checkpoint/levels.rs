@@ -74,7 +74,7 @@ impl Fold<'_> {
         } else {
             Vec::new()
         };
-        slots.resize(self.lfs.geometry.root_slots(), Pointer::NONE);
+        slots.resize(self.checkpoints.geometry.root_slots(), Pointer::NONE);
         for (index, pointer) in std::mem::take(&mut fold.changes) {
             let slot = &mut slots[index as usize];
             let former = std::mem::replace(slot, pointer.unwrap_or(Pointer::NONE));
@@ -128,7 +128,7 @@ impl Fold<'_> {
         let ino = fold.ino;
         let version = fold.version;
         let old = fold.old.clone();
-        let reader = &self.lfs.reader;
+        let reader = &self.checkpoints.reader;
         let tree = Tree {
             reader,
             ino,
@@ -162,7 +162,7 @@ impl Fold<'_> {
             let of_volume = [InodeNo::IFILE, HISTORY].contains(&ino);
             let counted = of_volume || self.frozen.is_dirty(&id);
             debug_assert!(counted || self.frozen.guessed, "{id:?} was not counted");
-            let bytes = node.encode(id, version, self.lfs.geometry.packed);
+            let bytes = node.encode(id, version, self.checkpoints.geometry.packed);
             chunk.bytes += bytes.len();
             chunk.nodes.push(PendingNode {
                 at,

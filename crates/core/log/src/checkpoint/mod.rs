@@ -27,20 +27,42 @@ mod table;
 pub(crate) use table::TableImage;
 
 use crate::base::Base;
+use crate::control::Control;
 use crate::delta::Delta;
+use crate::durability::Durability;
 use crate::error::{Error, Result};
+use crate::format::Superblock;
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
 use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
+use crate::geometry::Geometry;
 use crate::heads::LogEnd;
 use crate::history::HistoryChanges;
-use crate::lfs::Lfs;
+use crate::inodes::InodeAllocator;
+use crate::layers::Layers;
+use crate::locks::Rank;
+use crate::locks::Ranked;
+use crate::locks::RankedMutex;
+use crate::log::LogState;
 use crate::log::write_patiently;
+use crate::mechanism::Mechanism;
+use crate::newest::Newest;
+use crate::options::MountOptions;
+use crate::reader::Reader;
+use crate::relocate::Relocation;
 use crate::schedule::Schedule;
+use crate::segments::SegmentTable;
+use crate::space::Space;
+use crate::statistics::Counters;
+use crate::volume::Volume;
+use crate::writer::Writer;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Clock;
+use varve_device::Device;
+use varve_device::sync::MutexGuard;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
@@ -54,7 +76,62 @@ const MAP_BYTES_AT_ONCE: u64 = 16 << 20;
 /// Attempts at one checkpoint while the device refuses some of its writes.
 const ATTEMPTS: u32 = 16;
 
-impl Lfs {
+/// Takes checkpoints, and gives back the segments that they found empty.
+pub struct Checkpoints {
+    /// When the last checkpoint was taken, and the number of the next.
+    schedule: RankedMutex<Schedule>,
+    /// The numbers that a checkpoint puts on the list of free ones.
+    allocator: Arc<RankedMutex<InodeAllocator>>,
+    writer: Arc<Writer>,
+    mechanism: Arc<Mechanism>,
+    relocation: Arc<Relocation>,
+    layers: Arc<Layers>,
+    space: Arc<Space>,
+    clock: Arc<dyn Clock>,
+    counters: Arc<Counters>,
+    durability: Arc<Durability>,
+    geometry: Arc<Newest<Geometry>>,
+    options: Arc<MountOptions>,
+    reader: Arc<Reader>,
+    segments: Arc<RankedMutex<SegmentTable>>,
+    volume_tag: u64,
+    log: Arc<RankedMutex<LogState>>,
+    superblock: Arc<Newest<Superblock>>,
+    device: Arc<dyn Device>,
+    control: Arc<Control>,
+}
+
+impl Checkpoints {
+    /// The checkpoints of a volume.
+    pub(crate) fn new(
+        volume: &Volume,
+        (writer, mechanism, relocation): (&Arc<Writer>, &Arc<Mechanism>, &Arc<Relocation>),
+        allocator: Arc<RankedMutex<InodeAllocator>>,
+        schedule: Schedule,
+    ) -> Self {
+        Checkpoints {
+            schedule: RankedMutex::new(Rank::Checkpointing, schedule),
+            allocator,
+            writer: Arc::clone(writer),
+            mechanism: Arc::clone(mechanism),
+            relocation: Arc::clone(relocation),
+            layers: Arc::clone(&volume.layers),
+            space: Arc::clone(&volume.space),
+            clock: Arc::clone(&volume.clock),
+            counters: Arc::clone(&volume.counters),
+            durability: Arc::clone(&volume.durability),
+            geometry: Arc::clone(&volume.geometry),
+            options: Arc::clone(&volume.options),
+            reader: Arc::clone(&volume.reader),
+            segments: Arc::clone(&volume.segments),
+            volume_tag: volume.volume_tag,
+            log: Arc::clone(&volume.log),
+            superblock: Arc::clone(&volume.superblock),
+            device: Arc::clone(&volume.device),
+            control: Arc::clone(&volume.control),
+        }
+    }
+
     /// Inode-map blocks that one checkpoint is to write at most: it has them in
     /// memory together. Room there is for all of them ([`crate::space`]).
     pub(crate) fn imap_limit(&self) -> u64 {
@@ -101,7 +178,7 @@ impl Lfs {
 
     /// Takes a checkpoint if one is due.
     pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
-        let last_ns = self.checkpointing.lock().last_ns;
+        let last_ns = self.schedule.lock().last_ns;
         let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns)
             || !self.durability.failed_partials().is_empty();
         if due && self.checkpoint_fits() {
@@ -110,25 +187,30 @@ impl Lfs {
         Ok(due)
     }
 
+    /// The right to the next checkpoint, which waits for the end of the present one.
+    pub(crate) fn schedule(&self) -> Ranked<MutexGuard<'_, Schedule>> {
+        self.schedule.lock()
+    }
+
     /// Takes a checkpoint now. `clean` marks it as the end of the log.
     pub fn take_checkpoint(&self, clean: bool) -> Result<()> {
-        let mut schedule = self.checkpointing.lock();
+        let mut schedule = self.schedule.lock();
         self.checkpoint_as(&mut schedule, clean)
     }
 
-    /// As [`Lfs::take_checkpoint`], by who has the right to one.
+    /// As [`Checkpoints::take_checkpoint`], by who has the right to one.
     pub(crate) fn checkpoint_now(&self, schedule: &mut Schedule) -> Result<()> {
         self.checkpoint_as(schedule, false)
     }
 
     /// Takes a checkpoint if there is room for it and, once one under way is
     /// complete, still a reason.
-    pub(crate) fn take_checkpoint_if(&self, reason: impl Fn(&Lfs) -> bool) -> Result<()> {
-        if !reason(self) {
+    pub(crate) fn take_checkpoint_if(&self, reason: impl Fn() -> bool) -> Result<()> {
+        if !reason() {
             return Ok(());
         }
-        let mut schedule = self.checkpointing.lock();
-        if !reason(self) || !self.checkpoint_fits() {
+        let mut schedule = self.schedule.lock();
+        if !reason() || !self.checkpoint_fits() {
             return Ok(());
         }
         match self.checkpoint_as(&mut schedule, false) {
@@ -146,7 +228,7 @@ impl Lfs {
                 // Better to refuse than to stop half way.
                 return Err(Error::OutOfSegments);
             }
-            self.relocate_failed()?;
+            self.relocation.relocate_failed()?;
             match self.fold_and_record(serial, clean, &schedule.history) {
                 Ok(()) => {
                     schedule.next_serial += 1;
@@ -169,7 +251,7 @@ impl Lfs {
                 }
             }
         }
-        Err(self.give_in())
+        Err(self.relocation.give_in())
     }
 
     /// Most bytes of log that folding `frozen` takes, the usage table included. What the

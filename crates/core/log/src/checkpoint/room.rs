@@ -1,16 +1,16 @@
 //! Whether a checkpoint finds room, and giving back for that what a replayed log has left
 //! empty (rule E5 of `docs/design/reuse.md`).
 
+use crate::checkpoint::Checkpoints;
 use crate::error::Result;
 use crate::format::ifile::ImapState;
-use crate::lfs::Lfs;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 
 /// Segments looked at again between two looks at whether that suffices.
 const LOOKS: u32 = 16;
 
-impl Lfs {
+impl Checkpoints {
     /// True if a checkpoint taken now is sure to find room.
     pub fn checkpoint_fits(&self) -> bool {
         self.checkpoints_fit(1)

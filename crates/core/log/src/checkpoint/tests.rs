@@ -49,10 +49,10 @@ fn mounted(device: &Arc<MemoryDevice>, clock: &Arc<dyn Clock>) -> Lfs {
 fn each_reason_alone_makes_a_checkpoint_due() {
     let (device, clock) = formatted(64 << 20, 0);
     let lfs = mounted(&device, &clock);
-    let imap = lfs.imap_limit();
+    let imap = lfs.checkpoints.imap_limit();
     let memory = lfs.options.delta_bytes();
-    let log_bytes = lfs.checkpoint_bytes();
-    assert!(!lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
+    let log_bytes = lfs.checkpoints.checkpoint_bytes();
+    assert!(!lfs.checkpoints.checkpoint_due(0, 0) && !lfs.checkpoints.delta_overdue());
     // How much of each is due, and how much more is overdue.
     type Grow = Box<dyn Fn(&mut Delta, u64)>;
     let grown: [(&str, Grow, u64, u64); 4] = [
@@ -88,20 +88,20 @@ fn each_reason_alone_makes_a_checkpoint_due() {
     for (name, grow, due, overdue) in &grown {
         let set = |size| grow(&mut lfs.layers.change().live, size);
         set(due / 1000);
-        assert!(!lfs.checkpoint_due(0, 0), "{name}");
+        assert!(!lfs.checkpoints.checkpoint_due(0, 0), "{name}");
         set(*due);
-        assert!(lfs.checkpoint_due(0, 0), "{name}");
+        assert!(lfs.checkpoints.checkpoint_due(0, 0), "{name}");
         set(*overdue);
-        assert!(lfs.delta_overdue(), "{name}");
+        assert!(lfs.checkpoints.delta_overdue(), "{name}");
         fresh();
     }
     // What it would write presses on the segments that are left.
     lfs.layers.change().live.counts.bytes = 48 << 20;
-    assert!(lfs.space.checkpoint_presses() && lfs.checkpoint_due(0, 0));
+    assert!(lfs.space.checkpoint_presses() && lfs.checkpoints.checkpoint_due(0, 0));
     fresh();
     // Age counts only if there is something to fold.
     let old = (lfs.options.checkpoint_seconds + 1) * 1_000_000_000;
-    assert!(!lfs.checkpoint_due(old, 0));
+    assert!(!lfs.checkpoints.checkpoint_due(old, 0));
     let (ino, _) = lfs
         .allocate_inode(InodeNo::ROOT, FileKind::Regular)
         .unwrap();
@@ -110,7 +110,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         .live
         .inodes
         .insert(ino.0, Arc::default());
-    assert!(lfs.checkpoint_due(old, 0) && !lfs.checkpoint_due(old, old));
+    assert!(lfs.checkpoints.checkpoint_due(old, 0) && !lfs.checkpoints.checkpoint_due(old, old));
     fresh();
 }
 
@@ -124,16 +124,22 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     while let Ok(segment) = lfs.segments.lock().take(0) {
         taken.push(segment);
     }
-    assert!(lfs.checkpoint_fits(), "in what is left of the open segment");
+    assert!(
+        lfs.checkpoints.checkpoint_fits(),
+        "in what is left of the open segment"
+    );
     // More than that has.
     let more = u64::from(lfs.geometry.segment_bytes);
     lfs.layers.change().live.counts.bytes = more;
-    assert!(!lfs.checkpoint_fits());
-    let refused = lfs.take_checkpoint(false);
+    assert!(!lfs.checkpoints.checkpoint_fits());
+    let refused = lfs.checkpoints.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
-    lfs.take_checkpoint_if(|_| true).unwrap();
+    lfs.checkpoints.take_checkpoint_if(|| true).unwrap();
     lfs.layers.change().live.log_bytes = u64::MAX;
-    assert!(lfs.checkpoint_if_due().unwrap(), "due, and left for later");
+    assert!(
+        lfs.checkpoints.checkpoint_if_due().unwrap(),
+        "due, and left for later"
+    );
     lfs.layers.change().live.log_bytes = 0;
     assert_eq!(lfs.statistics().checkpoints, 0);
     assert_eq!(lfs.stopped(), None);
@@ -141,12 +147,12 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
         lfs.segments.lock().put_back(segment);
     }
     lfs.layers.change().live.counts.bytes = 0;
-    lfs.take_checkpoint(false).unwrap();
+    lfs.checkpoints.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
     // Nor is one that another, which was under way, has left no reason for.
     let looks = Cell::new(0);
-    let once = |_: &Lfs| looks.replace(looks.get() + 1) == 0;
-    lfs.take_checkpoint_if(once).unwrap();
+    let once = || looks.replace(looks.get() + 1) == 0;
+    lfs.checkpoints.take_checkpoint_if(once).unwrap();
     assert_eq!((looks.get(), lfs.statistics().checkpoints), (2, 1));
 }
 
@@ -399,7 +405,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
 
     // The record, moved to where a reader looks for it.
     let ring = lfs.superblock.ring_offset.get();
-    let serial = lfs.checkpointing.lock().next_serial - 1;
+    let serial = lfs.checkpoints.schedule().next_serial - 1;
     let mut bytes = vec![0; 1024];
     device.read(ring + serial % 2 * 1024, &mut bytes).unwrap();
     let record = CheckpointRecord::decode(&bytes, lfs.volume_tag).unwrap();

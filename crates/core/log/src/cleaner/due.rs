@@ -71,7 +71,7 @@ impl Lfs {
     /// Takes a checkpoint for segments that only wait for it, if they are
     /// needed: others have cleaned them.
     fn settle_if_due(&self, gauge: &Gauge) -> Result<()> {
-        self.settle_vacated()?;
+        self.checkpoints.settle_vacated()?;
         {
             let shared = self.control.shared();
             if shared.settings.pace.running && !shared.claims.has_cleaners() {
@@ -83,13 +83,13 @@ impl Lfs {
         let now_ns = self.clock.monotonic_ns();
         let before_ns = self.control.shared().settled_ns;
         let passed = now_ns.saturating_sub(before_ns) >= SETTLE_NS;
-        if !passed || gauge.clean >= gauge.high || !self.checkpoint_fits() {
+        if !passed || gauge.clean >= gauge.high || !self.checkpoints.checkpoint_fits() {
             return Ok(());
         }
         if self.waiting_for_checkpoint() == 0 {
             return Ok(());
         }
-        self.take_checkpoint(false)?;
+        self.checkpoints.take_checkpoint(false)?;
         self.control.shared().settled_ns = self.clock.monotonic_ns();
         Ok(())
     }

@@ -24,9 +24,11 @@ impl Lfs {
         urgency: Urgency,
         goal: u64,
     ) -> Result<u32> {
-        self.look_among(false)?;
-        if self.logged_since_checkpoint() >= self.interval_bytes() && self.checkpoint_fits() {
-            self.take_checkpoint(false)?;
+        self.checkpoints.look_among(false)?;
+        if self.logged_since_checkpoint() >= self.interval_bytes()
+            && self.checkpoints.checkpoint_fits()
+        {
+            self.checkpoints.take_checkpoint(false)?;
         }
         let (before, mut cleaned) = (self.space.clean_segments_now(), 0);
         for _ in 0..ROUNDS {
@@ -51,7 +53,7 @@ impl Lfs {
             };
             // A verification must not cost anybody room.
             self.segments.lock().let_go_of_withheld();
-            self.settle_vacated()?;
+            self.checkpoints.settle_vacated()?;
             cleaned += now;
             if now > 0 {
                 self.control.reuses_early.store(true, Relaxed);
@@ -77,8 +79,8 @@ impl Lfs {
     /// Takes the checkpoints that so many segments wait for.
     fn settle_waiting(&self) -> Result<()> {
         for _ in 0..2 {
-            let worth = |lfs: &Lfs| lfs.waiting_for_checkpoint() >= lfs.worth_checkpoints();
-            self.take_checkpoint_if(worth)?;
+            let worth = || self.waiting_for_checkpoint() >= self.worth_checkpoints();
+            self.checkpoints.take_checkpoint_if(worth)?;
             // A verification must not cost anybody room.
             self.segments.lock().let_go_of_withheld();
         }

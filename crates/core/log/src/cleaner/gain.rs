@@ -50,23 +50,29 @@ impl Lfs {
         loop {
             let spare = self.space.spare_bytes();
             let mut moved = move_some()?;
-            if moved == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
+            if moved == 0
+                && self.has_deaths(urgency, lives_early)
+                && self.checkpoints.checkpoint_fits()
+            {
                 // What is to be folded had the room that moves need. What it kills may
                 // leave segments empty, too.
-                self.take_checkpoint(false)?;
+                self.checkpoints.take_checkpoint(false)?;
                 make_way();
-                self.settle_vacated()?;
+                self.checkpoints.settle_vacated()?;
                 moved = move_some()?;
             }
             cleaned += moved;
             self.control.reuses_early.store(false, Relaxed);
             for _ in 0..2 {
                 make_way();
-                self.settle_vacated()?;
+                self.checkpoints.settle_vacated()?;
                 let waiting = self.waiting_for_checkpoint();
                 let settles = moved > 0 && waiting > 0 && !lives_early || waiting >= pays;
-                if settles && self.space.clean_segments_now() < goal && self.checkpoint_fits() {
-                    self.take_checkpoint(false)?;
+                if settles
+                    && self.space.clean_segments_now() < goal
+                    && self.checkpoints.checkpoint_fits()
+                {
+                    self.checkpoints.take_checkpoint(false)?;
                 }
             }
             // Nothing is to be folded now, so this is the time to move more: before

@@ -87,8 +87,8 @@ impl Lfs {
         let mut found = self.look_into(self.worth_plugging(&[]), lacking)?;
         lacking = lacking.saturating_sub(self.room_of(&found));
         if lacking > 0 && self.logged_since_checkpoint() >= self.plugging_interval() {
-            if self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
+            if self.checkpoints.checkpoint_fits() {
+                self.checkpoints.take_checkpoint(false)?;
             }
             let more = self.worth_plugging(&found);
             found.extend(self.look_into(more, lacking)?);

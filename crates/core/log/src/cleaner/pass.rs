@@ -219,9 +219,10 @@ impl Lfs {
         let vacated = self.segments.lock().vacated_count() * self.space.dependable_bytes();
         let enough = self.counters.speed.portion_bytes().min(SETTLED_BYTES);
         if gauge.waiting || (gauge.clean < gauge.need && vacated >= enough) {
-            self.settle_vacated()?;
+            self.checkpoints.settle_vacated()?;
         }
-        self.take_checkpoint_if(Lfs::delta_due)
+        self.checkpoints
+            .take_checkpoint_if(|| self.checkpoints.delta_due())
     }
 
     /// Claims a segment for the mount's own cleaner, unless another has it.

@@ -27,7 +27,7 @@ impl Lfs {
         if heads != self.space.heads() || !confirmed {
             // Half way through, what closed heads had named would be nobody's,
             // and the reserve that of fewer heads.
-            if !self.checkpoints_fit(self.records_to_change()) {
+            if !self.checkpoints.checkpoints_fit(self.records_to_change()) {
                 let now = self.space.heads();
                 tracing::warn!(now, heads, "no room to change the heads of the log");
                 return Ok(());
@@ -113,7 +113,7 @@ impl Lfs {
         }
         self.space.set_heads(heads);
         for _ in 0..self.records_to_change() {
-            self.take_checkpoint(false)?;
+            self.checkpoints.take_checkpoint(false)?;
         }
         let mut segments = self.segments.lock();
         named.into_iter().for_each(|next| segments.put_back(next));

@@ -3,12 +3,12 @@
 use crate::chain::ChainItem;
 use crate::error::Result;
 use crate::format::{Pointer, SECTOR};
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
+use crate::relocate::Relocation;
 use std::collections::HashMap;
 use varve_fs::Timestamp;
 
-impl Lfs {
+impl Relocation {
     /// Writes spilled blocks that stand in a segment where a write has failed to another
     /// place. What of them is part of files by now is moved as anything that lives.
     pub(super) fn respill(&self, segment: u32) -> Result<()> {

@@ -35,7 +35,7 @@ impl Lfs {
             return Err(Error::Unfit(problem.into()));
         }
         // Changes logged since the last checkpoint are then counted, not estimated.
-        self.take_checkpoint(false)?;
+        self.checkpoints.take_checkpoint(false)?;
         self.must_fit(planned)?;
         let end = planned.segment_count.get();
         self.segments.lock().set_fence(end);
@@ -44,7 +44,7 @@ impl Lfs {
         self.lead_head_before(end)?;
         self.evacuate(end, progress)?;
         for _ in 1..self.superblock.record_count.get() {
-            self.take_checkpoint(false)?;
+            self.checkpoints.take_checkpoint(false)?;
         }
         Ok(())
     }
@@ -157,10 +157,10 @@ impl Lfs {
 
     /// Makes the emptied segments clean.
     fn give_back(&self) -> Result<()> {
-        self.settle_vacated()?;
+        self.checkpoints.settle_vacated()?;
         for _ in 0..self.superblock.record_count.get() {
-            if self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
+            if self.checkpoints.checkpoint_fits() {
+                self.checkpoints.take_checkpoint(false)?;
             }
         }
         Ok(())

@@ -42,7 +42,7 @@ impl Lfs {
         };
         let mut cleaning = self.cleaning.lock();
         let _moving = self.moving.lock();
-        let mut schedule = self.checkpointing.lock();
+        let mut schedule = self.checkpoints.schedule();
         if let Some(reason) = self.stopped() {
             return Err(Error::Unfit(reason));
         }
@@ -70,7 +70,7 @@ impl Lfs {
             self.device.set_size(Some(planned.device_bytes.get()))?;
         }
         // Logged changes were counted with the old geometry.
-        match self.checkpoint_now(&mut schedule) {
+        match self.checkpoints.checkpoint_now(&mut schedule) {
             Ok(()) | Err(Error::OutOfSegments) => {}
             Err(error) => return Err(error),
         }

@@ -259,7 +259,7 @@ impl Replay {
     /// If the device fails.
     pub fn flush(&mut self) -> Result<()> {
         if let Some(lfs) = self.lfs.as_ref().filter(|_| self.unflushed > 0) {
-            lfs.commit_through(self.position.0)?;
+            lfs.checkpoints.commit_through(self.position.0)?;
         }
         self.unflushed = 0;
         Ok(())

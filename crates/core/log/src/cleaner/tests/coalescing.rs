@@ -128,7 +128,7 @@ fn what_is_moved_before_it_is_read_is_looked_up_again() {
     v.errands
         .before(Operation::Read, Volume::bytes(place), move || {
             assert!(lfs.clean_segment(segment).unwrap());
-            lfs.settle_vacated().unwrap();
+            lfs.checkpoints.settle_vacated().unwrap();
             false
         });
     let done = v.coalesce(file);

@@ -53,7 +53,7 @@ fn data_behind_both_records_is_clean_once_its_moves_are_durable() {
     assert!(v.lfs.clean_segment(segment).unwrap());
     assert!(!v.is_clean(segment), "before its moves are durable");
     assert!(v.lfs.durability.durable() < v.lfs.log.lock().end.serial());
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     assert_eq!(v.lfs.durability.durable(), v.lfs.log.lock().end.serial());
     let after = v.lfs.statistics();
@@ -76,7 +76,7 @@ fn what_a_record_still_needs_waits_for_checkpoints() {
     let node = v.segment(v.node(small));
     assert!(!v.lfs.segments.lock().may_vacate(node), "metadata");
     assert!(v.lfs.clean_segment(node).unwrap());
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(node));
 }
 
@@ -91,7 +91,7 @@ fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
         .unwrap();
     // Nothing is found, which is not to say that nothing lives.
     v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment));
     v.is_whole(file, 0, BLOCKS);
 }
@@ -101,7 +101,7 @@ fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
     v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     v.checkpoint();
     assert_eq!(state(&v.mounted_again(), segment), SegmentState::Clean);
 }
@@ -111,14 +111,14 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
     v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     let again = v.mounted_again();
     assert_eq!(
         state(&again, segment),
         SegmentState::Used,
         "as the table has it"
     );
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
     // The same if nothing was moved out of it.
     let (v, file) = Volume::aged();
@@ -131,7 +131,7 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     let folds = u64::from(again.geometry.segment_bytes);
     again.layers.change().live.counts.bytes += folds;
     while again.space.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
 }
 
@@ -146,10 +146,10 @@ fn an_image_that_may_have_been_written_over_is_not_held() {
     assert!(hold());
     let segment = v.early(file).unwrap();
     v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment), "the image is held");
     v.lfs.segments.lock().let_go_of_withheld();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     assert!(!hold(), "the segment may be opened at any time");
     v.checkpoint();
@@ -204,7 +204,7 @@ fn whoever_reads_what_has_been_discarded_finds_no_damage() {
     let there = blocks.iter().find(|m| v.segment(m.pointer) == segment);
     let before = there.unwrap();
     v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     let read = v.lfs.reader.block(&before.pointer, file, before.block);
     assert!(read.is_err(), "it is gone");
@@ -253,7 +253,7 @@ fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
         let (v, file) = Volume::aged();
         let segment = v.early(file).unwrap();
         v.lfs.clean_segment(segment).unwrap();
-        v.lfs.settle_vacated().unwrap();
+        v.lfs.checkpoints.settle_vacated().unwrap();
         let clock: Arc<dyn Clock> = v.clock.clone();
         let again = Lfs::mount(v.errands.clone(), clock, MountOptions::default());
         let again = Arc::new(again.unwrap());
@@ -276,7 +276,7 @@ fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
             }
             _ => {}
         }
-        again.look_for_room();
+        again.checkpoints.look_for_room();
         assert!(v.errands.is_done(), "{what}");
         let clean = state(&again, segment) == SegmentState::Clean;
         // To the checkpoint's own table it is empty.
@@ -304,10 +304,10 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;
     let before = reads();
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert!(reads() > before && !again.segments.lock().stale);
     assert_eq!(again.segments.lock().clean_count(), 0);
     let before = reads();
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert_eq!(reads(), before);
 }

@@ -57,7 +57,7 @@ fn no_checkpoint_is_tried_that_does_not_fit() {
     let (v, file) = Volume::half_dead(600);
     let logged = v.lfs.geometry.volume_bytes();
     v.leave_clean(0);
-    assert!(!v.lfs.checkpoint_fits());
+    assert!(!v.lfs.checkpoints.checkpoint_fits());
     let taken = v.checkpoints_of(|| {
         v.lfs.layers.change().live.log_bytes = logged;
         for urgency in [Urgency::Background, Urgency::Waiting] {
@@ -86,8 +86,8 @@ fn what_replay_may_have_left_empty_is_looked_at_until_there_is_room() {
         segments.moved_from.extend(&may);
         segments.stale = true;
     }
-    assert!(v.lfs.checkpoint_fits());
-    v.lfs.look_for_room();
+    assert!(v.lfs.checkpoints.checkpoint_fits());
+    v.lfs.checkpoints.look_for_room();
     let segments = v.lfs.segments.lock();
     assert_eq!(segments.moved_from.len(), may.len() - 16);
     assert!(segments.stale, "the others are left for later");

@@ -219,7 +219,7 @@ fn what_another_moves_before_it_is_read_is_no_damage() {
         v.errands
             .before(Operation::Read, Volume::bytes(place), move || {
                 assert!(lfs.clean_segment(segment).unwrap());
-                lfs.settle_vacated().unwrap();
+                lfs.checkpoints.settle_vacated().unwrap();
                 false
             });
         if own {
@@ -420,7 +420,7 @@ fn what_a_stranger_declares_waits_for_checkpoints_if_a_summary_is_illegible() {
             rest = &rest[markv(&v, id, rest).done.get() as usize..];
         }
         call(&v, id, Request::Segclean { segment }).unwrap();
-        v.lfs.settle_vacated().unwrap();
+        v.lfs.checkpoints.settle_vacated().unwrap();
         let state = v.lfs.segments.lock().get(segment).state;
         assert_eq!(state == SegmentState::Clean, legible);
         v.is_whole(file, 0, 600);

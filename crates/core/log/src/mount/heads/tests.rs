@@ -27,7 +27,7 @@ fn heads_stay_where_there_is_no_room_for_checkpoints() {
     let folds = u64::from(lfs.geometry.segment_bytes);
     lfs.layers.change().live.counts.bytes = folds;
     let mut taken = Vec::new();
-    while lfs.checkpoints_fit(2) {
+    while lfs.checkpoints.checkpoints_fit(2) {
         let segment = lfs.segments.lock().take(0).expect("a clean segment");
         taken.push(segment);
     }

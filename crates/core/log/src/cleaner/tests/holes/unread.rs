@@ -56,7 +56,7 @@ fn where_no_checkpoint_fits_holes_are_looked_for_without_one() {
             v.leave_clean(0);
             v.lfs.layers.change().live.counts.bytes = 64 << 20;
         }
-        assert_eq!(v.lfs.checkpoint_fits(), fits);
+        assert_eq!(v.lfs.checkpoints.checkpoint_fits(), fits);
         let all = v.lfs.segments.lock().pluggable();
         for (segment, _) in all {
             v.lfs.segments.lock().get_mut(segment).suspect = true;
