@@ -58,7 +58,7 @@ impl Lfs {
         if purpose == Purpose::Shrink && planted::is(Planted::RemovalsCarefree) {
             return Ok(());
         }
-        if purpose == Purpose::Shrink || !self.pay_toll() {
+        if purpose == Purpose::Shrink || !self.cleaner.pay_toll() {
             self.clean_ahead(pending, purpose)?;
         }
         Ok(())
@@ -71,7 +71,9 @@ impl Lfs {
             Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
             Purpose::Shrink => 0,
         };
-        let waited = self.wait_for_cleaner(patience_ns, || self.space.has_room(pending, purpose));
+        let waited = self
+            .cleaner
+            .wait_for_cleaner(patience_ns, || self.space.has_room(pending, purpose));
         let Some(mut cleaning) = waited else {
             return Ok(());
         };
@@ -101,7 +103,7 @@ impl Lfs {
                 0 if purpose != Purpose::Shrink => Urgency::Waiting,
                 _ => Urgency::Starved,
             };
-            let cleaned = self.gain_segments(&cleaning, urgency, goal)?;
+            let cleaned = self.cleaner.gain_segments(&cleaning, urgency, goal)?;
             let clean = self.space.clean_segments_now();
             idle = if clean > most { 0 } else { idle + 1 };
             most = most.max(clean);
@@ -133,7 +135,7 @@ impl Lfs {
         let unsure = || self.space.stock().fits(total, pending) == Fit::PerhapsFolded;
         if unsure() {
             let _in_need = self.control.in_need();
-            let _one_at_a_time = self.wait_for_cleaner(0, || !unsure());
+            let _one_at_a_time = self.cleaner.wait_for_cleaner(0, || !unsure());
             self.checkpoints.take_checkpoint_if(unsure)?;
         }
         match self.space.stock().fits(total, pending) {
@@ -165,8 +167,10 @@ impl Lfs {
         // Removals must not use up what the cleaner needs to gain anything, nor change
         // again what its checkpoints have just written: they wait for whoever cleans.
         let turn = match purpose {
-            Purpose::Shrink => self.wait_for_cleaner(0, || self.space.clean_segments_now() >= goal),
-            Purpose::Grow | Purpose::Rewrite => self.try_lock_cleaning(),
+            Purpose::Shrink => self
+                .cleaner
+                .wait_for_cleaner(0, || self.space.clean_segments_now() >= goal),
+            Purpose::Grow | Purpose::Rewrite => self.cleaner.try_lock_cleaning(),
         };
         let Some(mut cleaning) = turn else {
             return Ok(());
@@ -184,7 +188,9 @@ impl Lfs {
             Purpose::Shrink if is_short => Urgency::Starved,
             _ => Urgency::Ahead,
         };
-        let outcome = self.gain_segments(&cleaning, urgency, goal + 2 * batch + 1);
+        let outcome = self
+            .cleaner
+            .gain_segments(&cleaning, urgency, goal + 2 * batch + 1);
         cleaning.rested_at = Some(self.space.clean_segments_now());
         outcome.map(|_| ())
     }

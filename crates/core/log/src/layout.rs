@@ -252,7 +252,7 @@ impl Layout for Lfs {
         self.layers.recall(&used);
         let items: Vec<LogItem> = group.items.into_iter().map(log_item).collect();
         // It can do without: what is wrong with the device, the append will meet.
-        if let Err(error) = self.stock_holes(&items) {
+        if let Err(error) = self.cleaner.stock_holes(&items) {
             tracing::debug!(%error, "no holes were found");
         }
         let written = self
@@ -292,7 +292,7 @@ impl Layout for Lfs {
             return Ok(());
         }
         self.checkpoints.checkpoint_if_due()?;
-        self.clean_if_due()?;
+        self.cleaner.clean_if_due()?;
         Ok(())
     }
 

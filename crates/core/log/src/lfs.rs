@@ -3,6 +3,7 @@
 //! The order of its locks is in [`crate::locks`].
 
 use crate::checkpoint::Checkpoints;
+use crate::cleaner::Cleaner;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
 use crate::durability::Durability;
@@ -23,7 +24,6 @@ use crate::space::Space;
 use crate::statistics::{Counters, Statistics};
 use crate::writer::Writer;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use varve_device::{Clock, Device};
 
 /// A mounted volume.
@@ -39,27 +39,20 @@ pub struct Lfs {
     pub(crate) durability: Arc<Durability>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) verifying: RankedMutex<()>,
-    pub(crate) cleaning: RankedMutex<crate::control::state::CleanerState>,
-    /// Held while live blocks are moved, so that what one cleaner was told it
-    /// may use another has not used.
-    pub(crate) moving: RankedMutex<()>,
     pub(crate) control: Arc<Control>,
     pub(crate) allocator: Arc<RankedMutex<InodeAllocator>>,
     pub(crate) log: Arc<RankedMutex<LogState>>,
     pub(crate) ahead: Ahead,
-    /// Somebody looks for holes.
-    pub(crate) finding_holes: AtomicBool,
     pub(crate) layers: Arc<Layers>,
     pub(crate) space: Arc<Space>,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) cleaner: Arc<Cleaner>,
     pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) mechanism: Arc<Mechanism>,
     pub(crate) segments: Arc<RankedMutex<SegmentTable>>,
     /// Inodes that recovery found without names or half truncated.
     pub(crate) unfinished: Vec<u64>,
     pub(crate) recovery: RecoveryReport,
-    /// Why the volume takes no writes, if so from the start.
-    pub(crate) read_only: Option<String>,
 }
 
 impl Lfs {
@@ -90,6 +83,11 @@ impl Lfs {
         &self.checkpoints
     }
 
+    /// The cleaner.
+    pub fn cleaner(&self) -> &Cleaner {
+        &self.cleaner
+    }
+
     /// What recovery did when the volume was mounted.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.recovery
@@ -117,7 +115,7 @@ impl Lfs {
 
     /// Why the volume takes no writes, if it does not.
     pub fn stopped(&self) -> Option<String> {
-        self.read_only.clone().or_else(|| self.durability.stopped())
+        self.durability.stopped()
     }
 
     /// Forgets everything that could be read from the device again.

@@ -3,9 +3,9 @@
 mod heads;
 
 use crate::checkpoint::Checkpoints;
+use crate::cleaner::Cleaner;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
-use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::SECTOR;
@@ -32,7 +32,6 @@ use crate::writer::Writer;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
@@ -122,8 +121,8 @@ impl Lfs {
             counters,
         };
         let confirmed = recovered.heads_confirmed || planted::is(Planted::HeadsUnconfirmed);
-        let mut lfs = Self::assemble(parts, recovered, options, read_only)?;
-        match &lfs.read_only {
+        let mut lfs = Self::assemble(parts, recovered, options, read_only.clone())?;
+        match read_only {
             None => {
                 lfs.write_owner(true)?;
                 if lfs.options.replays && !lfs.is_copy() {
@@ -132,7 +131,7 @@ impl Lfs {
                 }
                 lfs.arrange_heads(confirmed)?;
             }
-            Some(reason) => lfs.durability.stop_quietly(reason.clone()),
+            Some(reason) => lfs.durability.stop_quietly(reason),
         }
         Ok(lfs)
     }
@@ -245,18 +244,16 @@ impl Lfs {
             Arc::clone(&allocator),
             schedule,
         ));
+        let cleaner = Arc::new(Cleaner::new(&volume, &writer, &mechanism, &checkpoints));
         Ok(Lfs {
+            cleaner,
             checkpoints,
             mechanism,
             verifying: RankedMutex::new(Rank::Verifying, ()),
-            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(volume.options.policy)),
-            moving: RankedMutex::new(Rank::Moving, ()),
             allocator,
             ahead: Ahead::new(&*volume.device),
-            finding_holes: AtomicBool::new(false),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,
-            read_only,
             writer,
             volume_tag: volume.volume_tag,
             device: volume.device,

@@ -10,9 +10,9 @@
 //! Blocks are read in the order of their places, an extent at a time, and
 //! appended in the order of the file in one group.
 
+use crate::cleaner::Cleaner;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Source};
 use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Watermarks};
 use crate::reader::ReadCause;
@@ -48,7 +48,7 @@ fn runs_of(blocks: &[(u64, Pointer)]) -> u64 {
     u64::from(!blocks.is_empty()) + breaks.count() as u64
 }
 
-impl Lfs {
+impl Cleaner {
     /// Rewrites what lies in pieces of a file from block `from` on, until
     /// `limit_bytes` have been moved, or sixteen times as many looked at, or
     /// clean segments are low: the caller decides how much of the device this

@@ -1,9 +1,9 @@
 //! When the mount's own thread begins a pass, and what it makes of its outcome.
 
 use super::plan::Urgency;
+use crate::cleaner::Cleaner;
 use crate::control::pace::Gauge;
 use crate::error::Result;
-use crate::lfs::Lfs;
 
 /// Hundredths of a segment that a pass must gain, or it was barren; and how many
 /// such follow each other before the cleaner rests, and nobody waits for it. One
@@ -13,7 +13,7 @@ const BARREN_PASSES: u32 = 4;
 /// How long a few cleaned segments wait for a checkpoint of their own.
 const SETTLE_NS: u64 = 500_000_000;
 
-impl Lfs {
+impl Cleaner {
     /// Background work: cleans when clean segments run low and cleaning pays,
     /// or when nobody is there; and takes the checkpoints that make clean what
     /// other processes have cleaned.

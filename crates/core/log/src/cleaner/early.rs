@@ -6,9 +6,9 @@
 //! beside what is logged in between.
 
 use super::plan::{Among, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::state::CleanerState;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A checkpoint is taken when this part of the volume has been logged.
@@ -16,7 +16,7 @@ const INTERVAL: u64 = 8;
 /// Passes over the fullest segments, each of which gains a part of one.
 const ROUNDS: u32 = 16;
 
-impl Lfs {
+impl Cleaner {
     /// Cleans what needs no checkpoint. Returns how many segments were cleaned.
     pub(super) fn gain_early(
         &self,

@@ -2,12 +2,12 @@
 //! cleaning what does.
 
 use super::plan::{Among, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::state::CleanerState;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Cleaner {
     /// Makes clean segments until there are `goal`: first those that need no
     /// checkpoint; if there are none, by moving live blocks, as many as the room
     /// allows, and by the checkpoints that give their places back. Of those there is

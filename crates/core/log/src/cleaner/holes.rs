@@ -6,12 +6,12 @@
 
 use crate::base::Base;
 use crate::chain::{ChainItem, map_entry};
+use crate::cleaner::Cleaner;
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::delta::Answer;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
 use crate::log::{LogItem, goes_into_holes};
 use crate::segments::{Edition, Holes};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Drop for Finding<'_> {
     }
 }
 
-impl Lfs {
+impl Cleaner {
     /// Finds holes for the blocks of a group, if clean segments are short and it
     /// has enough of them.
     ///

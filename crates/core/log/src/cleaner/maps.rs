@@ -1,13 +1,13 @@
 //! What segments hold, read as cheaply as can be: for whoever moves nothing.
 
 use crate::chain::MapPage;
+use crate::cleaner::Cleaner;
 use crate::control::contents::SegmentContents;
 use crate::error::Result;
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
 use crate::segments::Edition;
 
-impl Lfs {
+impl Cleaner {
     /// What segments hold, read as cheaply as can be, as no block is moved: of
     /// one that this mount has plugged the map alone, which has all that lives.
     /// None of one that is damaged.

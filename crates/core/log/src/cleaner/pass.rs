@@ -2,12 +2,12 @@
 //! who finds no room.
 
 use super::plan::{Among, Goal, Plan, Standing, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::claims::CleanerId;
 use crate::control::contents::SegmentContents;
 use crate::control::state::CleanerState;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use crate::mechanism::Found;
 use crate::policy::Candidate;
@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-impl Lfs {
+impl Cleaner {
     /// Cleans as many segments as pay, within the space the cleaner may use.
     /// Returns how many were cleaned.
     ///
@@ -76,7 +76,7 @@ impl Lfs {
         cleaning
     }
 
-    /// As [`Lfs::lock_cleaning`], if nobody else has it.
+    /// As [`Cleaner::lock_cleaning`], if nobody else has it.
     pub(crate) fn try_lock_cleaning(&self) -> Option<Ranked<MutexGuard<'_, CleanerState>>> {
         let mut cleaning = self.cleaning.try_lock()?;
         self.follow(&mut cleaning);

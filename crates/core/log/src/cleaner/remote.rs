@@ -2,7 +2,7 @@
 //!
 //! A stranger says what is to be done; nothing that he says is believed.
 //!
-//! - He names a block by what [`Lfs::serve_cleaner`] has told him of it. The
+//! - He names a block by what [`Cleaner::serve_cleaner`] has told him of it. The
 //!   server looks the name up in what the segment's own summaries say, asks
 //!   whether it lives, reads it, checks it, and moves it as the mount's own
 //!   cleaner would: liveness is tested once more as the copy is appended.
@@ -10,17 +10,18 @@
 //!   and refuses if one lives and nobody has put it down for the next
 //!   checkpoint. The segment is reused as any is.
 //! - He cannot use up the room that writers and checkpoints need: one move at
-//!   a time, of a mebibyte at most, and only if [`Lfs::may_move`] allows it.
+//!   a time, of a mebibyte at most, and only if [`Cleaner::may_move`] allows it.
 //! - He cannot hold a lock, and no call of his waits for anything but the
 //!   device. What would have to wait is refused with `Again`.
 
 use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;
+use crate::cleaner::Cleaner;
+use crate::control::Control;
 use crate::control::claims::{ClaimError, CleanerId};
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
 use crate::mechanism::{Found, GROUP_BYTES, Life};
 use crate::segments::Edition;
 use std::sync::Arc;
@@ -74,11 +75,11 @@ impl From<ClaimError> for CallError {
 type Answered<T> = std::result::Result<T, CallError>;
 
 /// Counts a call for as long as it lives.
-struct Counted<'l>(&'l Lfs);
+struct Counted<'l>(&'l Control);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.control.remote_calls.fetch_sub(1, Relaxed);
+        self.0.remote_calls.fetch_sub(1, Relaxed);
     }
 }
 
@@ -129,7 +130,7 @@ fn find(contents: &SegmentContents, name: &Block) -> Option<usize> {
         .or_else(|| (0..blocks.len()).find(is_it))
 }
 
-impl Lfs {
+impl Cleaner {
     /// Answers a cleaner of another process. Returns its number, which is new
     /// if it joins, and the answer. `pid` is told to people only.
     ///
@@ -141,14 +142,14 @@ impl Lfs {
         request: Request,
         pid: u32,
     ) -> Answered<(u64, Answer)> {
-        if let Some(reason) = self.stopped() {
+        if let Some(reason) = self.durability.stopped() {
             return Err(crate::Error::Stopped(reason).into());
         }
         if self.control.remote_calls.fetch_add(1, Relaxed) >= AT_ONCE {
             self.control.remote_calls.fetch_sub(1, Relaxed);
             return Err(CallError::Again);
         }
-        let _counted = Counted(self);
+        let _counted = Counted(&self.control);
         let now_ns = self.clock.monotonic_ns();
         let id = match &request {
             Request::Wait { policy } if cleaner == 0 => {

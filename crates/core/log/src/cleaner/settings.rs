@@ -1,11 +1,11 @@
 //! How the mount's own cleaner works, asked and changed.
 
+use crate::cleaner::Cleaner;
 use crate::control::{CleanerSettings, CleanerStatus};
 use crate::error::Result;
-use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Cleaner {
     /// How the mount's own cleaner works.
     pub fn cleaner_settings(&self) -> CleanerSettings {
         self.control.shared().settings

@@ -206,7 +206,7 @@ fn age_sort_writes_the_oldest_survivors_first() {
     v.write(other, 0, 100);
     v.checkpoint();
     let before = (v.place(old, 0), v.place(young, 0));
-    assert!(v.lfs.clean_batch().unwrap() >= 2);
+    assert!(v.lfs.cleaner.clean_batch().unwrap() >= 2);
     let after = (v.place(old, 0), v.place(young, 0));
     assert!(
         after.0 != before.0 && after.1 != before.1,
@@ -352,7 +352,7 @@ fn a_judgement_does_not_outlive_its_image() {
     }
     v.create("another change");
     v.checkpoint();
-    assert_eq!(v.lfs.move_out(batch).unwrap(), 2);
+    assert_eq!(v.lfs.cleaner.move_out(batch).unwrap(), 2);
     v.checkpoint();
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(segments[0]) && v.is_clean(segments[1]));
@@ -387,13 +387,13 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
     v.lfs.mechanism.distrust(head, edition);
     assert_eq!(cleaned(head), None);
     assert!(!v.lfs.segments.lock().get(head).suspect);
-    assert!(!v.lfs.clean_segment(head).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(head).unwrap());
     // Nor is a clean one.
     let clean = v.lfs.segments.lock().iter().find_map(|(n, s)| {
         let clean = s.state == SegmentState::Clean;
         clean.then_some(n)
     });
-    assert!(!v.lfs.clean_segment(clean.unwrap()).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(clean.unwrap()).unwrap());
 }
 
 /// What is damaged where it lives keeps its segment, of whatever kind it is.
@@ -430,7 +430,10 @@ fn damage_keeps_its_segment() {
         v.device.write(at, &[IoSlice::new(&[0xa5; 512])]).unwrap();
         v.lfs.drop_caches();
         let segment = v.lfs.geometry.segment_of(sector).unwrap();
-        assert!(!v.lfs.clean_segment(segment).unwrap(), "sector {sector}");
+        assert!(
+            !v.lfs.cleaner.clean_segment(segment).unwrap(),
+            "sector {sector}"
+        );
         let mut segments = v.lfs.segments.lock();
         let entry = segments.get_mut(segment);
         assert!(std::mem::take(&mut entry.suspect), "sector {sector}");

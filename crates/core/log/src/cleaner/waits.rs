@@ -1,9 +1,9 @@
 //! How the cleaner and the writers wait for each other (`docs/design/cleaner.md`, "Pace" and
 //! "Waiting").
 
+use crate::cleaner::Cleaner;
 use crate::control::pace::Pacer;
 use crate::control::state::CleanerState;
-use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long one waits for the cleaner's thread while it gains nothing.
 pub(crate) const PATIENCE_NS: u64 = 500_000_000;
 
-impl Lfs {
+impl Cleaner {
     /// Somebody cleans ahead of need, and gains by it: the mount's own thread,
     /// or a process.
     fn somebody_cleans(&self) -> bool {

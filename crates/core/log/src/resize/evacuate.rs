@@ -114,8 +114,9 @@ impl Lfs {
             self.give_back()?;
             if !moved {
                 let goal = self.space.clean_segments_now() + self.space.batch_segments();
-                let cleaning = self.lock_cleaning();
-                self.gain_segments(&cleaning, Urgency::Starved, goal)?;
+                let cleaning = self.cleaner.lock_cleaning();
+                self.cleaner
+                    .gain_segments(&cleaning, Urgency::Starved, goal)?;
             }
         }
     }
@@ -141,7 +142,7 @@ impl Lfs {
         for (segment, live_bytes) in self.unclean(which) {
             let cleaned = self.segments.lock().get(segment).cleaned.is_some();
             let standing = self.mechanism.settled(segment).is_none();
-            if cleaned || standing || live_bytes == 0 || self.clean_segment(segment)? {
+            if cleaned || standing || live_bytes == 0 || self.cleaner.clean_segment(segment)? {
                 continue;
             }
             if self.segments.lock().get(segment).suspect {

@@ -40,8 +40,8 @@ impl Lfs {
                            --cancel";
             return Err(Error::Unfit(problem.into()));
         };
-        let mut cleaning = self.cleaning.lock();
-        let _moving = self.moving.lock();
+        let mut cleaning = self.cleaner.lock_cleaning();
+        let _moving = self.cleaner.moving();
         let mut schedule = self.checkpoints.schedule();
         if let Some(reason) = self.stopped() {
             return Err(Error::Unfit(reason));

@@ -24,7 +24,7 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
     assert_ne!(one, two);
     let (in_two, written) = (v.live(two), v.written());
 
-    assert!(v.lfs.clean_segment(one).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(one).unwrap());
     v.lfs.checkpoint().unwrap();
 
     // Figure 6-7: segment 1 is empty, and in segment 2 the node is dead.
@@ -40,7 +40,7 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
     assert!(v.written() - written > BLOCK);
 
     // The node's old place comes back by cleaning segment 2.
-    assert!(v.lfs.clean_segment(two).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(two).unwrap());
     v.lfs.checkpoint().unwrap();
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(one) && v.is_clean(two));
@@ -79,7 +79,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     let written = v.written();
 
     for &segment in &segments {
-        assert!(v.lfs.clean_segment(segment).unwrap());
+        assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     }
     let priced = {
         let committed = v.lfs.layers.read();
@@ -96,7 +96,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
 
     // The long run: the dead nodes' segments come back.
     for _ in 0..20 {
-        v.lfs.clean_batch().unwrap();
+        v.lfs.cleaner.clean_batch().unwrap();
         v.lfs.checkpoint().unwrap();
         v.lfs.checkpoint().unwrap();
     }

@@ -50,7 +50,7 @@ fn data_behind_both_records_is_clean_once_its_moves_are_durable() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).expect("data alone, and old");
     let before = v.lfs.statistics();
-    assert!(v.lfs.clean_segment(segment).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     assert!(!v.is_clean(segment), "before its moves are durable");
     assert!(v.lfs.durability.durable() < v.lfs.log.lock().end.serial());
     v.lfs.checkpoints.settle_vacated().unwrap();
@@ -75,7 +75,7 @@ fn what_a_record_still_needs_waits_for_checkpoints() {
     assert!(v.early(file).is_some());
     let node = v.segment(v.node(small));
     assert!(!v.lfs.segments.lock().may_vacate(node), "metadata");
-    assert!(v.lfs.clean_segment(node).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(node).unwrap());
     v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(node));
 }
@@ -90,7 +90,7 @@ fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
         .write(summary, &[IoSlice::new(&[0xff; 512])])
         .unwrap();
     // Nothing is found, which is not to say that nothing lives.
-    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
     v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment));
     v.is_whole(file, 0, BLOCKS);
@@ -100,7 +100,7 @@ fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
 fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
     v.lfs.checkpoints.settle_vacated().unwrap();
     v.checkpoint();
     assert_eq!(state(&v.mounted_again(), segment), SegmentState::Clean);
@@ -110,7 +110,7 @@ fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
 fn a_mount_after_a_crash_finds_the_room_again() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
     v.lfs.checkpoints.settle_vacated().unwrap();
     let again = v.mounted_again();
     assert_eq!(
@@ -145,7 +145,7 @@ fn an_image_that_may_have_been_written_over_is_not_held() {
     };
     assert!(hold());
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
     v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment), "the image is held");
     v.lfs.segments.lock().let_go_of_withheld();
@@ -183,10 +183,13 @@ fn a_held_image_does_not_keep_from_the_cleaner_what_it_gains() {
     let serial = v.lfs.layers.read().base.serial;
     v.lfs.segments.lock().hold(serial);
     let (clean, moved) = (v.clean(), v.lfs.statistics().cleaner_bytes);
-    let cleaning = v.lfs.lock_cleaning();
+    let cleaning = v.lfs.cleaner.lock_cleaning();
     // Half of each lives.
     let goal = u64::from(clean) + 1;
-    v.lfs.gain_early(&cleaning, Urgency::Waiting, goal).unwrap();
+    v.lfs
+        .cleaner
+        .gain_early(&cleaning, Urgency::Waiting, goal)
+        .unwrap();
     assert!(!v.lfs.segments.lock().holds(serial));
     let moved = v.lfs.statistics().cleaner_bytes - moved;
     let segments = moved / u64::from(v.lfs.geometry.segment_bytes);
@@ -203,7 +206,7 @@ fn whoever_reads_what_has_been_discarded_finds_no_damage() {
     let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
     let there = blocks.iter().find(|m| v.segment(m.pointer) == segment);
     let before = there.unwrap();
-    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
     v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     let read = v.lfs.reader.block(&before.pointer, file, before.block);
@@ -252,7 +255,7 @@ fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
     for what in ["sound", "unreadable", "illegible", "a checkpoint"] {
         let (v, file) = Volume::aged();
         let segment = v.early(file).unwrap();
-        v.lfs.clean_segment(segment).unwrap();
+        v.lfs.cleaner.clean_segment(segment).unwrap();
         v.lfs.checkpoints.settle_vacated().unwrap();
         let clock: Arc<dyn Clock> = v.clock.clone();
         let again = Lfs::mount(v.errands.clone(), clock, MountOptions::default());

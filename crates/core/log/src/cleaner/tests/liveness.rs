@@ -23,7 +23,7 @@ use varve_fs::{Caller, InodeNo};
 impl Volume {
     /// Whether a segment is a candidate, and whether it is settled.
     fn stands(&self, segment: u32) -> (bool, bool) {
-        let candidates = self.lfs.candidates();
+        let candidates = self.lfs.cleaner.candidates();
         let is_one = candidates.iter().any(|c| c.segment == segment);
         (is_one, self.lfs.mechanism.settled(segment).is_some())
     }
@@ -62,7 +62,13 @@ fn frozen_at(boundary: u64) -> Option<Arc<Delta>> {
 fn candidates_are_the_used_segments_and_no_others() {
     let v = Volume::new();
     settled_file(&v, 100);
-    let candidates: Vec<u32> = v.lfs.candidates().iter().map(|c| c.segment).collect();
+    let candidates: Vec<u32> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.segment)
+        .collect();
     let segments = v.lfs.segments.lock();
     let used = segments
         .iter()
@@ -121,7 +127,7 @@ fn a_candidates_live_bytes_are_the_tables_and_what_deltas_add() {
     let (segment, live) = (segments[0], v.live(segments[0]));
     for (added, now) in [(0, live), (5000, live + 5000), (-4096, live - 4096)] {
         v.lfs.layers.change().live.usage.insert(segment, added);
-        let candidates = v.lfs.candidates();
+        let candidates = v.lfs.cleaner.candidates();
         let candidate = candidates.iter().find(|c| c.segment == segment).unwrap();
         let settled = v.lfs.mechanism.settled(segment).unwrap();
         assert_eq!((candidate.live_bytes, settled.1), (now, now));
@@ -275,14 +281,14 @@ fn on_a_slow_device_fewer_moves_go_into_a_group() {
 fn empty_and_cleaned_segments_wait_for_checkpoints() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let before = v.lfs.waiting_for_checkpoint();
+    let before = v.lfs.cleaner.waiting_for_checkpoint();
     v.change(segments[0], |s| s.cleaned = Some(9));
-    assert_eq!(v.lfs.waiting_for_checkpoint(), before + 1);
+    assert_eq!(v.lfs.cleaner.waiting_for_checkpoint(), before + 1);
     let dead = -(v.live(segments[1]) as i64);
     let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segments[1], dead);
     drop(committed);
-    assert_eq!(v.lfs.waiting_for_checkpoint(), before + 2);
+    assert_eq!(v.lfs.cleaner.waiting_for_checkpoint(), before + 2);
 }
 
 #[test]
@@ -291,7 +297,7 @@ fn a_checkpoint_may_see_more_once_so_much_has_been_logged() {
     let eighth = v.lfs.geometry.volume_bytes() / 8;
     let sees = |logged: u64, urgency| {
         v.lfs.layers.change().live.log_bytes = logged;
-        v.lfs.may_see_more(urgency)
+        v.lfs.cleaner.may_see_more(urgency)
     };
     for (urgency, part) in [
         (Urgency::Background, 2),
@@ -313,7 +319,7 @@ fn deaths_pay_for_a_checkpoint_once_they_are_many_or_somebody_waits() {
         (live.log_bytes, live.removes, live.entries) = (0, false, 0);
         change(live);
         drop(committed);
-        v.lfs.pending_deaths(urgency)
+        v.lfs.cleaner.pending_deaths(urgency)
     };
     let segment = u64::from(v.lfs.geometry.segment_bytes);
     let many = v.lfs.space.batch_segments().max(8) * segment;
@@ -341,8 +347,8 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     assert!(v.lfs.space.may_move(BLOCK, Default::default()));
     v.lfs.segments.lock().waiting.bytes = v.lfs.geometry.volume_bytes();
     assert!(!v.lfs.space.may_move(BLOCK, Default::default()));
-    assert!(!v.lfs.clean_segment(segments[0]).unwrap());
-    let cleaning = v.lfs.lock_cleaning();
+    assert!(!v.lfs.cleaner.clean_segment(segments[0]).unwrap());
+    let cleaning = v.lfs.cleaner.lock_cleaning();
     let mut batch = crate::cleaner::pass::Batch::default();
     let (edition, found) = v
         .lfs
@@ -351,9 +357,9 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
         .unwrap()
         .unwrap();
     batch.add((segments[0], edition), found, Default::default());
-    assert_eq!(v.lfs.move_out(batch).unwrap(), 0);
+    assert_eq!(v.lfs.cleaner.move_out(batch).unwrap(), 0);
     drop(cleaning);
-    assert_eq!(v.lfs.clean_batch().unwrap(), 0);
+    assert_eq!(v.lfs.cleaner.clean_batch().unwrap(), 0);
     assert_eq!(v.place(file, 0), place);
 }
 

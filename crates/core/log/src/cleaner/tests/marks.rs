@@ -22,7 +22,7 @@ impl Volume {
     /// bytes that wait, and `more`.
     fn leave_ample(&self, waiting: u64, more: u64) {
         self.lfs.segments.lock().waiting.bytes = with_summaries(waiting);
-        let pace = self.lfs.cleaner_settings().pace;
+        let pace = self.lfs.cleaner.cleaner_settings().pace;
         let (_, _, _, high) = self.lfs.space.cleaning_marks(&pace);
         self.leave_clean(high + more);
         assert_eq!(u64::from(self.clean()), high + more);
@@ -34,9 +34,9 @@ fn what_waits_is_written_before_the_cleaner_works_for_it() {
     let v = Volume::new();
     settled_file(&v, 400);
     for threaded in [false, true] {
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         settings.pace.threaded = threaded;
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         // With a thread, the slope is longer: the second round takes fewer.
         let waiting = if threaded { MIB / 2 } else { MIB };
         v.leave_ample(waiting, 1);

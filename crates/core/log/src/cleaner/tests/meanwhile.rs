@@ -30,8 +30,9 @@ impl Volume {
     }
 
     fn passes(&self, urgency: Urgency) -> BTreeSet<u32> {
-        let cleaning = self.lfs.lock_cleaning();
+        let cleaning = self.lfs.cleaner.lock_cleaning();
         self.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
             .unwrap();
         self.which(|segment| self.lfs.segments.lock().get(segment).cleaned.is_some())
@@ -106,7 +107,7 @@ fn a_segment_that_another_claims_during_a_pass_is_passed_over() {
     for (urgency, heeds) in [(Urgency::Background, true), (Urgency::Waiting, false)] {
         let (v, file) = Volume::half_dead(600);
         let stranger = CleanerId(join(&v));
-        let first = v.lfs.candidates();
+        let first = v.lfs.cleaner.candidates();
         let first = first.iter().min_by_key(|c| c.live_bytes);
         let (first, lfs) = (first.unwrap().segment, Arc::clone(&v.lfs));
         let claimed = *all.iter().find(|segment| **segment != first).unwrap();
@@ -218,7 +219,7 @@ fn what_another_moves_before_it_is_read_is_no_damage() {
         v.lfs.drop_caches();
         v.errands
             .before(Operation::Read, Volume::bytes(place), move || {
-                assert!(lfs.clean_segment(segment).unwrap());
+                assert!(lfs.cleaner.clean_segment(segment).unwrap());
                 lfs.checkpoints.settle_vacated().unwrap();
                 false
             });
@@ -299,7 +300,7 @@ fn damage_in_the_inode_map_keeps_its_segment() {
     let (_, pointer) = block.expect("a block of the table or the map");
     let segment = v.segment(pointer);
     v.spoil(Volume::bytes(pointer).start);
-    assert!(!v.lfs.clean_segment(segment).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(segment).unwrap());
     assert!(v.is_suspect(segment));
     assert_eq!(v.lfs.segments.lock().get(segment).cleaned, None);
 }
@@ -315,7 +316,7 @@ fn a_stranger_does_not_wait_for_another_move() {
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let lfs = &v.lfs;
         scope.spawn(move || {
-            let _moving = lfs.moving.lock();
+            let _moving = lfs.cleaner.moving();
             begun.send(()).unwrap();
             let _ = ends.recv();
         });
@@ -436,7 +437,7 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
     let needy = v.lfs.control.in_need();
     v.lfs.control.wait(forever);
     drop(needy);
-    v.lfs.hurry();
+    v.lfs.cleaner.hurry();
     v.lfs.control.wait(forever);
     assert!(v.lfs.control.is_closing());
 }
@@ -445,9 +446,9 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
 fn a_cleaners_thread_that_is_not_to_run_or_gains_nothing_is_not_waited_for() {
     let v = Volume::new();
     let gains = |running, threaded, fruitless| {
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         (settings.pace.running, settings.pace.threaded) = (running, threaded);
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         let mut shared = v.lfs.control.shared();
         shared.fruitless = fruitless;
         shared.own_thread_gains()

@@ -31,8 +31,9 @@ impl Volume {
     }
 
     fn cleans(&self, urgency: Urgency, among: Among, wanted: u64) -> BTreeSet<u32> {
-        let cleaning = self.lfs.lock_cleaning();
+        let cleaning = self.lfs.cleaner.lock_cleaning();
         self.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, among, wanted)
             .unwrap();
         drop(cleaning);
@@ -157,7 +158,7 @@ fn a_pass_ends_when_enough_wait_for_checkpoints() {
     for segment in v.which(|s| v.lfs.segments.lock().may_vacate(s)) {
         v.lfs.segments.lock().takes_metadata(segment);
     }
-    let worth = v.lfs.worth_checkpoints();
+    let worth = v.lfs.cleaner.worth_checkpoints();
     let cleaned = v.cleans(Urgency::Ahead, Among::Behind, u64::MAX);
     assert_eq!(cleaned.len() as u64, worth);
 }
@@ -173,9 +174,9 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
     ] {
         let (v, _) = Volume::half_dead(600);
         v.appears_slow(); // a step is a segment then
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         settings.pace.threaded = threaded;
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         let _needy = v.lfs.control.in_need();
         let before = v.lfs.statistics().segments_vacated;
         v.cleans(urgency, Among::AtOnce, u64::MAX);
@@ -188,10 +189,16 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
 #[test]
 fn segments_moved_together_must_find_room_together() {
     let (v, _) = Volume::half_dead(600);
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner.cleaner_settings();
     settings.policy = PolicyKind::COST_BENEFIT;
-    v.lfs.set_cleaner(settings).unwrap();
-    let live: Vec<u64> = v.lfs.candidates().iter().map(|c| c.live_bytes).collect();
+    v.lfs.cleaner.set_cleaner(settings).unwrap();
+    let live: Vec<u64> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.live_bytes)
+        .collect();
     let largest = *live.iter().max().unwrap();
     let waits = |bytes| v.lfs.segments.lock().waiting.bytes = bytes;
     let fits = |bytes| v.lfs.space.may_move(bytes, Default::default());
@@ -227,8 +234,9 @@ fn nobody_hurries_to_clean_what_is_nearly_full() {
     }
     assert!(freed() * 8 < whole, "{} of {whole}", freed());
     let clean = |urgency| {
-        let cleaning = v.lfs.cleaning.lock();
+        let cleaning = v.lfs.cleaner.lock_cleaning();
         v.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
             .unwrap();
         v.segment(v.place(file, block))

@@ -149,7 +149,7 @@ fn moves_and_what_waits_cost_no_more_than_they_were_promised() {
                 1 => v = v.killed(),
                 _ => v.checkpoint(),
             }
-            let mut candidates = v.lfs.candidates();
+            let mut candidates = v.lfs.cleaner.candidates();
             candidates.sort_by_key(|candidate| candidate.live_bytes);
             for candidate in candidates.iter().take(rng.random_range(0..4)) {
                 moved += u32::from(v.moves_as_promised(candidate.segment));

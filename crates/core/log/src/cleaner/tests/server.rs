@@ -51,7 +51,7 @@ fn a_segment_is_not_done_before_each_block_has_moved_or_is_put_down() {
     let id = join(&v);
     let declared = |segment| call(&v, id, Request::Segclean { segment });
     let (mut ifile, mut last) = (0, 0);
-    for segment in v.lfs.candidates().iter().map(|c| c.segment) {
+    for segment in v.lfs.cleaner.candidates().iter().map(|c| c.segment) {
         let blocks = living(&v, id, segment);
         let of_ifile = |block: &&Block| block.ino.get() == InodeNo::IFILE.0;
         ifile += blocks.iter().filter(of_ifile).count();
@@ -99,7 +99,13 @@ fn lists_of_segments_go_on_where_they_are_asked_to() {
     let v = Volume::new();
     settled_file(&v, 400);
     let id = join(&v);
-    let all: Vec<u32> = v.lfs.candidates().iter().map(|c| c.segment).collect();
+    let all: Vec<u32> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.segment)
+        .collect();
     let count = v.lfs.geometry.segment_count;
     for from in [0, all[3], all[3] + 1, count - 1, count, u32::MAX] {
         let (_, answer) = call(&v, id, Request::Usage { from }).unwrap();

@@ -11,7 +11,7 @@ impl Volume {
         // A checkpoint may have made some clean.
         self.leave_clean(self.lfs.space.cleaning_gauge().high);
         self.lfs.log.lock().holes.clear();
-        self.lfs.stock_holes(&group_of(file)).unwrap();
+        self.lfs.cleaner.stock_holes(&group_of(file)).unwrap();
         let log = self.lfs.log.lock();
         log.holes.iter().map(|holes| holes.segment).collect()
     }
@@ -25,9 +25,9 @@ impl Volume {
 #[test]
 fn one_looks_for_holes_at_a_time() {
     let (v, file, _) = Volume::crowded();
-    v.lfs.finding_holes.store(true, Relaxed);
+    v.lfs.cleaner.finding_holes.store(true, Relaxed);
     assert_eq!(v.stock(file), BTreeSet::new());
-    v.lfs.finding_holes.store(false, Relaxed);
+    v.lfs.cleaner.finding_holes.store(false, Relaxed);
     assert_ne!(v.stock(file), BTreeSet::new());
 }
 
@@ -41,7 +41,7 @@ fn where_blocks_do_not_lie_on_write_units_nothing_is_plugged() {
         };
         let (v, file, _) = Volume::crowded_on(&format);
         assert_eq!(v.lfs.geometry.aligned, aligned);
-        assert!(v.lfs.is_short());
+        assert!(v.lfs.cleaner.is_short());
         assert_eq!(v.stock(file).is_empty(), !aligned);
     }
 }
@@ -106,7 +106,7 @@ fn a_map_that_cannot_be_read_is_not_believed_either() {
     let (segment, edition) = v.plugged()[0];
     let holes_of = || {
         let known = v.lfs.mechanism.recorded(segment);
-        let contents = v.lfs.read_for_holes(&[(segment, edition)]).unwrap();
+        let contents = v.lfs.cleaner.read_for_holes(&[(segment, edition)]).unwrap();
         let contents = contents.into_iter().next().unwrap();
         contents.map(|contents| {
             let led_to = v.lfs.mechanism.led_to(&contents, &known).unwrap();
