@@ -325,13 +325,13 @@ impl<'a> Fold<'a> {
 
     pub(super) fn write(&self, items: Vec<LogItem>) -> Result<Vec<Placed>> {
         self.checkpoints.mechanism.give_way();
-        let written = self
-            .checkpoints
-            .writer
-            .write_group(items, GroupKind::Checkpoint, None)?;
-        Ok(written
+        let (count, writer) = (items.len(), &self.checkpoints.writer);
+        let written = writer.write_group(items, GroupKind::Checkpoint, None)?;
+        let placed = written
             .expect("only the cleaner's groups are refused")
-            .placed)
+            .placed;
+        assert_eq!(placed.len(), count, "places of a checkpoint's items");
+        Ok(placed)
     }
 
     /// Writes the inodes whose stored image does not say what it must.
@@ -343,6 +343,7 @@ impl<'a> Fold<'a> {
     ) -> Result<()> {
         let inode_bytes = i64::from(self.checkpoints.geometry.inode_bytes);
         let mut pending: Vec<(InodeImage, u32)> = Vec::new();
+        assert_eq!(folds.len(), images.len(), "an image for each index");
         for (fold, new) in folds.into_iter().zip(images) {
             let NewImage {
                 mut image,

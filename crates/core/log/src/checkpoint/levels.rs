@@ -63,6 +63,8 @@ impl Fold<'_> {
             }
             self.write_nodes(folds, &mut chunk)?;
         }
+        let applied = folds.iter().all(|fold| fold.changes.is_empty());
+        assert!(applied, "changes of an index are left");
         Ok(())
     }
 

@@ -13,6 +13,12 @@
 //!    segments that both retained checkpoints found empty become clean.
 //!
 //! A failure anywhere stops the volume's writes; the layers stay readable.
+//!
+//! Invariants, for checkpoint `c` after `b`:
+//!
+//! - `c.serial > b.serial`, `c.boundary >= b.boundary`, `c.boundary <= c.position`
+//! - `written <= counted`, checked before the record; after the fold no change is left
+//! - one record per checkpoint, of the length of a slot, between two flushes
 
 mod commit;
 mod fold;
@@ -223,6 +229,10 @@ impl Checkpoints {
     fn checkpoint_as(&self, schedule: &mut Schedule, clean: bool) -> Result<()> {
         self.durability.check()?;
         let serial = schedule.next_serial;
+        assert!(
+            serial > self.layers.base().serial,
+            "checkpoint {serial} again"
+        );
         for _ in 0..ATTEMPTS {
             if !self.checkpoint_fits() {
                 // Better to refuse than to stop half way.
@@ -281,6 +291,7 @@ impl Checkpoints {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
             frozen.absorb(&self.geometry, younger);
         }
+        assert!(log.end.serial() >= frozen.boundary, "a boundary goes back");
         frozen.boundary = log.end.serial();
         frozen.loose = self.space.loose_numbers();
         committed.live.next_ino = frozen.next_ino;
@@ -394,6 +405,7 @@ impl Checkpoints {
             history: Arc::new(history),
         };
         let reach = (boundary.serial(), end.serial());
+        assert!(reach.0 <= reach.1, "the log ends before the boundary");
         self.install(base, reach, &frozen, &table, final_images);
         self.reader.forget(&obsolete);
         Ok(())
@@ -438,6 +450,7 @@ impl Checkpoints {
         }
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
+        assert_eq!(bytes.len(), slot_bytes as usize, "bytes of a record");
         self.durability.check()?;
         let buffers = [IoSlice::new(&bytes)];
         write_patiently(&*self.device, &self.counters, offset, &buffers)?;

@@ -79,7 +79,8 @@ struct Counted<'l>(&'l Control);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.remote_calls.fetch_sub(1, Relaxed);
+        let running = self.0.remote_calls.fetch_sub(1, Relaxed);
+        assert!(running > 0, "a call ends twice");
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) struct UnderWay<'w>(&'w AtomicU32);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let running = self.0.fetch_sub(1, Relaxed);
+        assert!(running > 0, "a request ends twice");
     }
 }
 

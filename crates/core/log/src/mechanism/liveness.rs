@@ -167,6 +167,7 @@ impl Mechanism {
             true => self.layers.lookup().pointers(ino, &wanted, go_on),
             false => Err(crate::Error::NoInode(ino)),
         };
+        debug_assert!(wanted.is_sorted(), "blocks of {ino} ascend");
         let current = match current.map(Some).or_else(gone)? {
             Some((current, serial)) => {
                 found.judged_against(serial);
@@ -174,6 +175,7 @@ impl Mechanism {
             }
             None => vec![None; blocks.len()],
         };
+        assert!(current.len() <= blocks.len(), "answers about {ino}");
         found.interrupted |= current.len() < blocks.len();
         for (nth, (current, (block, copy))) in current.iter().zip(blocks).enumerate() {
             if current.is_some_and(|pointer| pointer.same_content(copy)) {

@@ -48,6 +48,7 @@ impl Spilled {
 
     fn leave(&mut self, segment: u32) {
         if let Some(count) = self.segments.get_mut(&segment) {
+            assert!(*count > 0, "segment {segment} is left twice");
             *count -= 1;
             if *count == 0 {
                 self.segments.remove(&segment);

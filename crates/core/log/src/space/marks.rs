@@ -120,6 +120,7 @@ impl Space {
         let slope = stock.slope_segments(pace.threaded);
         let low = percent(pace.low_percent).max(floor + slope);
         let high = percent(pace.high_percent).max(low + batch);
+        assert!(floor + slope <= low && low <= high, "marks {low} to {high}");
         (floor, floor + slope, low, high)
     }
 

@@ -26,7 +26,9 @@ impl Stock {
     /// everything logged has been folded: so a checkpoint may be taken at any moment,
     /// between an answer and the append, too.
     pub fn with_fold(&self, waiting: Counts) -> u64 {
-        waiting.fold_bytes(&self.geometry, &self.image) - self.nothing_bytes
+        let fold = waiting.fold_bytes(&self.geometry, &self.image);
+        assert!(fold >= self.nothing_bytes, "changes make a fold cheaper");
+        fold - self.nothing_bytes
     }
 
     /// Segments that folding what is logged may fill.

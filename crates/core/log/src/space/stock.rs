@@ -131,6 +131,11 @@ impl Space {
             threaded,
         };
         stock.watermark = stock.low_watermark(committed.usage.inodes);
+        assert!(
+            stock.fold_bytes >= stock.nothing_bytes,
+            "a fold costs nothing"
+        );
+        assert!(stock.heads >= 1, "a log has a head");
         stock
     }
 }

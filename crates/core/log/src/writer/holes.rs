@@ -58,6 +58,7 @@ impl Writer {
             entries.extend(map_entry(&plug, first));
             blocks.push(pointer);
         }
+        assert_eq!(blocks.len(), items.len(), "more blocks than holes");
         let per_page = map::entries_per_page(geometry.block_bytes);
         let mut pages = Vec::with_capacity(chunk.pages.len());
         for (page, (entries, &sector)) in (0u16..).zip(entries.chunks(per_page).zip(&chunk.pages)) {
@@ -78,6 +79,7 @@ impl Writer {
             let bytes = map::encode(header, entries, geometry.block_bytes);
             pages.push(buffer.place_plug(&bytes, sector, incarnation));
         }
+        assert_eq!(pages.len(), chunk.pages.len(), "pages of a map");
         self.reader
             .plugs((segment, incarnation), free, buffer.serial);
         (blocks, pages)

@@ -10,6 +10,12 @@
 //!    ([`Output`](crate::log::Output)).
 //!
 //! No thread waits here for the device while it has a lock.
+//!
+//! Invariants:
+//!
+//! - partial `n + 1` is applied after partial `n`, and each item of a group has a place
+//! - `offset + bytes <= segment_bytes` for every partial
+//! - a spill's places are changed under the log's lock only
 
 mod account;
 mod append;
@@ -280,6 +286,8 @@ impl Writer {
                         _ => Pointer::NONE,
                     });
                 }
+                assert_eq!(pointers.len(), plan.items.len(), "places of a partial");
+                assert_eq!(maps.len(), plan.plugs.len(), "maps of a partial");
                 Filled {
                     buffer,
                     pointers,
@@ -333,6 +341,9 @@ impl Writer {
                 pages.iter().for_each(|page| buffer.put_map(segment, page));
             }
             let ends = (index == 0, index == last);
+            assert_eq!(buffer.serial, log.end.serial() + 1, "partials in order");
+            let end = plan.offset + plan.bytes;
+            assert!(end <= self.geometry.segment_bytes, "partial ends at {end}");
             let header = self.summary_header(log, &group, plan, &buffer, ends);
             let predecessor = buffer.finish(header);
             let behind = LogPosition {
@@ -367,6 +378,7 @@ impl Writer {
                 plugs: buffer.plugs,
             }));
         }
+        assert!(items.next().is_none(), "an item of a group has no place");
         log.mark = log.end.at(0).into();
         self.tell_end(&log.end);
         Written {
