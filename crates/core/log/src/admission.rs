@@ -1,7 +1,7 @@
 //! R4: admitting operations, and making room for them.
 
 use crate::cleaner::{PATIENCE_NS, Urgency};
-use crate::control::state::Refusal;
+use crate::control::state::LastRefusal;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::grants::Grant;
@@ -77,7 +77,7 @@ impl Lfs {
         let Some(mut cleaning) = waited else {
             return Ok(());
         };
-        let refusal = Refusal {
+        let refusal = LastRefusal {
             bytes: pending.bytes,
             data_bytes: self.counters.data_bytes.load(Relaxed),
             sectors: self.layers.read().usage.sectors,
@@ -144,7 +144,7 @@ impl Lfs {
         }
     }
 
-    fn nothing_changed(&self, last: Refusal, now: Refusal) -> bool {
+    fn nothing_changed(&self, last: LastRefusal, now: LastRefusal) -> bool {
         let segment = u64::from(self.geometry.segment_bytes);
         now.bytes >= last.bytes
             && now.data_bytes - last.data_bytes < segment

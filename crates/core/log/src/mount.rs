@@ -324,7 +324,7 @@ impl Lfs {
 
 fn read_only_reason(
     options: &MountOptions,
-    found: &superblocks::Found,
+    found: &superblocks::FoundSuperblock,
     damage: Option<String>,
 ) -> Option<String> {
     let features = found.superblock.read_only_compat.get();

@@ -19,7 +19,7 @@ use crate::format::history::{DisplacedBlock, HISTORY, Identity, ImageHeader};
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::history::{
-    Directory, Entries, HistoryChanges, HistoryImage, MergedBlocks, Run, Snapshot,
+    Directory, HistoryChanges, HistoryImage, MergedBlocks, Run, RunEntries, Snapshot,
 };
 use crate::kept::is_old;
 use std::collections::{BTreeMap, HashSet};
@@ -32,7 +32,7 @@ pub(super) struct Listing {
     /// Number and position of the newest snapshot below the delta; zeros without one.
     pub newest: u32,
     position: u64,
-    pub entries: Entries,
+    pub entries: RunEntries,
     /// Moved blocks of the delta that have been listed at their new place.
     used: HashSet<(Identity, u64)>,
     /// Runs that have been written, youngest first, and the blocks of the history file
@@ -55,7 +55,7 @@ impl Listing {
         Listing {
             newest: newest.map_or(0, |newest| newest.number),
             position: newest.map_or(0, |newest| newest.position),
-            entries: Entries::default(),
+            entries: RunEntries::default(),
             used: HashSet::new(),
             runs: Vec::new(),
             changes: Changes::new(),

@@ -53,7 +53,7 @@ impl Fold<'_> {
     pub(super) fn levels(&mut self, folds: &mut [FileFold]) -> Result<()> {
         let highest = folds.iter().map(|fold| fold.height).max().unwrap_or(0);
         for height in 0..=highest {
-            let mut chunk = Pending::default();
+            let mut chunk = PendingNodes::default();
             for at in 0..folds.len() {
                 if folds[at].height == height {
                     self.finish_root(&mut folds[at]);
@@ -110,7 +110,7 @@ impl Fold<'_> {
         folds: &mut [FileFold],
         at: usize,
         height: u8,
-        chunk: &mut Pending,
+        chunk: &mut PendingNodes,
     ) -> Result<()> {
         let fold = &mut folds[at];
         let mut changes = std::mem::take(&mut fold.changes);
@@ -201,8 +201,8 @@ impl Fold<'_> {
     }
 
     /// Writes nodes; each becomes a change of its own level.
-    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut Pending) -> Result<()> {
-        let Pending { nodes, .. } = std::mem::take(chunk);
+    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut PendingNodes) -> Result<()> {
+        let PendingNodes { nodes, .. } = std::mem::take(chunk);
         if nodes.is_empty() {
             return Ok(());
         }
@@ -238,7 +238,7 @@ impl Fold<'_> {
 
 /// Nodes that wait to be written, and how many bytes they have.
 #[derive(Default)]
-struct Pending {
+struct PendingNodes {
     nodes: Vec<PendingNode>,
     bytes: usize,
 }

@@ -5,7 +5,7 @@ use super::fold::{CHUNK, Fold};
 use super::live_bytes;
 use crate::error::Result;
 use crate::format::history::{HISTORY, RUNS_FROM};
-use crate::history::{Directory, Entries, MergedBlocks, MergedImages, Run};
+use crate::history::{Directory, MergedBlocks, MergedImages, Run, RunEntries};
 use crate::log::{LogItem, Placed};
 use varve_fs::Timestamp;
 
@@ -36,7 +36,7 @@ impl Fold<'_> {
     }
 
     /// Writes entries as a run; checkpoint `written` wrote the youngest of them.
-    fn write_run(&mut self, entries: Entries, written: u64) -> Result<Run> {
+    fn write_run(&mut self, entries: RunEntries, written: u64) -> Result<Run> {
         let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let pages = (entries.bytes().div_ceil(page_bytes) + 2) as u64;
         let first = self.free_range(pages);
@@ -150,7 +150,7 @@ impl Fold<'_> {
     /// nothing at all if they cannot be read.
     fn merge(&mut self, directory: &Directory, runs: &[Run]) -> Result<Option<Option<Run>>> {
         let checkpoints = self.checkpoints;
-        let mut entries = Entries::default();
+        let mut entries = RunEntries::default();
         let read = checkpoints.layers.with_history(self.base, |history| {
             let mut blocks = MergedBlocks::new(history, runs)?;
             while let Some(entry) = blocks.next()? {

@@ -41,18 +41,14 @@ use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::geometry::Geometry;
 use crate::layers::Layers;
-use crate::locks::Rank;
-use crate::locks::Ranked;
-use crate::locks::RankedMutex;
+use crate::locks::{Rank, Ranked, RankedMutex};
 use crate::log::LogState;
-use crate::mechanism::Mechanism;
-use crate::mechanism::judged_through;
+use crate::mechanism::{Mechanism, judged_through};
 use crate::newest::Newest;
 use crate::options::MountOptions;
 use crate::policy::Candidate;
 use crate::reader::Reader;
-use crate::segments::SegmentState;
-use crate::segments::SegmentTable;
+use crate::segments::{SegmentState, SegmentTable};
 use crate::space::Space;
 use crate::statistics::Counters;
 use crate::volume::Volume;
@@ -60,9 +56,8 @@ use crate::writer::Writer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use varve_device::Clock;
-use varve_device::Device;
 use varve_device::sync::MutexGuard;
+use varve_device::{Clock, Device};
 
 /// Chooses segments, and empties them when and as far as the mount's pace says.
 pub struct Cleaner {

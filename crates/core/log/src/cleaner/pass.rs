@@ -1,7 +1,7 @@
 //! The mount's own cleaner: passes of it, on its thread or on that of a caller
 //! who finds no room.
 
-use super::plan::{Among, Goal, Plan, Standing, Urgency};
+use super::plan::{Among, Goal, Plan, SegmentStanding, Urgency};
 use crate::cleaner::Cleaner;
 use crate::control::claims::CleanerId;
 use crate::control::contents::SegmentContents;
@@ -171,7 +171,7 @@ impl Cleaner {
             {
                 break;
             }
-            let standing = Standing::of(&self.segments.lock(), segment);
+            let standing = SegmentStanding::of(&self.segments.lock(), segment);
             if plan.is_dear(&candidate) || !among.includes(standing) {
                 continue;
             }
@@ -192,9 +192,9 @@ impl Cleaner {
     }
 
     /// How each of them stands with the retained records, of one moment.
-    fn standings(&self, candidates: Vec<Candidate>) -> Vec<(Candidate, Standing)> {
+    fn standings(&self, candidates: Vec<Candidate>) -> Vec<(Candidate, SegmentStanding)> {
         let segments = self.segments.lock();
-        let standing = |c: Candidate| (c, Standing::of(&segments, c.segment));
+        let standing = |c: Candidate| (c, SegmentStanding::of(&segments, c.segment));
         candidates.into_iter().map(standing).collect()
     }
 

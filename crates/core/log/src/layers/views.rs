@@ -4,7 +4,7 @@ use crate::committed::{Committed, Lookup};
 use crate::error::Error;
 use crate::layers::Layers;
 use crate::locks::{Rank, RankedRwLock};
-use crate::snapshots::Snapshot;
+use crate::snapshots::PinnedState;
 use std::sync::Arc;
 use varve_fs::{SnapshotNo, View};
 
@@ -25,7 +25,7 @@ impl Layers {
         // Of the same moment: nothing that lives can be given back in between.
         let broken = self.segments.lock().pin(number.0);
         drop(committed);
-        let snapshot = Snapshot {
+        let snapshot = PinnedState {
             committed: RankedRwLock::new(Rank::Committed, layers),
             broken,
         };

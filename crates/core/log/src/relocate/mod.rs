@@ -8,8 +8,7 @@
 
 mod spilled;
 
-use crate::durability::Durability;
-use crate::durability::InFlight;
+use crate::durability::{Durability, InFlight};
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::geometry::Geometry;

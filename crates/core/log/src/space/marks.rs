@@ -5,8 +5,7 @@ use crate::control::Pace;
 use crate::control::pace::Gauge;
 use crate::counts::{Counts, with_summaries};
 use crate::policy::Measures;
-use crate::space::Space;
-use crate::space::Stock;
+use crate::space::{Space, Stock};
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten, Waiting};
 

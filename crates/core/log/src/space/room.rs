@@ -2,15 +2,14 @@
 
 use crate::base::Base;
 use crate::committed::Committed;
-use crate::counts::{Counts, Image, ifile_block_bytes, with_summaries};
+use crate::counts::{Counts, ImageCounts, ifile_block_bytes, with_summaries};
 use crate::delta::Delta;
 use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::mkfs::Reserve;
-use crate::space::Space;
-use crate::space::Stock;
+use crate::space::{Space, Stock};
 use varve_fs::Purpose;
 
 /// Groups of a checkpoint that may be small, one node or block and padding: the
@@ -225,12 +224,12 @@ impl Space {
     }
 
     /// What `delta` is folded into, of which the nodes of all files have so many bytes.
-    fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> Image {
+    fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> ImageCounts {
         let (loose, map_blocks_for_each) = match delta.neighbours_unknown {
             true => (0, 3),
             false => (self.loose_numbers().max(delta.loose), 1),
         };
-        Image {
+        ImageCounts {
             stored,
             map_blocks: self.geometry.entry_blocks(delta.next_ino),
             map_blocks_for_each,
@@ -241,7 +240,7 @@ impl Space {
 
     /// What the live delta is folded into: nodes of the image, and those that a running
     /// checkpoint makes.
-    pub(super) fn image_below(&self, committed: &Committed) -> Image {
+    pub(super) fn image_below(&self, committed: &Committed) -> ImageCounts {
         let base = &committed.base;
         let frozen = committed.frozen.as_ref();
         let made = frozen.map_or(0, |frozen| frozen.counts.made_bytes());

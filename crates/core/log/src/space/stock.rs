@@ -6,8 +6,8 @@
 //! - `admit` grants only what [`Space::make_room`] would admit without a checkpoint and
 //!   without cleaning.
 
-use super::fit::{Fit, Lives};
-use crate::counts::{Counts, Image};
+use super::fit::{Fit, LiveCounts};
+use crate::counts::{Counts, ImageCounts};
 use crate::geometry::Geometry;
 use crate::grants::Grant;
 use crate::space::Space;
@@ -22,7 +22,7 @@ pub(crate) struct Stock {
     pub dependable: u64,
     pub heads: u64,
     /// The image below the live delta.
-    pub image: Image,
+    pub image: ImageCounts,
     /// Height of the tallest index.
     pub tallest: u8,
     /// Blocks of the tree as it is logged.
@@ -40,7 +40,7 @@ pub(crate) struct Stock {
     /// Clean segments that growth leaves, folds and waiting changes left aside (R2).
     pub watermark: u64,
     /// What lives, and its metadata (R3).
-    pub lives: Lives,
+    pub lives: LiveCounts,
     /// Most data is written into holes.
     pub plugs: bool,
     /// Cleaned segments are reused before their checkpoints.
@@ -150,7 +150,7 @@ mod tests {
     /// A volume of 1 GiB with so many clean segments, on which nothing lives.
     fn stock(clean: u64) -> Stock {
         let geometry = crate::geometry::tests::volume(1 << 30, 4096, true);
-        let image = Image {
+        let image = ImageCounts {
             stored: 0,
             map_blocks: 10,
             map_blocks_for_each: 1,
@@ -171,7 +171,7 @@ mod tests {
             table_bytes: 1 << 16,
             fold_bytes: nothing_bytes + (1 << 16),
             watermark: 20,
-            lives: Lives::of_nothing(30, &geometry),
+            lives: LiveCounts::of_nothing(30, &geometry),
             plugs: false,
             reuses_early: false,
             threaded: false,

@@ -25,23 +25,20 @@ mod respilled;
 mod spilled;
 
 use crate::control::Control;
-use crate::durability::Durability;
-use crate::durability::InFlight;
+use crate::durability::{Durability, InFlight};
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Mark, Pointer, SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::heads::{LogEnd, is_entered};
 use crate::layers::Layers;
-use crate::locks::Rank;
-use crate::locks::RankedMutex;
-use crate::log::Output;
+use crate::locks::{Rank, RankedMutex};
 use crate::log::build::PartialBuffer;
 use crate::log::holes::gather_blocks;
 use crate::log::item::{GroupKind, LogItem, Placed};
-use crate::log::placement::Run;
+use crate::log::placement::HeadRun;
 use crate::log::plan::{PartialPlan, plan};
-use crate::log::{LogState, Stamp};
+use crate::log::{LogState, Output, Stamp};
 use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::segments::SegmentTable;
@@ -180,7 +177,7 @@ impl Writer {
         &self,
         log: &mut LogState,
         items: &[LogItem],
-        runs: &[Run],
+        runs: &[HeadRun],
         kind: GroupKind,
     ) -> Result<Vec<PartialPlan>> {
         let mut segments = self.segments.lock();

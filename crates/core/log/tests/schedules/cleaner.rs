@@ -2,8 +2,7 @@
 //! older than what was written, and nothing is moved over it.
 
 use crate::stage::{Stage, create, explore, fill, find, fsync, unlink, versions};
-use varve_fs::FileSystem;
-use varve_fs::Layout;
+use varve_fs::{FileSystem, Layout};
 use varve_lfs::Lfs;
 
 const BLOCKS: usize = 4;
