@@ -364,7 +364,7 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
 }
 
 impl Volume {
-    /// What [`Lfs::life_of`](crate::Lfs) must say of a block, by a look-up that the
+    /// What [`Mechanism::life_of`](crate::mechanism::Mechanism) must say of a block, by a look-up that the
     /// cleaner does not use.
     fn lives(&self, item: &ChainItem) -> bool {
         let (ino, version, block, pointer) = match *item {
