@@ -46,13 +46,13 @@ pub fn cleaner(data: &[u8]) {
             Ok((id, request.clone()))
         );
         let id = if id == OWN { own } else { id };
-        if let Ok((id, answer)) = lfs.serve_cleaner(id, request, 1) {
+        if let Ok((id, answer)) = lfs.cleaner().serve_cleaner(id, request, 1) {
             own = id;
             assert_eq!(Answer::parse(&answer.encode(id)), Ok((id, answer)));
         }
     }
     if flags & 1 != 0 {
-        let _ = lfs.clean_batch();
+        let _ = lfs.cleaner().clean_batch();
         let _ = system.maintain();
     }
     walk::walk(&system);
@@ -78,7 +78,10 @@ fn input(flags: u8, messages: &[Vec<u8>]) -> Vec<u8> {
 fn living(lfs: &Lfs, id: u64, segment: u32) -> Option<Vec<Block>> {
     let (mut blocks, mut from) = (Vec::new(), Some(0));
     while let Some(at) = from {
-        match lfs.serve_cleaner(id, Request::Bmapv { segment, from: at }, 1) {
+        match lfs
+            .cleaner()
+            .serve_cleaner(id, Request::Bmapv { segment, from: at }, 1)
+        {
             Ok((_, Answer::Blocks { blocks: more, next })) => {
                 blocks.extend(more);
                 from = next;
@@ -95,7 +98,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let wait = Request::Wait {
         policy: "greedy".into(),
     };
-    let (id, _) = lfs.serve_cleaner(0, wait.clone(), 1).expect("the first");
+    let (id, _) = lfs
+        .cleaner()
+        .serve_cleaner(0, wait.clone(), 1)
+        .expect("the first");
     let mut seeds = vec![input(
         3,
         &[
@@ -104,12 +110,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
             Request::Leave.encode(OWN),
         ],
     )];
-    let segments = lfs.candidates().into_iter().map(|c| c.segment);
+    let segments = lfs.cleaner().candidates().into_iter().map(|c| c.segment);
     for segment in segments.take(8) {
         let Some(blocks) = living(&lfs, id, segment) else {
             continue;
         };
-        let _ = lfs.serve_cleaner(id, Request::Release { segment }, 1);
+        let _ = lfs
+            .cleaner()
+            .serve_cleaner(id, Request::Release { segment }, 1);
         let markv = |sorted, some: &[Block]| {
             let blocks = some.to_vec();
             Request::Markv { sorted, blocks }.encode(OWN)

@@ -63,7 +63,7 @@ fn make() -> varve_fs::Result<Pair> {
     }
     system.unlink(&caller, root, b"b")?;
     system.sync()?;
-    lfs.take_checkpoint(false)?;
+    lfs.checkpoints().take_checkpoint(false)?;
     let mut shipper = lfs.ship(mark).expect("all of it is there");
     let (header, mut stream) = (shipper.header(), Vec::new());
     header.write(&mut stream).expect("into memory");

@@ -23,13 +23,13 @@ pub fn all(lfs: &Arc<Lfs>, system: &Mounted) {
         }
     }
     for segment in 0..lfs.geometry_of_volume().segment_count {
-        if let Ok(contents) = lfs.read_segment(segment) {
-            let _ = lfs.bmapv(&contents);
+        if let Ok(contents) = lfs.mechanism().read_segment(segment) {
+            let _ = lfs.mechanism().bmapv(&contents);
         }
     }
     let _ = (system.statfs(), lfs.unfinished(), lfs.stopped());
     change(system, &seen);
-    let _ = lfs.clean_batch();
+    let _ = lfs.cleaner().clean_batch();
     let _ = system.maintain();
     system.drop_caches();
     lfs.drop_caches();

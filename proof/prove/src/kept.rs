@@ -280,13 +280,13 @@ impl Volume {
 
     fn clean(&mut self) -> Result<(), String> {
         let layout = self.fs.layout();
-        let candidates = layout.candidates();
+        let candidates = layout.cleaner().candidates();
         for _ in 0..4.min(candidates.len()) {
             let which = self.random.below(candidates.len() as u64) as usize;
             let segment = candidates[which].segment;
-            layout.clean_segment(segment).map_err(said)?;
+            layout.cleaner().clean_segment(segment).map_err(said)?;
         }
-        layout.settle_vacated().map_err(said)
+        layout.checkpoints().settle_vacated().map_err(said)
     }
 
     fn step(&mut self, log: &Log) -> Result<(), String> {
@@ -305,7 +305,12 @@ impl Volume {
             20..23 => self.take(),
             23 | 24 => self.delete(),
             25..30 => self.clean(),
-            30..32 => self.fs.layout().take_checkpoint(false).map_err(said),
+            30..32 => self
+                .fs
+                .layout()
+                .checkpoints()
+                .take_checkpoint(false)
+                .map_err(said),
             32 => self.fs.maintain().map_err(said),
             33 => self.fs.sync().map_err(said),
             34 => self.kill(log),

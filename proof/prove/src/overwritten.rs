@@ -114,12 +114,12 @@ impl Volume {
     /// Cleans any segment, also a young one, without regard to the benefit.
     fn clean(&self, random: &mut Random) -> varve_lfs::Result<()> {
         let layout = self.fs.layout();
-        let candidates = layout.candidates();
+        let candidates = layout.cleaner().candidates();
         if !candidates.is_empty() {
             let which = random.below(candidates.len() as u64) as usize;
-            layout.clean_segment(candidates[which].segment)?;
+            layout.cleaner().clean_segment(candidates[which].segment)?;
         }
-        layout.settle_vacated()
+        layout.checkpoints().settle_vacated()
     }
 
     fn lap(&mut self, random: &mut Random) -> Result<(), String> {

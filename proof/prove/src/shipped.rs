@@ -193,7 +193,9 @@ impl<'a> Pair<'a> {
             runner.mounted().sync().map_err(because("sync"))?;
             self.ship(&lfs)?;
             if round % 3 == 1 {
-                lfs.take_checkpoint(false).map_err(because("checkpoint"))?;
+                lfs.checkpoints()
+                    .take_checkpoint(false)
+                    .map_err(because("checkpoint"))?;
             }
             self.course.is_now(&files_of(&lfs)?)?;
         }
@@ -202,9 +204,10 @@ impl<'a> Pair<'a> {
         match self.random.below(2) {
             0 => runner.mounted().unmount().map_err(because("unmount"))?,
             // The volume is left as it is, or with a checkpoint.
-            _ if self.random.below(3) == 0 => {
-                lfs.take_checkpoint(false).map_err(because("checkpoint"))?
-            }
+            _ if self.random.below(3) == 0 => lfs
+                .checkpoints()
+                .take_checkpoint(false)
+                .map_err(because("checkpoint"))?,
             _ => {}
         }
         self.model = runner.model.clone();

@@ -211,13 +211,13 @@ impl Volume {
             1 => self.fs.checkpoint().map_err(told),
             2 => self.fs.maintain().map_err(told),
             3 | 4 => {
-                let candidates = layout.candidates();
+                let candidates = layout.cleaner().candidates();
                 if !candidates.is_empty() {
                     let which = self.random.below(candidates.len() as u64) as usize;
                     let segment = candidates[which].segment;
-                    layout.clean_segment(segment).map_err(told)?;
+                    layout.cleaner().clean_segment(segment).map_err(told)?;
                 }
-                layout.settle_vacated().map_err(told)
+                layout.checkpoints().settle_vacated().map_err(told)
             }
             _ => {
                 self.fs.drop_caches();
@@ -369,7 +369,10 @@ impl Volume {
 
 /// Takes a checkpoint of the layout alone; no dirty data is written back first.
 fn layout_checkpoint(fs: &Fs) -> Result<(), String> {
-    fs.layout().take_checkpoint(false).map_err(told)
+    fs.layout()
+        .checkpoints()
+        .take_checkpoint(false)
+        .map_err(told)
 }
 
 /// Checks that an image is in the state of one of `moments`.

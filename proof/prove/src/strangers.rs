@@ -56,7 +56,7 @@ impl Stranger {
     }
 
     fn call(&mut self, layout: &Lfs, request: Request) -> Called<Answer> {
-        let (id, answer) = layout.serve_cleaner(self.id, request, 1)?;
+        let (id, answer) = layout.cleaner().serve_cleaner(self.id, request, 1)?;
         self.id = id;
         Ok(answer)
     }
@@ -117,11 +117,11 @@ impl Stranger {
 /// Errors of the change.
 pub fn switch_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
-    let mut settings = layout.cleaner_settings();
+    let mut settings = layout.cleaner().cleaner_settings();
     let all = PolicyKind::ALL;
     let now = all.iter().position(|kind| *kind == settings.policy);
     let next = now.map_or(0, |now| (now + 1) % all.len());
     settings.policy = all[next];
     settings.pace.running = next != 2;
-    Ok(layout.set_cleaner(settings)?)
+    Ok(layout.cleaner().set_cleaner(settings)?)
 }

@@ -160,7 +160,7 @@ impl Default for Log {
 
 /// Returns the emptiest segments.
 fn emptiest(layout: &Lfs) -> Vec<u32> {
-    let mut candidates = layout.candidates();
+    let mut candidates = layout.cleaner().candidates();
     candidates.sort_by_key(|candidate| candidate.live_bytes);
     let emptiest = candidates.iter().take(3);
     emptiest.map(|candidate| candidate.segment).collect()
@@ -173,9 +173,9 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
-        layout.clean_segment(segment)?;
+        layout.cleaner().clean_segment(segment)?;
     }
-    layout.settle_vacated()?;
+    layout.checkpoints().settle_vacated()?;
     Ok(())
 }
 
@@ -185,11 +185,11 @@ pub fn clean(system: &FileSystem<Lfs>) -> Result<()> {
 /// Errors of cleaning a segment.
 fn clean_by_policy(system: &FileSystem<Lfs>) -> Result<()> {
     let layout = system.layout();
-    let policy = layout.cleaner_settings().policy.policy();
-    for chosen in policy.choose(&layout.candidates(), layout.now_ns(), 3) {
-        layout.clean_segment(chosen.segment)?;
+    let policy = layout.cleaner().cleaner_settings().policy.policy();
+    for chosen in policy.choose(&layout.cleaner().candidates(), layout.now_ns(), 3) {
+        layout.cleaner().clean_segment(chosen.segment)?;
     }
-    layout.settle_vacated()?;
+    layout.checkpoints().settle_vacated()?;
     Ok(())
 }
 
@@ -202,7 +202,10 @@ fn coalesce(system: &FileSystem<Lfs>) -> Result<()> {
     // Numbers are reused, so the small trees of workloads have none above.
     for number in InodeNo::FIRST.0..256 {
         let policy = Coalescing::thorough();
-        match layout.coalesce(&policy, InodeNo(number), 0, u64::MAX) {
+        match layout
+            .cleaner()
+            .coalesce(&policy, InodeNo(number), 0, u64::MAX)
+        {
             Ok(_) | Err(varve_lfs::Error::NoInode(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -216,8 +219,8 @@ fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
     let layout = system.layout();
     let mut claims = Vec::new();
     for segment in emptiest(layout) {
-        let contents = layout.read_segment(segment)?;
-        let found = layout.bmapv(&contents)?;
+        let contents = layout.mechanism().read_segment(segment)?;
+        let found = layout.mechanism().bmapv(&contents)?;
         if found.damaged == 0 {
             claims.push((segment, contents.edition, found));
         }
@@ -226,8 +229,10 @@ fn claim(system: &FileSystem<Lfs>) -> Result<Claimed<Lfs>> {
         let layout = system.layout();
         for (segment, edition, found) in claims {
             let data = found.is_all_data();
-            if let Some(checkpoint) = layout.markv(found)? {
-                layout.segclean(segment, edition, checkpoint, data);
+            if let Some(checkpoint) = layout.mechanism().markv(found)? {
+                layout
+                    .mechanism()
+                    .segclean(segment, edition, checkpoint, data);
             }
         }
         Ok(())

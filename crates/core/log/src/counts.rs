@@ -17,7 +17,7 @@
 //! written once, in the bytes that it has and may grow by, and that a node that does not
 //! exist holds only the pointers that this delta adds.
 //!
-//! Invariants, for all counts `a`, `b` over one image ([`Image`]), where `0` is nothing:
+//! Invariants, for all counts `a`, `b` over one image ([`ImageCounts`]), where `0` is nothing:
 //! - `bytes(a) <= bytes(a + b)`;
 //! - `bytes(a + b) + bytes(0) <= bytes(a) + bytes(b)`: what was counted by itself may
 //!   join a delta at any time, before a checkpoint or behind it. It holds because no
@@ -129,7 +129,7 @@ impl SubAssign for Counts {
 
 /// What counts are folded into.
 #[derive(Clone, Copy, Debug)]
-pub struct Image {
+pub struct ImageCounts {
     /// Bytes that the index nodes of all files have, and may grow by when their pointers
     /// become less alike.
     pub stored: u64,
@@ -164,7 +164,7 @@ impl Counts {
 
     /// An upper bound of what folding these into an image writes, the usage table left
     /// aside: the checkpoint must find that much room.
-    pub fn fold_bytes(&self, geometry: &Geometry, image: &Image) -> u64 {
+    pub fn fold_bytes(&self, geometry: &Geometry, image: &ImageCounts) -> u64 {
         self.node_bytes(geometry, image)
             .saturating_add(self.inodes.saturating_mul(inode_bytes(geometry)))
             .saturating_add(self.ifile_bytes(geometry, image))
@@ -173,13 +173,13 @@ impl Counts {
     }
 
     /// What `more` may add to that.
-    pub fn further_bytes(&self, more: &Counts, geometry: &Geometry, image: &Image) -> u64 {
+    pub fn further_bytes(&self, more: &Counts, geometry: &Geometry, image: &ImageCounts) -> u64 {
         let mut then = *self;
         then += *more;
         then.fold_bytes(geometry, image) - self.fold_bytes(geometry, image)
     }
 
-    fn node_bytes(&self, geometry: &Geometry, image: &Image) -> u64 {
+    fn node_bytes(&self, geometry: &Geometry, image: &ImageCounts) -> u64 {
         let nodes = self.existing.saturating_add(self.possible);
         let whole = nodes.saturating_mul(geometry.largest_node());
         let headers = OVERHEAD * self.existing.min(image.stored / SECTOR);
@@ -189,7 +189,7 @@ impl Counts {
 
     /// The part of the inode map and of the unfinished list, and the nodes above; the
     /// table and those above that are counted with the table.
-    fn ifile_bytes(&self, geometry: &Geometry, image: &Image) -> u64 {
+    fn ifile_bytes(&self, geometry: &Geometry, image: &ImageCounts) -> u64 {
         let all = image.map_blocks;
         let blocks = self.map(image) + self.ifile_blocks + self.list(geometry, image);
         let leaves = blocks.min(all / FANOUT);
@@ -201,14 +201,14 @@ impl Counts {
     /// Blocks of the inode map. Numbers are taken from the list of free ones in its
     /// order, so what changes next to them is the ends of what was taken, and those
     /// among them that are not in use yet, or never will be.
-    fn map(&self, image: &Image) -> u64 {
+    fn map(&self, image: &ImageCounts) -> u64 {
         let own = self.map_blocks.saturating_mul(image.map_blocks_for_each);
         let changed = own.saturating_add(image.loose + NEIGHBOURS);
         changed.min(image.map_blocks)
     }
 
     /// Blocks of the unfinished list.
-    fn list(&self, geometry: &Geometry, image: &Image) -> u64 {
+    fn list(&self, geometry: &Geometry, image: &ImageCounts) -> u64 {
         let bytes = (image.unfinished + self.unfinished) * 8;
         bytes.div_ceil(u64::from(geometry.block_bytes))
     }
@@ -257,7 +257,7 @@ mod tests {
             let geometry = crate::geometry::tests::volume(256 << 20, 4096, rng.random());
             let most_stored = [1, 100_000, 10_000_000][rng.random_range(0..3)];
             let most_blocks = [4, 4000][rng.random_range(0..2)];
-            let image = Image {
+            let image = ImageCounts {
                 stored: rng.random_range(0..most_stored),
                 map_blocks: rng.random_range(1..most_blocks),
                 map_blocks_for_each: [1, 3][rng.random_range(0..2)],
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn the_lower_of_both_bounds_counts() {
         let geometry = crate::geometry::tests::volume(256 << 20, 4096, true);
-        let image = |stored| Image {
+        let image = |stored| ImageCounts {
             stored,
             map_blocks: 1,
             map_blocks_for_each: 1,
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_inode_map_is_written_once_at_most() {
-        let image = Image {
+        let image = ImageCounts {
             stored: 0,
             map_blocks: 100,
             map_blocks_for_each: 3,

@@ -11,6 +11,12 @@
 //! cannot pass it, so nothing behind it counts as durable. A checkpoint moves
 //! what lives in the failed partial, gives it up, and lets recovery start
 //! behind the hole ([`crate::checkpoint`]).
+//!
+//! Invariants:
+//!
+//! - `durable <= flushed <= appended`, and each only grows after a mount
+//! - a serial is in flight once, from `announce` to `landed` or `give_up`
+//! - `hole in holes` implies `durable < hole`
 
 use crate::bytes::partial::PartialBytes;
 use crate::error::{Error, Result};
@@ -119,6 +125,7 @@ struct Progress {
 impl Progress {
     /// Highest serial that recovery is sure to reach.
     fn durable(&self) -> u64 {
+        assert!(self.flushed <= self.appended, "flushed and not appended");
         let before = self.holes.first().map_or(u64::MAX, |hole| hole - 1);
         self.flushed.min(before)
     }
@@ -163,6 +170,7 @@ impl Durability {
 
     /// Declares everything up to `serial` durable: recovery has flushed.
     pub fn reset(&self, serial: u64) {
+        assert!(!self.any_in_flight(), "reset while partials are in flight");
         let mut progress = self.progress.lock();
         progress.appended = serial;
         progress.flushed = serial;
@@ -206,7 +214,8 @@ impl Durability {
     pub fn announce(&self, partial: Arc<InFlight>) {
         let serial = partial.serial;
         let mut in_flight = self.in_flight.write();
-        in_flight.insert(serial, partial);
+        let former = in_flight.insert(serial, partial);
+        assert!(former.is_none(), "partial {serial} is announced twice");
         self.in_flight_count
             .store(in_flight.len(), Ordering::Release);
         drop(in_flight);
@@ -338,6 +347,7 @@ impl Durability {
             .store(in_flight.len(), Ordering::Release);
         drop(in_flight);
         let mut progress = self.progress.lock();
+        assert!(serial <= progress.appended, "partial {serial} is given up");
         progress.failed.remove(&serial);
         progress.holes.insert(serial);
         self.changed.notify_all();

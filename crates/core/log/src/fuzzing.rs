@@ -5,7 +5,7 @@ use crate::format::history::{DisplacedBlock, ImageHeader, RUNS_FROM};
 use crate::format::inode::InodeImage;
 use crate::format::{Malformed, Pointer, SECTOR, SummaryHeader, Superblock};
 use crate::geometry::Geometry;
-use crate::history::{Directory, Entries, History, MergedBlocks, MergedImages, Pages, Snapshot};
+use crate::history::{Directory, History, MergedBlocks, MergedImages, Pages, RunEntries, Snapshot};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Block;
@@ -168,7 +168,7 @@ pub fn history(data: &[u8]) -> crate::Result<()> {
 
 /// A history file of two snapshots and one run, for [`history`].
 pub fn history_example() -> Vec<u8> {
-    let mut entries = Entries::default();
+    let mut entries = RunEntries::default();
     for block in 0..90 {
         let identity = crate::kept::data_block(InodeNo(7), 1, block);
         let pointer = Pointer::new(1000 + 8 * block, 8, 1, 5 + block % 7, 1);

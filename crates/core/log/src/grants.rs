@@ -102,6 +102,7 @@ impl Grants {
 
     /// From now on requests that are no larger are granted.
     pub fn grant(&self, grant: Grant) {
+        assert!(grant.state <= self.state(), "a grant of a later state");
         *self.last.write() = grant;
     }
 

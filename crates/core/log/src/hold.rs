@@ -45,7 +45,7 @@ impl<'a> Hold<'a> {
 
     /// Holds the newest image. The caller is the only one who verifies.
     pub fn take(lfs: &'a Lfs) -> Self {
-        let committed = lfs.committed.read();
+        let committed = lfs.layers.read();
         let base = Arc::clone(&committed.base);
         let mut table = lfs.segments.lock();
         table.hold(base.serial);

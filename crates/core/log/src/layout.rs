@@ -36,16 +36,16 @@ impl Layout for Lfs {
     }
 
     fn usage(&self) -> Usage {
-        self.committed.read().usage
+        self.layers.read().usage
     }
 
     fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         let mut allocator = self.allocator.lock();
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;
-        self.loose_numbers.store(allocator.loose(), Relaxed);
+        self.space.set_loose_numbers(allocator.loose());
         if ino.0 < base.next_ino {
-            self.remember(ino, base.serial, None);
+            self.layers.remember(ino, base.serial, None);
         }
         Ok((ino, version))
     }
@@ -57,20 +57,20 @@ impl Layout for Lfs {
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
         self.control.asked();
         if view == View::Live && ino == InodeNo::IFILE {
-            return Ok(self.committed.read().base.ifile.inode.clone());
+            return Ok(self.layers.read().base.ifile.inode.clone());
         }
-        let image = match self.opened_snapshot(view) {
-            Some(number) => Arc::new(self.past_inode(number, ino)?),
-            None => self.look_in(view, |lookup| lookup.inode(ino))?.0,
+        let image = match self.layers.opened_snapshot(view) {
+            Some(number) => Arc::new(self.layers.past_inode(number, ino)?),
+            None => self.layers.look_in(view, |lookup| lookup.inode(ino))?.0,
         };
         Ok(self.sane_inode(&image))
     }
 
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
         let bytes = self.read_inode(view, ino)?.xattr_bytes;
-        let place = || match self.opened_snapshot(view) {
-            Some(number) => self.past_xattrs(number, ino),
-            None => self.look_in(view, |lookup| lookup.xattrs(ino)),
+        let place = || match self.layers.opened_snapshot(view) {
+            Some(number) => self.layers.past_xattrs(number, ino),
+            None => self.layers.look_in(view, |lookup| lookup.xattrs(ino)),
         };
         loop {
             let pointer = place()?;
@@ -104,10 +104,11 @@ impl Layout for Lfs {
         let to = first.saturating_add(count);
         let blocks = if ino == InodeNo::IFILE {
             self.ifile_blocks(first, to)?
-        } else if let Some(number) = self.opened_snapshot(view) {
-            self.past_blocks(number, ino, (first, to))?
+        } else if let Some(number) = self.layers.opened_snapshot(view) {
+            self.layers.past_blocks(number, ino, (first, to))?
         } else {
-            self.look_in(view, |lookup| lookup.blocks(ino, first, to))?
+            self.layers
+                .look_in(view, |lookup| lookup.blocks(ino, first, to))?
                 .0
         };
         Ok(blocks
@@ -119,7 +120,7 @@ impl Layout for Lfs {
     fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
         if ino == InodeNo::IFILE {
             let mut next = None;
-            let base = Arc::clone(&self.committed.read().base);
+            let base = self.layers.base();
             let tree = base.ifile_tree(&self.reader);
             tree.blocks(from, u64::MAX, &mut |block, _| {
                 next = Some(block);
@@ -127,9 +128,11 @@ impl Layout for Lfs {
             })?;
             return Ok(next);
         }
-        match self.opened_snapshot(view) {
-            Some(number) => self.past_next(number, ino, from),
-            None => self.look_in(view, |lookup| lookup.next_block(ino, from)),
+        match self.layers.opened_snapshot(view) {
+            Some(number) => self.layers.past_next(number, ino, from),
+            None => self
+                .layers
+                .look_in(view, |lookup| lookup.next_block(ino, from)),
         }
     }
 
@@ -162,11 +165,12 @@ impl Layout for Lfs {
     }
 
     fn snapshot(&self) -> Result<SnapshotNo> {
-        Ok(self.take_snapshot())
+        Ok(self.layers.take_snapshot())
     }
 
     fn release_snapshot(&self, snapshot: SnapshotNo) {
-        self.let_go_of_snapshot(snapshot);
+        self.layers.let_go_of_snapshot(snapshot);
+        self.control.tell_gain();
     }
 
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Block>>> {
@@ -184,7 +188,9 @@ impl Layout for Lfs {
             return Err(varve_fs::Error::NotSupported);
         }
         let _under_way = self.control.way.begin();
-        Ok(self.spill_blocks(blocks.into_iter().map(log_item).collect())?)
+        Ok(self
+            .writer
+            .spill_blocks(blocks.into_iter().map(log_item).collect())?)
     }
 
     fn read_spill(
@@ -195,7 +201,7 @@ impl Layout for Lfs {
     ) -> Result<Vec<Arc<Block>>> {
         self.control.asked();
         let _under_way = self.control.way.begin();
-        self.spilled_content((ino, block), spill, blocks)
+        self.writer.spilled_content((ino, block), spill, blocks)
     }
 
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
@@ -206,7 +212,7 @@ impl Layout for Lfs {
     }
 
     fn release_spill(&self, spill: SpillNo) {
-        self.let_go_of_spill(spill);
+        self.writer.let_go_of_spill(spill);
     }
 
     fn admit(&self, request: &Request) -> Result<Answer> {
@@ -243,13 +249,14 @@ impl Layout for Lfs {
         }
         let _under_way = self.control.way.begin();
         let (used, freed) = group.numbers();
-        self.recall(&used);
+        self.layers.recall(&used);
         let items: Vec<LogItem> = group.items.into_iter().map(log_item).collect();
         // It can do without: what is wrong with the device, the append will meet.
-        if let Err(error) = self.stock_holes(&items) {
+        if let Err(error) = self.cleaner.stock_holes(&items) {
             tracing::debug!(%error, "no holes were found");
         }
         let written = self
+            .writer
             .write_group(items, GroupKind::User, Some(group.usage))?
             .expect("only the cleaner's groups are refused");
         let mut allocator = self.allocator.lock();
@@ -257,7 +264,7 @@ impl Layout for Lfs {
         freed
             .into_iter()
             .for_each(|(ino, version)| allocator.freed(ino, version));
-        self.loose_numbers.store(allocator.loose(), Relaxed);
+        self.space.set_loose_numbers(allocator.loose());
         Ok(Position(written.serial))
     }
 
@@ -267,7 +274,7 @@ impl Layout for Lfs {
             return Ok(());
         }
         let _under_way = self.control.way.begin();
-        self.commit_through(position.0)?;
+        self.checkpoints.commit_through(position.0)?;
         self.ahead
             .committed(self.counters.user_log_bytes.load(Relaxed));
         Ok(())
@@ -277,20 +284,20 @@ impl Layout for Lfs {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
-        Ok(self.take_checkpoint(false)?)
+        Ok(self.checkpoints.take_checkpoint(false)?)
     }
 
     fn maintain(&self) -> Result<()> {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.checkpoint_if_due()?;
-        self.clean_if_due()?;
+        self.checkpoints.checkpoint_if_due()?;
+        self.cleaner.clean_if_due()?;
         Ok(())
     }
 
     fn statfs(&self, total: Usage) -> StatFs {
-        self.stock().statfs(total)
+        self.space.stock().statfs(total)
     }
 
     fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
@@ -314,7 +321,7 @@ impl Lfs {
     }
 
     fn ifile_blocks(&self, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let tree = base.ifile_tree(&self.reader);
         let mut blocks = Vec::new();
         tree.blocks(from, to, &mut |block, pointer| {

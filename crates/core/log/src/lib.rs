@@ -34,6 +34,7 @@ mod history;
 mod hold;
 mod inodes;
 mod kept;
+mod layers;
 mod layout;
 mod lfs;
 mod locks;
@@ -43,8 +44,8 @@ mod mechanism;
 mod mkfs;
 mod mount;
 mod newest;
+mod options;
 mod outside;
-mod past;
 pub mod policy;
 mod ranges;
 mod reader;
@@ -63,7 +64,7 @@ mod statistics;
 mod superblocks;
 mod trim;
 mod tune;
-mod views;
+mod volume;
 mod volume_snapshots;
 mod writer;
 
@@ -78,8 +79,9 @@ pub use error::{Error, Result};
 pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
 pub use heads::MAX_HEADS;
-pub use lfs::{Lfs, MountOptions};
+pub use lfs::Lfs;
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume};
+pub use options::MountOptions;
 pub use recovery::RecoveryReport;
 pub use resize::{Grown, ResizeOptions, plan_resize, resize};
 pub use segment_map::{SegmentUse, Utilisation};
@@ -97,6 +99,7 @@ pub mod internal {
     pub use crate::apply::Record;
     pub use crate::base::Base;
     pub use crate::chain::{ChainItem, MapPage, Payload, Summary, maps_in, summaries_of};
+    pub use crate::checkpoint::Checkpoints;
     pub use crate::committed::Lookup;
     pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
     pub use crate::durability::Durability;
@@ -106,7 +109,9 @@ pub mod internal {
     pub use crate::history::HistoryImage;
     pub use crate::hold::{HeldSegment, Hold};
     pub use crate::kept::{attributes, data_block};
+    pub use crate::layers::Layers;
     pub use crate::log::{GroupKind, LogItem};
+    pub use crate::mechanism::Mechanism;
     pub use crate::mkfs::{Reserve, default_segment_bytes, first_record, fixed_layout};
     pub use crate::mount::Parts;
     pub use crate::outside::Verifying;
@@ -116,6 +121,8 @@ pub mod internal {
         roll_forward, unfinished_after, valid_records,
     };
     pub use crate::segments::SegmentTable;
+    pub use crate::space::Space;
     pub use crate::statistics::Counters;
     pub use crate::superblocks::{newest as newest_superblock, write as write_superblocks};
+    pub use crate::writer::Writer;
 }

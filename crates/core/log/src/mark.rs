@@ -17,13 +17,13 @@ impl Lfs {
     /// replayed last.
     pub fn mark(&self) -> Mark {
         let log = self.log.lock();
-        let replayed = self.committed.read().replayed();
+        let replayed = self.layers.read().replayed();
         replayed.unwrap_or(log.mark)
     }
 
     /// True if the volume is a copy: its [`Lfs::mark`] is of another one's log.
     pub fn is_copy(&self) -> bool {
-        self.committed.read().replayed().is_some()
+        self.layers.read().replayed().is_some()
     }
 
     /// Writes where the copy stands in a group of its own, with the root's inode as it
@@ -32,10 +32,10 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`; device errors.
     pub(crate) fn write_mark(&self, mark: Mark) -> Result<Position> {
-        let root = self.lookup().inode(InodeNo::ROOT)?.0;
+        let root = self.layers.lookup().inode(InodeNo::ROOT)?.0;
         let inode = Box::new(root.inode.clone());
         // Making room may write what must not come before the first mark.
-        if !self.checkpoints_fit_now(2) {
+        if !self.space.checkpoints_fit_now(2) {
             let unwritten = Unwritten {
                 bytes: BESIDE,
                 images: 1,
@@ -45,7 +45,7 @@ impl Lfs {
                 unwritten,
                 ..Waiting::default()
             };
-            let usage = self.committed.read().usage;
+            let usage = self.layers.read().usage;
             self.make_room(usage, waiting, Purpose::Shrink)?;
         }
         self.append_stamped(vec![LogItem::Image { inode }], None, mark)
@@ -60,7 +60,7 @@ impl Lfs {
     ) -> Result<Position> {
         let replays = Some(mark);
         let stamp = Stamp { usage, replays };
-        let written = self.write_stamped(items, GroupKind::User, stamp)?;
+        let written = self.writer.write_stamped(items, GroupKind::User, stamp)?;
         let written = written.expect("only the cleaner's groups are refused");
         Ok(Position(written.serial))
     }

@@ -2,41 +2,41 @@
 
 mod heads;
 
+use crate::checkpoint::Checkpoints;
+use crate::cleaner::Cleaner;
 use crate::control::Control;
 use crate::control::ahead::Ahead;
-use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::SECTOR;
 use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
-use crate::grants::Grants;
 use crate::history::HistoryChanges;
 use crate::inodes::InodeAllocator;
-use crate::lfs::{Lfs, MountOptions};
+use crate::layers::Layers;
+use crate::lfs::Lfs;
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
+use crate::mechanism::Mechanism;
 use crate::newest::Newest;
+use crate::options::MountOptions;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
+use crate::relocate::Relocation;
 use crate::schedule::Schedule;
-use crate::snapshots::Snapshots;
-use crate::spills::Spills;
+use crate::space::Space;
 use crate::statistics::Counters;
 use crate::superblocks;
+use crate::volume::Volume;
+use crate::writer::Writer;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
-use varve_fs::caches::cache_of;
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
-
-/// Checkpointed images remembered by inode.
-const BASE_IMAGES: usize = 1 << 14;
 
 /// What a mounted volume is made of besides its recovered state.
 pub struct Parts {
@@ -121,17 +121,17 @@ impl Lfs {
             counters,
         };
         let confirmed = recovered.heads_confirmed || planted::is(Planted::HeadsUnconfirmed);
-        let mut lfs = Self::assemble(parts, recovered, options, read_only)?;
-        match &lfs.read_only {
+        let mut lfs = Self::assemble(parts, recovered, options, read_only.clone())?;
+        match read_only {
             None => {
                 lfs.write_owner(true)?;
                 if lfs.options.replays && !lfs.is_copy() {
                     let position = lfs.write_mark(lfs.mark())?;
-                    lfs.commit_through(position.0)?;
+                    lfs.checkpoints.commit_through(position.0)?;
                 }
                 lfs.arrange_heads(confirmed)?;
             }
-            Some(reason) => lfs.durability.stop_quietly(reason.clone()),
+            Some(reason) => lfs.durability.stop_quietly(reason),
         }
         Ok(lfs)
     }
@@ -181,58 +181,94 @@ impl Lfs {
             Arc::clone(&counters),
             threads,
         );
-        Ok(Lfs {
-            volume_tag: superblock.volume_tag(),
+        let reader = Arc::new(reader);
+        let segments = Arc::new(RankedMutex::new(Rank::Segments, recovered.segments));
+        let layers = Arc::new(Layers::new(
+            recovered.committed,
+            Arc::clone(&reader),
+            Arc::clone(&segments),
+        ));
+        let control = Arc::new(Control::new(
+            options.cleaner(),
+            mount_id,
+            u64::from(geometry.segment_bytes),
+        ));
+        let log = Arc::new(RankedMutex::new(
+            Rank::Log,
+            LogState {
+                end,
+                mark: recovered.mark,
+                placement: Placement::default(),
+                mount_id,
+                incarnation: end.incarnation().wrapping_add(1),
+                holes: Vec::new(),
+            },
+        ));
+        let volume_tag = superblock.volume_tag();
+        let superblock = Arc::new(Newest::new(superblock));
+        let space = Arc::new(Space::new(
+            (Arc::clone(&layers), Arc::clone(&segments)),
+            Arc::clone(&log),
+            Arc::clone(&superblock),
+            Arc::clone(&control),
+            (Arc::clone(&counters), Arc::clone(&clock)),
+        ));
+        let volume = Volume {
+            device,
+            clock,
+            superblock,
+            volume_tag,
+            geometry,
+            options: Arc::new(options),
             reader,
             durability,
             counters,
+            control,
+            log,
+            segments,
+            layers,
+            space,
+        };
+        let writer = Arc::new(Writer::new(&volume, output));
+        let mechanism = Arc::new(Mechanism::new(&volume, &writer));
+        let relocation = Arc::new(Relocation::new(&volume, &writer, &mechanism));
+        let allocator = Arc::new(RankedMutex::new(Rank::Allocator, allocator));
+        let schedule = Schedule {
+            next_serial,
+            last_ns: volume.clock.monotonic_ns(),
+            history: HistoryChanges::default(),
+        };
+        let checkpoints = Arc::new(Checkpoints::new(
+            &volume,
+            (&writer, &mechanism, &relocation),
+            Arc::clone(&allocator),
+            schedule,
+        ));
+        let cleaner = Arc::new(Cleaner::new(&volume, &writer, &mechanism, &checkpoints));
+        Ok(Lfs {
+            cleaner,
+            checkpoints,
+            mechanism,
             verifying: RankedMutex::new(Rank::Verifying, ()),
-            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
-            moving: RankedMutex::new(Rank::Moving, ()),
-            control: Control::new(
-                options.cleaner(),
-                mount_id,
-                u64::from(geometry.segment_bytes),
-            ),
-            checkpointing: RankedMutex::new(
-                Rank::Checkpointing,
-                Schedule {
-                    next_serial,
-                    last_ns: clock.monotonic_ns(),
-                    history: HistoryChanges::default(),
-                },
-            ),
-            allocator: RankedMutex::new(Rank::Allocator, allocator),
-            loose_numbers: AtomicU64::new(0),
-            log: RankedMutex::new(
-                Rank::Log,
-                LogState {
-                    end,
-                    mark: recovered.mark,
-                    placement: Placement::default(),
-                    mount_id,
-                    incarnation: end.incarnation().wrapping_add(1),
-                    holes: Vec::new(),
-                },
-            ),
-            output,
-            ahead: Ahead::new(&*device),
-            grants: Grants::default(),
-            finding_holes: AtomicBool::new(false),
-            committed: recovered.committed,
-            segments: RankedMutex::new(Rank::Segments, recovered.segments),
-            snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),
-            spills: RankedMutex::new(Rank::Spills, Spills::default()),
-            base_images: cache_of(BASE_IMAGES),
+            allocator,
+            ahead: Ahead::new(&*volume.device),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,
-            read_only,
-            device,
-            clock,
-            superblock: Newest::new(superblock),
-            geometry,
-            options,
-            heads: end.heads(),
+            writer,
+            volume_tag: volume.volume_tag,
+            device: volume.device,
+            clock: volume.clock,
+            superblock: volume.superblock,
+            geometry: volume.geometry,
+            options: volume.options,
+            reader: volume.reader,
+            durability: volume.durability,
+            counters: volume.counters,
+            control: volume.control,
+            log: volume.log,
+            segments: volume.segments,
+            layers: volume.layers,
+            space: volume.space,
         })
     }
 
@@ -245,9 +281,9 @@ impl Lfs {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.take_checkpoint(true)?;
+        self.checkpoints.take_checkpoint(true)?;
         self.write_owner(false)?;
-        self.barrier()?;
+        self.checkpoints.barrier()?;
         let reason = "the volume has been unmounted".into();
         self.durability.stop_quietly(reason);
         Ok(())
@@ -288,7 +324,7 @@ impl Lfs {
 
 fn read_only_reason(
     options: &MountOptions,
-    found: &superblocks::Found,
+    found: &superblocks::FoundSuperblock,
     damage: Option<String>,
 ) -> Option<String> {
     let features = found.superblock.read_only_compat.get();

@@ -21,27 +21,27 @@ pub struct Verifying<'a> {
 impl Lfs {
     /// The newest image.
     pub fn base(&self) -> Arc<Base> {
-        Arc::clone(&self.committed.read().base)
+        self.layers.base()
     }
 
     /// The lowest inode number that was never given out.
     pub fn next_ino(&self) -> u64 {
-        self.committed.read().live.next_ino
+        self.layers.read().live.next_ino
     }
 
     /// True if the newest image has everything that is logged.
     pub fn is_folded(&self) -> bool {
-        self.committed.read().live.is_empty()
+        self.layers.read().live.is_empty()
     }
 
     /// Changes what the next checkpoint has to fold.
     pub fn change_live<T>(&self, change: impl FnOnce(&mut Delta) -> T) -> T {
-        change(&mut self.change_committed().live)
+        change(&mut self.layers.change().live)
     }
 
     /// What lives, as far as it is logged.
     pub fn logged_usage(&self) -> Usage {
-        self.committed.read().usage
+        self.layers.read().usage
     }
 
     /// The mount's own clock.
@@ -69,7 +69,7 @@ impl Lfs {
     pub fn lookup_by<'a>(&'a self, reader: &'a Reader) -> Lookup<'a> {
         Lookup {
             reader,
-            ..self.lookup()
+            ..self.layers.lookup()
         }
     }
 

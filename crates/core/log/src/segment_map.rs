@@ -2,7 +2,7 @@
 
 use crate::lfs::Lfs;
 use crate::segments::SegmentState;
-use crate::statistics::STEPS;
+use crate::statistics::{STEPS, step_of};
 use serde::Serialize;
 
 /// One segment.
@@ -29,13 +29,6 @@ impl SegmentUse {
     pub fn step(&self) -> usize {
         step_of(self.live_bytes, self.room_bytes)
     }
-}
-
-/// The step of a histogram for so many live bytes of a segment's room.
-pub fn step_of(live_bytes: u64, room_bytes: u64) -> usize {
-    let steps = STEPS as u64;
-    let step = live_bytes.saturating_mul(steps) / room_bytes.max(1);
-    step.min(steps - 1) as usize
 }
 
 /// Segments by utilisation.
@@ -81,7 +74,7 @@ impl Utilisation {
 impl Lfs {
     /// Every segment as it stands, in order of number.
     pub fn segment_map(&self) -> Vec<SegmentUse> {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let segments = self.segments.lock();
         let newest = |number: u32| {
             let frozen = committed.frozen.as_ref();

@@ -7,6 +7,13 @@
 //! have. A segment of data alone may become clean sooner (`docs/design/reuse.md`): once
 //! it has been *vacated*, the log that vacated it is durable, and its last partial is
 //! before the positions of both records.
+//!
+//! Invariants, for the table `T` and a segment `s`:
+//!
+//! - `s in T.clean` implies `s.state == Clean`; only such a segment is taken
+//! - `Used -> Leaving -> Clean -> Open -> Used`: an open segment is never released
+//! - `T.live_bytes == sum(s.live_bytes)`; `T.installed` and `T.folded` only grow
+//! - the count of `T.spilled` for `s` is the number of spills with blocks in `s`
 
 mod early;
 mod fence;
@@ -286,6 +293,8 @@ impl SegmentTable {
             self.break_snapshots();
         }
         let segment = self.next_clean(after).ok_or(Error::OutOfSegments)?;
+        let state = self.get(segment).state;
+        assert_eq!(state, SegmentState::Clean, "segment {segment} is taken");
         self.claim(segment);
         Ok(segment)
     }
@@ -326,6 +335,11 @@ impl SegmentTable {
     /// Replaces the table's values by those of a recount.
     pub fn recount(&mut self, segment: u32, live_bytes: u32, used: bool, incarnation: Option<u32>) {
         let entry = &mut self.segments[segment as usize];
+        let all = self.live_bytes;
+        assert!(
+            all >= u64::from(entry.live_bytes),
+            "the sum {all} is too low"
+        );
         self.live_bytes = self.live_bytes + u64::from(live_bytes) - u64::from(entry.live_bytes);
         entry.live_bytes = live_bytes;
         entry.data_only = false; // because the table is not trusted
@@ -364,6 +378,8 @@ impl SegmentTable {
     /// are released.
     fn leave_for_good(&mut self, freed: &[u32], hold: bool) {
         for &number in freed {
+            let state = self.get(number).state;
+            assert_eq!(state, SegmentState::Used, "segment {number} is freed");
             self.get_mut(number).state = SegmentState::Leaving;
         }
         if !hold {
@@ -376,6 +392,8 @@ impl SegmentTable {
     pub fn withhold(&mut self, number: u32, kept: u32) -> bool {
         let may = self.clean_count() > kept && self.clean.remove(&number);
         if may {
+            let state = self.get(number).state;
+            assert_eq!(state, SegmentState::Clean, "segment {number} is withheld");
             self.get_mut(number).state = SegmentState::Leaving;
         }
         may
@@ -385,6 +403,10 @@ impl SegmentTable {
     pub fn release(&mut self, freed: &[u32]) {
         for &number in freed {
             let segment = self.get_mut(number);
+            assert!(
+                segment.state != SegmentState::Open,
+                "segment {number} is open and released"
+            );
             segment.state = SegmentState::Clean;
             segment.cleaned = None;
             segment.vacated = None;

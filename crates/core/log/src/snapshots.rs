@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use varve_fs::SnapshotNo;
 
 /// A state of the log.
-pub(crate) struct Snapshot {
+pub(crate) struct PinnedState {
     pub committed: RankedRwLock<Committed>,
     pub broken: Arc<AtomicBool>,
 }
 
-impl Snapshot {
+impl PinnedState {
     /// # Errors
     /// `Aborted` if it has been given up.
     pub fn check(&self) -> varve_fs::Result<()> {
@@ -32,7 +32,7 @@ impl Snapshot {
 /// Those that are held.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    pub held: BTreeMap<SnapshotNo, Arc<Snapshot>>,
+    pub held: BTreeMap<SnapshotNo, Arc<PinnedState>>,
     pub taken: u64,
     /// Snapshots of the volume that are open, and their numbers.
     pub opened: BTreeMap<SnapshotNo, u32>,

@@ -49,6 +49,7 @@ impl Spill {
         for pointer in pointers {
             spill.push(pointer);
         }
+        assert_eq!(spill.blocks.len(), pointers.len(), "a block for each place");
         spill
     }
 

@@ -9,6 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Steps of a histogram of utilisation: a tenth each.
 pub const STEPS: usize = 10;
 
+/// The step of a histogram for so many live bytes in a segment of so many.
+pub fn step_of(live_bytes: u64, room_bytes: u64) -> usize {
+    let steps = STEPS as u64;
+    let step = live_bytes.saturating_mul(steps) / room_bytes.max(1);
+    step.min(steps - 1) as usize
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Live counters, bumped without locks.

@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 64;
 
 /// A superblock, and what is to be known of it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundSuperblock {
     /// The one that counts.
     pub superblock: Superblock,
     /// It took the place of a damaged primary, and copies are of several
@@ -60,7 +60,7 @@ fn no_volume(device: &dyn Device, reason: Malformed) -> Error {
 ///
 /// # Errors
 /// `NoVolume` says why the primary was refused.
-pub fn find(device: &dyn Device) -> Result<Found> {
+pub fn find(device: &dyn Device) -> Result<FoundSuperblock> {
     let size = device.geometry().size;
     let unit = unit_of(device);
     if size < 2 * unit {
@@ -71,7 +71,7 @@ pub fn find(device: &dyn Device) -> Result<Found> {
     let reason = match read(device, 0).or_else(|_| read(device, 0)) {
         Ok(superblock) => {
             check_size(device, &superblock)?;
-            return Ok(Found {
+            return Ok(FoundSuperblock {
                 superblock,
                 disagreement: None,
             });
@@ -94,7 +94,7 @@ pub fn find(device: &dyn Device) -> Result<Found> {
         match check_size(device, &superblock) {
             Ok(()) => {
                 tracing::warn!(%reason, offset, "using a copy of the superblock");
-                return Ok(Found {
+                return Ok(FoundSuperblock {
                     superblock,
                     disagreement,
                 });

@@ -38,14 +38,14 @@ impl Lfs {
     /// Answers for [`varve_fs::Layout::volume_snapshots`].
     pub(crate) fn list_snapshots(&self) -> varve_fs::Result<Vec<VolumeSnapshot>> {
         self.may_have_snapshots()?;
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         Ok(base.history.directory.readable().map(as_seen).collect())
     }
 
     /// Answers for [`varve_fs::Layout::create_volume_snapshot`].
     pub(crate) fn create_snapshot(&self, name: &str) -> varve_fs::Result<VolumeSnapshot> {
         self.may_change_snapshots()?;
-        let bytes = (self.committed.read().base.history.directory.encode()).len() as u64;
+        let bytes = (self.layers.read().base.history.directory.encode()).len() as u64;
         if bytes > directory_limit(self.geometry.block_bytes) / 2 {
             return Err(varve_fs::Error::NoSpace); // what the directory has no row for
         }
@@ -61,7 +61,7 @@ impl Lfs {
     /// Answers for [`varve_fs::Layout::delete_volume_snapshots`].
     pub(crate) fn delete_snapshots(&self, numbers: &[u32]) -> varve_fs::Result<()> {
         self.may_change_snapshots()?;
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let directory = &base.history.directory;
         if numbers
             .iter()
@@ -82,20 +82,21 @@ impl Lfs {
             delete: numbers,
             ..HistoryChanges::default()
         })?;
-        self.take_checkpoint_if(Lfs::has_deleted_rows)?;
+        self.checkpoints
+            .take_checkpoint_if(|| self.has_deleted_rows())?;
         self.control.tell_gain();
         Ok(())
     }
 
     fn has_deleted_rows(&self) -> bool {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         base.history.directory.snapshots.iter().any(|s| s.deleted)
     }
 
     /// Answers for [`varve_fs::Layout::rename_volume_snapshot`].
     pub(crate) fn rename_snapshot(&self, number: u32, name: &str) -> varve_fs::Result<()> {
         self.may_change_snapshots()?;
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         if base.history.directory.get(number).is_none() {
             return Err(varve_fs::Error::NotFound);
         }
@@ -112,9 +113,12 @@ impl Lfs {
     /// `NoSpace`, or what a checkpoint or the cleaner failed with.
     fn make_space_for_snapshot(&self) -> varve_fs::Result<()> {
         let (usage, bytes) = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             let usage = committed.usage;
-            (usage, self.history_bytes(&committed.base, 0, Some(usage)))
+            (
+                usage,
+                self.space.history_bytes(&committed.base, 0, Some(usage)),
+            )
         };
         let waiting = Waiting {
             asked: bytes,
@@ -136,7 +140,7 @@ impl Lfs {
     /// What the checkpoint failed with.
     pub(crate) fn give_up_a_snapshot(&self) -> Result<bool> {
         let oldest = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             let mut readable = committed.base.history.directory.readable();
             readable
                 .find(|snapshot| snapshot.name.is_empty())
@@ -152,27 +156,23 @@ impl Lfs {
 
     /// Takes a checkpoint that changes the table of snapshots; returns its image.
     fn change_snapshots(&self, changes: HistoryChanges) -> Result<Arc<Base>> {
-        let mut schedule = self.checkpointing.lock();
+        let mut schedule = self.checkpoints.schedule();
         schedule.history = changes;
-        let taken = self.checkpoint_now(&mut schedule);
+        let taken = self.checkpoints.checkpoint_now(&mut schedule);
         schedule.history = HistoryChanges::default();
         taken?;
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         Ok(Arc::clone(&committed.base))
     }
 
     /// Answers for [`varve_fs::Layout::open_volume_snapshot`].
     pub(crate) fn open_snapshot(&self, number: u32) -> varve_fs::Result<SnapshotNo> {
         self.may_have_snapshots()?;
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         if base.history.directory.get(number).is_none() {
             return Err(varve_fs::Error::NotFound);
         }
-        let mut snapshots = self.snapshots.lock();
-        snapshots.taken += 1;
-        let pin = SnapshotNo(snapshots.taken);
-        snapshots.opened.insert(pin, number);
-        Ok(pin)
+        Ok(self.layers.pin_volume_snapshot(number))
     }
 
     /// Answers for [`varve_fs::Layout::changed_inodes`].
@@ -183,9 +183,9 @@ impl Lfs {
     ) -> varve_fs::Result<Vec<InodeNo>> {
         self.may_have_snapshots()?;
         let end = to.unwrap_or(u32::MAX);
-        let found = self.lookup().steady(|| {
+        let found = self.layers.lookup().steady(|| {
             let (base, mut changed) = {
-                let committed = self.committed.read();
+                let committed = self.layers.read();
                 // What the deltas have is not in the history yet.
                 let logged = match to {
                     None => committed.changed_by_users(),
@@ -198,7 +198,7 @@ impl Lfs {
             if ![Some(from), to].iter().flatten().all(known) {
                 return Ok(None);
             }
-            self.with_history(&base, |history| {
+            self.layers.with_history(&base, |history| {
                 let spans = |run: &&Run| run.span.1 >= from && run.span.0 < end;
                 let runs: Vec<_> = directory.runs.iter().filter(spans).copied().collect();
                 let mut images = MergedImages::new(history, &runs)?;
@@ -214,7 +214,7 @@ impl Lfs {
         let mut changed = found?.ok_or(varve_fs::Error::NotFound)?;
         if to.is_none() {
             // Of those in the deltas some were made since.
-            changed.retain(|ino| self.past_inode(from, *ino).is_ok());
+            changed.retain(|ino| self.layers.past_inode(from, *ino).is_ok());
         }
         Ok(changed.into_iter().collect())
     }
@@ -222,11 +222,11 @@ impl Lfs {
     /// Answers for [`varve_fs::Layout::snapshot_bytes`].
     pub(crate) fn bytes_of_snapshots(&self) -> varve_fs::Result<Vec<(u32, u64)>> {
         self.may_have_snapshots()?;
-        let found = self.lookup().steady(|| {
-            let base = Arc::clone(&self.committed.read().base);
+        let found = self.layers.lookup().steady(|| {
+            let base = self.layers.base();
             let directory = &base.history.directory;
             let mut bytes: Vec<(u32, u64)> = directory.readable().map(|s| (s.number, 0)).collect();
-            self.with_history(&base, |history| {
+            self.layers.with_history(&base, |history| {
                 let mut blocks = MergedBlocks::new(history, &directory.runs)?;
                 while let Some(entry) = blocks.next()? {
                     if let Some(only) = directory.only(entry.pointer.birth(), entry.last.get())

@@ -109,7 +109,7 @@ fn bytes_by_cause_are_what_the_device_counted() {
         v.file(&format!("large {round}"), 200);
         v.fs.sync().unwrap();
         v.lfs.checkpoint().unwrap();
-        v.lfs.clean_batch().unwrap();
+        v.lfs.cleaner().clean_batch().unwrap();
         // From back to front: as many pieces as blocks.
         let large = v.file(&format!("pieces {round}"), 20);
         for block in (0..20).rev() {
@@ -119,6 +119,7 @@ fn bytes_by_cause_are_what_the_device_counted() {
             v.fs.fsync(large, true).unwrap();
         }
         v.lfs
+            .cleaner()
             .coalesce(&Coalescing::thorough(), large, 0, u64::MAX)
             .unwrap();
         v.lfs.checkpoint().unwrap();

@@ -131,7 +131,11 @@ fn a_file_updated_at_random_is_put_in_order() {
     let mut next = Some(0);
     let mut all = Coalesced::default();
     while let Some(from) = next {
-        let done = v.lfs.coalesce(&policy, file, from, 4 << 20).unwrap();
+        let done = v
+            .lfs
+            .cleaner()
+            .coalesce(&policy, file, from, 4 << 20)
+            .unwrap();
         // A call keeps to its bound, but for the extent that reaches it.
         assert!(done.moved_bytes < 5 << 20 && !done.short_of_room);
         all.moved_bytes += done.moved_bytes;
@@ -156,7 +160,11 @@ fn a_file_updated_at_random_is_put_in_order() {
     assert!(s.write_cost() > 1.0, "it counts as cleaning");
 
     // What is in order stays where it is.
-    let again = v.lfs.coalesce(&policy, file, 0, u64::MAX).unwrap();
+    let again = v
+        .lfs
+        .cleaner()
+        .coalesce(&policy, file, 0, u64::MAX)
+        .unwrap();
     assert_eq!((again.moved_bytes, again.next), (0, None));
     v.lfs.checkpoint().unwrap();
     assert_eq!(v.runs(file), whole.0);
@@ -175,21 +183,25 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
 
     // Numbers that are no file's.
     for number in [InodeNo::IFILE, InodeNo(999)] {
-        let refused = v.lfs.coalesce(&policy, number, 0, u64::MAX);
+        let refused = v.lfs.cleaner().coalesce(&policy, number, 0, u64::MAX);
         assert!(matches!(refused, Err(Error::NoInode(_))), "{refused:?}");
     }
-    let behind = v.lfs.coalesce(&policy, file, 1 << 40, u64::MAX).unwrap();
+    let behind = v
+        .lfs
+        .cleaner()
+        .coalesce(&policy, file, 1 << 40, u64::MAX)
+        .unwrap();
     assert_eq!(behind, Coalesced::default());
-    let nothing = v.lfs.coalesce(&policy, file, 0, 0).unwrap();
+    let nothing = v.lfs.cleaner().coalesce(&policy, file, 0, 0).unwrap();
     assert_eq!((nothing.moved_bytes, nothing.next), (0, Some(0)));
 
     // A volume on which the cleaner is about to begin.
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner().cleaner_settings();
     settings.pace.low_percent = Some(30);
-    v.lfs.set_cleaner(settings).unwrap();
+    v.lfs.cleaner().set_cleaner(settings).unwrap();
     let mut filled = 0;
     let low = || {
-        let gauge = v.lfs.cleaning_gauge();
+        let gauge = v.lfs.space().cleaning_gauge();
         gauge.clean <= gauge.low
     };
     while !low() {
@@ -197,7 +209,11 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
         v.fs.sync().unwrap();
         filled += 1;
     }
-    let done = v.lfs.coalesce(&policy, file, 0, u64::MAX).unwrap();
+    let done = v
+        .lfs
+        .cleaner()
+        .coalesce(&policy, file, 0, u64::MAX)
+        .unwrap();
     assert!(done.short_of_room && done.moved_bytes == 0, "{done:?}");
     assert_eq!((v.runs(file), done.next), (pieces, Some(0)));
 
@@ -212,7 +228,11 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
         v.fs.maintain().unwrap();
         v.lfs.checkpoint().unwrap();
     }
-    let done = v.lfs.coalesce(&policy, file, 0, u64::MAX).unwrap();
+    let done = v
+        .lfs
+        .cleaner()
+        .coalesce(&policy, file, 0, u64::MAX)
+        .unwrap();
     assert!(done.next.is_none() && v.runs(file) < 30, "{done:?}");
     v.read(file, &data);
     v.finish();
@@ -228,7 +248,10 @@ fn others_write_meanwhile() {
         let coalesce = scope.spawn(|| {
             let policy = Coalescing::thorough();
             for _ in 0..6 {
-                v.lfs.coalesce(&policy, file, 0, u64::MAX).unwrap();
+                v.lfs
+                    .cleaner()
+                    .coalesce(&policy, file, 0, u64::MAX)
+                    .unwrap();
                 v.lfs.checkpoint().unwrap();
             }
         });

@@ -240,12 +240,12 @@ fn worn() -> (MemoryImage, Vec<(String, Vec<u8>)>) {
 
 /// Cleans the emptiest segments and takes two checkpoints; stops at an error.
 fn clean_and_checkpoint(lfs: &Lfs) -> varve_fs::Result<()> {
-    let mut candidates = lfs.candidates();
+    let mut candidates = lfs.cleaner().candidates();
     candidates.sort_by_key(|candidate| candidate.live_bytes);
     for candidate in candidates.iter().take(4) {
-        lfs.clean_segment(candidate.segment)?;
+        lfs.cleaner().clean_segment(candidate.segment)?;
     }
-    lfs.clean_batch()?;
+    lfs.cleaner().clean_batch()?;
     for _ in 0..2 {
         lfs.checkpoint()?;
     }

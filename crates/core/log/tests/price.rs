@@ -86,7 +86,7 @@ impl Volume {
     /// A few passes of the cleaner, each with its checkpoint.
     fn clean(&self) {
         for _ in 0..4 {
-            self.lfs.clean_batch().unwrap();
+            self.lfs.cleaner().clean_batch().unwrap();
             self.checkpoint();
         }
     }
@@ -299,7 +299,7 @@ fn anything() {
                     oldest += 1;
                 }
                 88..90 => v.fs.sync().unwrap(),
-                90..93 => _ = v.lfs.clean_batch().unwrap(),
+                90..93 => _ = v.lfs.cleaner().clean_batch().unwrap(),
                 93..96 => v.checkpoint(),
                 _ => {}
             }

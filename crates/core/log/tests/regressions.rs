@@ -565,9 +565,9 @@ fn a_read_only_mount_never_writes() {
         },
     )
     .unwrap();
-    let list = l.candidates();
+    let list = l.cleaner().candidates();
     println!("{list:?}");
-    let r = l.clean_segment(list[1].segment);
+    let r = l.cleaner().clean_segment(list[1].segment);
     let old = MemoryDevice::from_image(&before);
     let (mut a, mut b) = (vec![0; 16 << 20], vec![0; 16 << 20]);
     old.read(0, &mut a).unwrap();
@@ -582,15 +582,23 @@ fn the_first_segment_can_be_cleaned() {
     let mut f = create(&mut v);
     write(&mut v, &mut f, &(0..100).collect::<Vec<_>>(), 1);
     v.lfs.checkpoint().unwrap();
-    println!("{:?}", v.lfs.candidates().iter().find(|c| c.segment == 0));
-    let n = v.lfs.read_segment(0).unwrap().blocks.len();
+    println!(
+        "{:?}",
+        v.lfs.cleaner().candidates().iter().find(|c| c.segment == 0)
+    );
+    let n = v.lfs.mechanism().read_segment(0).unwrap().blocks.len();
     println!(
         "clean_segment {:?}, blocks seen {n}",
-        v.lfs.clean_segment(0)
+        v.lfs.cleaner().clean_segment(0)
     );
     v.lfs.checkpoint().unwrap();
     v.lfs.checkpoint().unwrap();
-    let c = v.lfs.candidates().into_iter().find(|c| c.segment == 0);
+    let c = v
+        .lfs
+        .cleaner()
+        .candidates()
+        .into_iter()
+        .find(|c| c.segment == 0);
     assert!(c.is_none(), "still {c:?}");
 }
 
@@ -815,7 +823,7 @@ fn what_a_running_checkpoint_writes_is_not_cleaned() {
     std::thread::scope(|s| {
         let running = s.spawn(|| v.lfs.checkpoint().unwrap());
         gate.reached.wait();
-        let cleaned = v.lfs.clean_batch();
+        let cleaned = v.lfs.cleaner().clean_batch();
         gate.go.wait();
         running.join().unwrap();
         cleaned.unwrap();

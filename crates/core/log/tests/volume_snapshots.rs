@@ -285,7 +285,7 @@ impl Run {
             78..84 => self.take(),
             84..88 => self.delete(),
             88..92 => drop(self.fs.layout().checkpoint()),
-            92..97 => drop(self.fs.layout().clean_batch()),
+            92..97 => drop(self.fs.layout().cleaner().clean_batch()),
             97..99 => self.again(true),
             _ => self.again(false),
         }
@@ -426,7 +426,7 @@ fn a_snapshot_is_read_while_the_log_is_cleaned() {
             }
             fs.sync().unwrap();
             fs.layout().drop_caches();
-            fs.layout().clean_batch().unwrap();
+            fs.layout().cleaner().clean_batch().unwrap();
             if round % 7 == 0 {
                 fs.layout().checkpoint().unwrap();
             }

@@ -4,7 +4,7 @@ use crate::policy::{Reordering, Simulated};
 use crate::report::deviation_of_batches;
 use crate::simulator::{Age, Counters, RESERVE, Setup, Shape, Simulator, Witness};
 use crate::workload::{Op, Workload, gather};
-use varve_lfs::policy::{Candidate, Policy, Space};
+use varve_lfs::policy::{Candidate, Policy, Watermarks};
 
 /// How a workload is simulated.
 pub struct Study {
@@ -183,7 +183,7 @@ impl<P: Policy> Policy for Passes<P> {
         chosen
     }
 
-    fn wanted(&self, space: &Space) -> u32 {
+    fn wanted(&self, space: &Watermarks) -> u32 {
         u32::from(space.clean < space.low)
     }
 
@@ -257,7 +257,7 @@ mod tests {
             ..passes
         };
         assert_eq!(one.choose(&candidates, 0, 9).len(), 1);
-        let space = |clean| Space {
+        let space = |clean| Watermarks {
             clean,
             low: 2,
             high: 33,

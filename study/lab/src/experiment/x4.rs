@@ -234,7 +234,7 @@ impl Database {
             let before = std::mem::replace(&mut groups, self.fs.layout().statistics().groups);
             pause = match groups == before {
                 true => LOOKS[0],
-                false if self.fs.layout().wants_cleaning() => LOOKS[2],
+                false if self.fs.layout().cleaner().wants_cleaning() => LOOKS[2],
                 false => LOOKS[1],
             };
         }
@@ -317,7 +317,9 @@ fn measure(
     let (over, summoned) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let wake = Arc::clone(&summoned);
     let layout = database.fs.layout();
-    layout.on_need(Box::new(move || wake.store(true, Relaxed)));
+    layout
+        .cleaner()
+        .on_need(Box::new(move || wake.store(true, Relaxed)));
     let seats = [threads.seat(), threads.seat()];
     std::thread::scope(|scope| {
         let (database, over, summoned, threads) = (&database, &over, &*summoned, &threads);
@@ -360,7 +362,7 @@ fn measure(
         };
         let done: Result<_, LabError> = all();
         over.store(true, Relaxed);
-        layout.hurry();
+        layout.cleaner().hurry();
         part.see_off();
         let lost = |_| LabError::System("a thread of the simulation panicked".into());
         maintaining.join().map_err(lost)??;

@@ -65,13 +65,13 @@ pub fn log_structured(
 /// Cleans the segment that has least in it, if that gains anything. One with nothing in
 /// it waits for a checkpoint only.
 fn clean_one(volume: &Lfs) -> Result<bool, LabError> {
-    let candidates = volume.candidates();
+    let candidates = volume.cleaner().candidates();
     let worth = |c: &&Candidate| c.live_bytes > 0 && c.is_worth_it();
     let worth = candidates.iter().filter(worth);
     match worth.min_by_key(|c| (c.live_bytes, c.segment)) {
         None => Ok(false),
         Some(candidate) => {
-            let cleaned = volume.clean_segment(candidate.segment);
+            let cleaned = volume.cleaner().clean_segment(candidate.segment);
             cleaned.map_err(LabError::system)
         }
     }
@@ -89,10 +89,12 @@ impl Volume for Lfs {
     fn coalesce(&self, file: InodeNo) -> Result<(), LabError> {
         let mut from = Some(0);
         while let Some(at) = from {
-            let done = Lfs::coalesce(self, &Coalescing::thorough(), file, at, AT_ONCE);
+            let done = self
+                .cleaner()
+                .coalesce(&Coalescing::thorough(), file, at, AT_ONCE);
             let done = done.map_err(LabError::system)?;
             if done.short_of_room {
-                let cleaned = self.clean_batch().map_err(LabError::system)?;
+                let cleaned = self.cleaner().clean_batch().map_err(LabError::system)?;
                 self.checkpoint().map_err(LabError::system)?;
                 if cleaned == 0 {
                     break;

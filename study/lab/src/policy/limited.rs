@@ -5,7 +5,7 @@
 //! as on the real log (`docs/design/heads.md`).
 
 use super::Simulated;
-use varve_lfs::policy::{Candidate, Cleaned, Measures, Policy, Space, Survivor, Write};
+use varve_lfs::policy::{Candidate, Cleaned, Measures, Policy, Survivor, Watermarks, Write};
 
 /// See the module's head.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Policy for Limited {
         self.policy.choose(candidates, now_ns, limit)
     }
 
-    fn wanted(&self, space: &Space) -> u32 {
+    fn wanted(&self, space: &Watermarks) -> u32 {
         self.policy.wanted(space)
     }
 

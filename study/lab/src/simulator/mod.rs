@@ -25,7 +25,7 @@ use crate::policy::{Reordering, Simulated};
 use crate::workload::{Locality, Op};
 use buffer::Buffered;
 use transfers::Transfers;
-use varve_lfs::policy::{Candidate, Measures, Space, Survivor, Write, best};
+use varve_lfs::policy::{Candidate, Measures, Survivor, Watermarks, Write, best};
 use volume::Taken;
 
 /// Segments held back on every simulated volume: one that is open and two that
@@ -346,7 +346,7 @@ impl<'a> Simulator<'a> {
     /// Cleans until the policy wants no more.
     fn clean(&mut self) {
         loop {
-            let wanted = self.policy.wanted(&Space {
+            let wanted = self.policy.wanted(&Watermarks {
                 clean: self.volume.clean_segments(),
                 low: RESERVE - 1,
                 high: self.high,

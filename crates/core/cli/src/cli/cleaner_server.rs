@@ -26,7 +26,7 @@ fn errno(error: rustix::io::Errno) -> Errno {
 pub fn exchange(request: &IoctlRequest<'_>, layout: &Lfs) -> Result<Vec<u8>, Errno> {
     use rustix::io::Errno as Os;
     let (cleaner, asked) = Request::parse(request.input).map_err(|_| errno(Os::PROTO))?;
-    match layout.serve_cleaner(cleaner, asked, request.pid) {
+    match layout.cleaner().serve_cleaner(cleaner, asked, request.pid) {
         Ok((cleaner, answer)) => Ok(answer.encode(cleaner)),
         Err(error) => Err(match error {
             CallError::Again => errno(Os::AGAIN),
@@ -74,15 +74,15 @@ pub fn answer(asked: &Value, layout: &Lfs) -> Result<Value, Errno> {
     let changes = asked.as_object().ok_or(invalid)?;
     if !changes.is_empty() {
         let _one_at_a_time = CHANGING.lock();
-        let settings = match change(layout.cleaner_settings(), changes) {
+        let settings = match change(layout.cleaner().cleaner_settings(), changes) {
             Ok(settings) => settings,
             Err(refused) => return Ok(json!({ "refused": refused })),
         };
-        if let Err(refused) = layout.set_cleaner(settings) {
+        if let Err(refused) = layout.cleaner().set_cleaner(settings) {
             return Ok(json!({"refused": refused.to_string()}));
         }
     }
-    Ok(describe(&layout.cleaner_status()))
+    Ok(describe(&layout.cleaner().cleaner_status()))
 }
 
 fn change(

@@ -219,7 +219,9 @@ pub fn answer(question: &Value, layout: &Lfs) -> Option<Result<Value, Errno>> {
     };
     let policy = policy(asked["thorough"] == true);
     let bytes = bytes.min(STEP_BYTES);
-    let done = layout.coalesce(&policy, InodeNo(inode), from, bytes);
+    let done = layout
+        .cleaner()
+        .coalesce(&policy, InodeNo(inode), from, bytes);
     let told = done.map(|done| {
         json!({
             "moved_bytes": done.moved_bytes,

@@ -164,7 +164,7 @@ pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
     });
     let Gauge {
         clean, low, high, ..
-    } = layout.cleaning_gauge();
+    } = layout.space().cleaning_gauge();
     all["cleaner"] = json!({
         "clean_segments": clean,
         "begins_below": low,

@@ -63,7 +63,7 @@ impl Repair<'_> {
         self.remedies(&mut session, looked)?;
         session.flush()?;
         for _ in 1..records {
-            session.lfs.take_checkpoint(false)?;
+            session.lfs.checkpoints().take_checkpoint(false)?;
         }
         session.lfs.unmount()
     }
@@ -156,7 +156,7 @@ impl Repair<'_> {
             return remedies.mend_names(fixes, &was_freed);
         }
         // As many segments as there is space for; the rest follows in the next round.
-        let room = remedies.session.lfs.clean_segments_now() / 2;
+        let room = remedies.session.lfs.space().clean_segments_now() / 2;
         let segments: BTreeSet<u32> = fixes
             .iter()
             .filter_map(|fix| match fix {

@@ -65,7 +65,7 @@ impl Remedies<'_> {
     /// Builds a new tree from the readable names.
     fn rebuild(&mut self, ino: u64) -> Result<()> {
         let key = self.session.key(ino)?;
-        let lookup = self.session.lfs.lookup();
+        let lookup = self.session.lfs.layers().lookup();
         let (blocks, _) = lookup.blocks(InodeNo(ino), 0, varve_lfs::internal::MAX_BLOCK)?;
         let mut found: Vec<(Vec<u8>, InodeNo, FileKind)> = Vec::new();
         let mut lost = 0;

@@ -52,7 +52,7 @@ impl Session {
     /// If there is no such inode, or it cannot be read.
     pub(crate) fn edit(&mut self, ino: u64) -> Result<&mut Edit> {
         if !self.edits.contains_key(&ino) {
-            let (image, _) = self.lfs.lookup().inode(InodeNo(ino))?;
+            let (image, _) = self.lfs.layers().lookup().inode(InodeNo(ino))?;
             self.edits.insert(ino, Edit::of(image.inode.clone()));
         }
         let edit = self.edits.get_mut(&ino).expect("just inserted");
@@ -106,7 +106,12 @@ impl Session {
 
     /// Returns the stored pointer of `block`, without the edits.
     fn below(&self, ino: u64, block: u64) -> Result<Option<Pointer>> {
-        match self.lfs.lookup().blocks(InodeNo(ino), block, block + 1) {
+        match self
+            .lfs
+            .layers()
+            .lookup()
+            .blocks(InodeNo(ino), block, block + 1)
+        {
             Ok((blocks, _)) => Ok(blocks.first().map(|(_, pointer)| *pointer)),
             Err(Error::NoInode(_)) => Ok(None),
             Err(error) => Err(error),
@@ -174,7 +179,11 @@ impl Session {
     /// # Errors
     /// The same as [`Session::edit`].
     pub(crate) fn truncate(&mut self, ino: u64, from: u64) -> Result<()> {
-        let (blocks, _) = self.lfs.lookup().blocks(InodeNo(ino), from, MAX_BLOCK)?;
+        let (blocks, _) = self
+            .lfs
+            .layers()
+            .lookup()
+            .blocks(InodeNo(ino), from, MAX_BLOCK)?;
         for (block, _) in blocks {
             let former = self.sectors(ino, block)?;
             self.count_edit(ino, former)?;
@@ -269,6 +278,7 @@ impl Session {
             return Ok(());
         }
         self.lfs
+            .writer()
             .write_group(items, GroupKind::User, Some(self.usage))?;
         Ok(())
     }

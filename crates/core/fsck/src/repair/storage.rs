@@ -176,7 +176,7 @@ impl Remedies<'_> {
 
     fn attributes(&mut self, ino: u64) -> Result<()> {
         let bytes = self.session.edit(ino)?.inode.xattr_bytes as usize;
-        let pointer = self.session.lfs.lookup().xattrs(InodeNo(ino))?;
+        let pointer = self.session.lfs.layers().lookup().xattrs(InodeNo(ino))?;
         let blob = self.session.lfs.reader().block(&pointer, InodeNo(ino), 0);
         let fits =
             !pointer.is_none() && pointer.stored_bytes() == bytes.next_multiple_of(512) as u64;
@@ -206,6 +206,7 @@ impl Remedies<'_> {
             || self
                 .session
                 .lfs
+                .layers()
                 .lookup()
                 .next_block(InodeNo(ino), 0)?
                 .is_some();
@@ -234,7 +235,7 @@ impl Remedies<'_> {
     }
 
     fn unwritten_blocks(&self, ino: u64) -> Result<Vec<u64>> {
-        let lookup = self.session.lfs.lookup();
+        let lookup = self.session.lfs.layers().lookup();
         let (blocks, _) = lookup.blocks(InodeNo(ino), 0, varve_lfs::internal::MAX_BLOCK)?;
         Ok(blocks
             .into_iter()

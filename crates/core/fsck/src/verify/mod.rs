@@ -127,8 +127,8 @@ fn fold(lfs: &Lfs, control: &Control) {
         if control.stopping() || lfs.stopped().is_some() || lfs.is_folded() {
             return;
         }
-        if lfs.checkpoint_fits() {
-            if let Err(error) = lfs.take_checkpoint(false) {
+        if lfs.checkpoints().checkpoint_fits() {
+            if let Err(error) = lfs.checkpoints().take_checkpoint(false) {
                 tracing::warn!(%error, "no checkpoint before a verification");
             }
             return;

@@ -334,9 +334,9 @@ pub fn step<D: Device + 'static>(volume: &Volume<D>, rng: &mut Xoshiro256PlusPlu
         95..97 => drop(system.checkpoint()),
         97..98 => drop(system.symlink(caller, parent, name, &[b'x'; 300])),
         98..99 => {
-            let candidates = volume.lfs.candidates();
+            let candidates = volume.lfs.cleaner().candidates();
             if let Some(first) = candidates.iter().min_by_key(|c| c.live_bytes) {
-                volume.lfs.clean_segment(first.segment).unwrap();
+                volume.lfs.cleaner().clean_segment(first.segment).unwrap();
             }
         }
         _ => drop(system.tmpfile(caller, InodeNo::ROOT, 0o600)),

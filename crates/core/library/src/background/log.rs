@@ -35,7 +35,7 @@ pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::
     let (stopped, closing) = (Arc::clone(fs), Arc::clone(verifier));
     let mut threads = Threads::new(move || {
         closing.close();
-        stopped.layout().hurry();
+        stopped.layout().cleaner().hurry();
         signals.iter().for_each(|signal| signal.stop());
     });
     let (tree, signal, next) = (fs.clone(), writing.clone(), maintaining.clone());
@@ -48,7 +48,9 @@ pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::
     threads.spawn("varve-zeros", move || write_ahead(&tree, &signal))?;
     fs.layout().on_small_commits(Box::new(move || ahead.wake()));
     fs.set_waker(Box::new(move || writing.wake()));
-    fs.layout().on_need(Box::new(move || maintaining.wake()));
+    fs.layout()
+        .cleaner()
+        .on_need(Box::new(move || maintaining.wake()));
     Ok(threads)
 }
 
@@ -98,7 +100,7 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
         let before = std::mem::replace(&mut groups, fs.layout().statistics().groups);
         pause = match groups == before {
             true => IDLE,
-            false if fs.layout().wants_cleaning() => PRESSED,
+            false if fs.layout().cleaner().wants_cleaning() => PRESSED,
             false => BUSY,
         };
     }

@@ -10,8 +10,8 @@ pub type Call = (String, String, String);
 /// Modules that define each method of a type, by type and name.
 type Methods = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Returns the `impl` blocks of some code: the type, and the text of the block.
-fn blocks(code: &str) -> Vec<(String, String)> {
+/// Returns the `impl` blocks of some code: the first line, and the text of the block.
+pub fn blocks(code: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut lines = code.lines();
     while let Some(line) = lines.next() {
@@ -27,13 +27,13 @@ fn blocks(code: &str) -> Vec<(String, String)> {
         if head.ends_with('{') {
             body.extend(lines.by_ref().take_while(|line| *line != "}"));
         }
-        found.push((owner(&head), body.join("\n")));
+        found.push((head, body.join("\n")));
     }
     found
 }
 
 /// Returns the type of an `impl` block from its first line.
-fn owner(head: &str) -> String {
+pub fn owner(head: &str) -> String {
     let mut rest = head.strip_prefix("impl").expect("a block");
     if rest.starts_with('<') {
         let (mut depth, mut before) = (0, ' ');
@@ -63,8 +63,8 @@ fn shared(sources: &[(String, String)]) -> Methods {
         for name in defined(code, &["struct ", "enum "]) {
             *declared.entry(name).or_default() += 1;
         }
-        for (owner, body) in blocks(code) {
-            let of = methods.entry(owner).or_default();
+        for (head, body) in blocks(code) {
+            let of = methods.entry(owner(&head)).or_default();
             let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
             let lines = lines.map(bare).collect::<Vec<_>>().join("\n");
             let lines = lines.replace("const fn ", "fn ");
@@ -139,12 +139,14 @@ pub fn called(sources: &[(String, String)]) -> BTreeSet<Call> {
         for owner in shared.keys() {
             let held = held.entry((room, owner)).or_default();
             held.extend(holders(code, owner));
-            let own = blocks(code).into_iter().filter(|(of, _)| of == owner);
+            let own = blocks(code).into_iter();
+            let own = own.filter(|(head, _)| self::owner(head) == *owner);
             own.for_each(|(_, body)| held.extend(holders(&body, "Self")));
         }
     }
     for (room, code) in sources {
-        let blocks = blocks(code);
+        let mut blocks = blocks(code);
+        blocks.iter_mut().for_each(|(head, _)| *head = owner(head));
         for (owner, methods) in &shared {
             let mut names = parts(code, owner);
             let held = held[&(room, owner)].iter();

@@ -6,11 +6,14 @@
 //! - if A calls a method that only B adds to a type, on `self`, on the type, or on a
 //!   variable that is declared with that type.
 //!
+//! The module [`owners`] tests that a type's methods are in its module.
+//!
 //! Items that the root itself defines belong to no module, so no module may use them.
 //! Uses must form no cycle, except for the calls in [`STILL_UP`], and those of the log
 //! must follow the table in `DESIGN.md` upwards.
 
 mod calls;
+mod owners;
 mod words;
 
 use calls::{Call, called};
@@ -156,6 +159,27 @@ fn passed_on(root: &str, rooms: &BTreeSet<String>) -> BTreeMap<String, String> {
     found
 }
 
+/// Returns the code of the files of a crate, each with its module. A path to the root is
+/// written `crate::`.
+fn modules(folder: &Path) -> Vec<(String, String)> {
+    let src = folder.join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    let mut found = Vec::new();
+    for file in files {
+        let within = file.strip_prefix(&src).unwrap();
+        let first = within.components().next().unwrap();
+        let room = Path::new(&first).file_stem().unwrap().to_str().unwrap();
+        let to_root = "super::".repeat(depth(within));
+        let code = code(&file).replace(&to_root, "crate::");
+        // The root of a library or program combines the modules; no module may use it.
+        if room != "lib" && room != "main" {
+            found.push((room.to_owned(), code));
+        }
+    }
+    found
+}
+
 /// The modules of a crate and their uses of each other.
 struct House {
     /// Uses by name.
@@ -169,21 +193,7 @@ struct House {
 impl House {
     fn of(name: &str) -> Self {
         let src = crates()[name].join("src");
-        let mut files = Vec::new();
-        sources(&src, &mut files);
-        let mut sources = Vec::new();
-        for file in files {
-            let within = file.strip_prefix(&src).unwrap();
-            let first = within.components().next().unwrap();
-            let room = Path::new(&first).file_stem().unwrap().to_str().unwrap();
-            let to_root = "super::".repeat(depth(within));
-            let code = code(&file).replace(&to_root, "crate::");
-            // The root of a library or program combines the modules; no module may use
-            // it.
-            if room != "lib" && room != "main" {
-                sources.push((room.to_owned(), code));
-            }
-        }
+        let sources = modules(&crates()[name]);
         let mut arrows = Arrows::new();
         for (room, code) in &sources {
             arrows.entry(room.clone()).or_default().extend(named(code));

@@ -4,7 +4,7 @@ use super::{ChainItem, Summary};
 use crate::apply::Record;
 use crate::format::index::MAX_BLOCK;
 use crate::format::node::NodeId;
-use crate::format::shape::{Parts, Shape};
+use crate::format::shape::{Shape, SummaryParts};
 use crate::format::summary::{
     BlockEntry, Entries, Entry, MAX_PARTIAL_BYTES, Placed, RecordEntry, entry_flags, entry_kind,
     summary_flags,
@@ -22,9 +22,9 @@ impl Summary {
         geometry: &Geometry,
         entries: &[Entry<'_>],
     ) -> std::result::Result<Shape, Malformed> {
-        let mut parts = Parts {
+        let mut parts = SummaryParts {
             summary: self.header.summary_sectors(),
-            ..Parts::default()
+            ..SummaryParts::default()
         };
         let mut inode_bytes = 0;
         for entry in entries {

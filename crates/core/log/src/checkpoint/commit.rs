@@ -1,11 +1,11 @@
 //! Making durable what has been appended.
 
+use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
-use crate::lfs::Lfs;
 use crate::relocate::ROUNDS;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Checkpoints {
     /// Makes everything up to `serial` durable, around holes if need be.
     pub(crate) fn commit_through(&self, serial: u64) -> Result<()> {
         for _ in 0..ROUNDS {
@@ -18,7 +18,7 @@ impl Lfs {
                 Err(error) => return Err(error),
             }
         }
-        Err(self.give_in())
+        Err(self.relocation.give_in())
     }
 
     /// Has everything appended so far on the device.

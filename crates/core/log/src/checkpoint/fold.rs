@@ -8,6 +8,7 @@ use super::history::Listing;
 use super::levels::{Changes, FileFold};
 use super::live_bytes;
 use crate::base::Base;
+use crate::checkpoint::Checkpoints;
 use crate::delta::{Delta, InodeDelta, RangeState};
 use crate::error::Result;
 use crate::format::Pointer;
@@ -17,7 +18,6 @@ use crate::format::index::{Index, MAX_BLOCK, height_for};
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
 use crate::reader::{Obsolete, Tree};
 use foldhash::HashMap;
@@ -53,7 +53,7 @@ pub(super) struct NewImage {
 
 /// The state of one fold.
 pub struct Fold<'a> {
-    pub(super) lfs: &'a Lfs,
+    pub(super) checkpoints: &'a Checkpoints,
     pub(super) base: &'a Base,
     pub(super) frozen: &'a Delta,
     /// Net change of live bytes, by segment, against the last checkpoint.
@@ -78,7 +78,7 @@ pub struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(super) fn new(
-        lfs: &'a Lfs,
+        checkpoints: &'a Checkpoints,
         base: &'a Base,
         frozen: &'a Delta,
         (usage_now, merge_bytes): (Usage, u64),
@@ -86,7 +86,7 @@ impl<'a> Fold<'a> {
         let usage = frozen.usage.clone();
         let metadata_bytes = base.metadata_bytes as i64;
         Fold {
-            lfs,
+            checkpoints,
             base,
             frozen,
             usage,
@@ -103,27 +103,27 @@ impl<'a> Fold<'a> {
 
     /// Bytes of nodes to write in one group now.
     pub(super) fn chunk_bytes(&self) -> usize {
-        let least = LEAST_CHUNK * self.lfs.geometry.block_bytes as usize;
-        let portion = self.lfs.counters.speed.portion_bytes() as usize;
+        let least = LEAST_CHUNK * self.checkpoints.geometry.block_bytes as usize;
+        let portion = self.checkpoints.counters.speed.portion_bytes() as usize;
         least.max(self.least_bytes()).max(portion)
     }
 
     /// Fewest bytes of nodes and inodes.
     pub(super) fn least_bytes(&self) -> usize {
-        let unit = self.lfs.geometry.write_unit as usize;
-        let partial = self.lfs.geometry.max_partial() as usize;
+        let unit = self.checkpoints.geometry.write_unit as usize;
+        let partial = self.checkpoints.geometry.max_partial() as usize;
         (LEAST_CHUNK * unit).min(partial.saturating_sub(2 * unit))
     }
 
     /// Blocks to write in one group now, of at most so many.
     pub(super) fn chunk(&self, most: usize) -> usize {
-        let block_bytes = self.lfs.geometry.block_bytes as usize;
+        let block_bytes = self.checkpoints.geometry.block_bytes as usize;
         let most = most.max(self.least_bytes() / block_bytes);
         (self.chunk_bytes() / block_bytes).min(most)
     }
 
     pub(super) fn count(&mut self, sector: u64, bytes: i64) {
-        if let Some(segment) = self.lfs.geometry.segment_of(sector) {
+        if let Some(segment) = self.checkpoints.geometry.segment_of(sector) {
             *self.usage.entry(segment).or_default() += bytes;
         }
     }
@@ -143,7 +143,10 @@ impl<'a> Fold<'a> {
     }
 
     pub(super) fn kill_inode(&mut self, place: &InodePlace) {
-        self.count(place.sector, -i64::from(self.lfs.geometry.inode_bytes));
+        self.count(
+            place.sector,
+            -i64::from(self.checkpoints.geometry.inode_bytes),
+        );
         self.obsolete.inode(place);
     }
 
@@ -226,7 +229,7 @@ impl<'a> Fold<'a> {
 
     /// The inode as the image below the delta has it.
     pub(super) fn below(&self, ino: InodeNo) -> Result<Option<ImageBelow>> {
-        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let (reader, geometry) = (&self.checkpoints.reader, &self.checkpoints.geometry);
         let ImapState::Used { place, epoch, .. } = self.base.imap(reader, geometry, ino)? else {
             return Ok(None);
         };
@@ -241,10 +244,10 @@ impl<'a> Fold<'a> {
     /// Everything of a file that is gone.
     fn kill_file(&mut self, image: &InodeImage, place: &InodePlace) -> Result<()> {
         let root = image.root.clone().unwrap_or_default();
-        let lfs = self.lfs;
+        let checkpoints = self.checkpoints;
         let (ino, version) = (image.inode.ino, image.inode.version);
         let tree = Tree {
-            reader: &lfs.reader,
+            reader: &checkpoints.reader,
             ino,
             root: &root,
         };
@@ -280,11 +283,11 @@ impl<'a> Fold<'a> {
             .and_then(|image| image.root.clone())
             .unwrap_or_default();
         let tree = Tree {
-            reader: &self.lfs.reader,
+            reader: &self.checkpoints.reader,
             ino,
             root: &old,
         };
-        let block_sectors = (self.lfs.geometry.block_bytes / 512) as u8;
+        let block_sectors = (self.checkpoints.geometry.block_bytes / 512) as u8;
         let mut changes = Changes::new();
         for (from, to, state) in delta.ranges.within(0, MAX_BLOCK) {
             tree.blocks(from, to, &mut |block, _| {
@@ -299,7 +302,7 @@ impl<'a> Fold<'a> {
         for (block, pointer) in delta.blocks.range(0, u64::MAX) {
             changes.insert(block, Some(pointer));
         }
-        let slots = self.lfs.geometry.root_slots();
+        let slots = self.checkpoints.geometry.root_slots();
         let highest = changes
             .iter()
             .rev()
@@ -321,11 +324,14 @@ impl<'a> Fold<'a> {
     }
 
     pub(super) fn write(&self, items: Vec<LogItem>) -> Result<Vec<Placed>> {
-        self.lfs.give_way();
-        let written = self.lfs.write_group(items, GroupKind::Checkpoint, None)?;
-        Ok(written
+        self.checkpoints.mechanism.give_way();
+        let (count, writer) = (items.len(), &self.checkpoints.writer);
+        let written = writer.write_group(items, GroupKind::Checkpoint, None)?;
+        let placed = written
             .expect("only the cleaner's groups are refused")
-            .placed)
+            .placed;
+        assert_eq!(placed.len(), count, "places of a checkpoint's items");
+        Ok(placed)
     }
 
     /// Writes the inodes whose stored image does not say what it must.
@@ -335,8 +341,9 @@ impl<'a> Fold<'a> {
         images: Vec<NewImage>,
         imap: &mut BTreeMap<u64, ImapState>,
     ) -> Result<()> {
-        let inode_bytes = i64::from(self.lfs.geometry.inode_bytes);
+        let inode_bytes = i64::from(self.checkpoints.geometry.inode_bytes);
         let mut pending: Vec<(InodeImage, u32)> = Vec::new();
+        assert_eq!(folds.len(), images.len(), "an image for each index");
         for (fold, new) in folds.into_iter().zip(images) {
             let NewImage {
                 mut image,
@@ -354,8 +361,8 @@ impl<'a> Fold<'a> {
                     if let Some(below) = below {
                         self.kill_inode(&below);
                     }
-                    if let Some(segment) = self.lfs.geometry.segment_of(place.sector) {
-                        self.lfs.segments.lock().takes_metadata(segment);
+                    if let Some(segment) = self.checkpoints.geometry.segment_of(place.sector) {
+                        self.checkpoints.segments.lock().takes_metadata(segment);
                     }
                     let state = ImapState::Used {
                         version,
@@ -373,7 +380,7 @@ impl<'a> Fold<'a> {
             image.root = Some(fold.root);
             pending.push((image, epoch));
         }
-        let least = self.least_bytes() / self.lfs.geometry.inode_bytes as usize;
+        let least = self.least_bytes() / self.checkpoints.geometry.inode_bytes as usize;
         for chunk in pending.chunks(least.max(self.chunk(CHUNK) * 4)) {
             let images: Vec<(Arc<InodeImage>, u32)> = chunk
                 .iter()
@@ -391,7 +398,9 @@ impl<'a> Fold<'a> {
                     unreachable!("an inode was written")
                 };
                 self.count(place.sector, inode_bytes);
-                self.lfs.reader.keep_inode(&place, Arc::clone(image));
+                self.checkpoints
+                    .reader
+                    .keep_inode(&place, Arc::clone(image));
                 self.final_images
                     .push((image.inode.ino.0, Some(Arc::clone(image))));
                 let version = image.inode.version;

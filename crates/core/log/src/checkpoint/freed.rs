@@ -1,12 +1,12 @@
 //! Giving segments back: what checkpoints have found empty, and what has been vacated
 //! ahead of them (`docs/design/reuse.md`).
 
+use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
-use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 
-impl Lfs {
+impl Checkpoints {
     /// Gives back the segments that have been vacated, having made durable what
     /// says so. After a write that failed for good, a checkpoint must come
     /// first, and does.

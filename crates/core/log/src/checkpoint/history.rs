@@ -19,7 +19,7 @@ use crate::format::history::{DisplacedBlock, HISTORY, Identity, ImageHeader};
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::history::{
-    Directory, Entries, HistoryChanges, HistoryImage, MergedBlocks, Run, Snapshot,
+    Directory, HistoryChanges, HistoryImage, MergedBlocks, Run, RunEntries, Snapshot,
 };
 use crate::kept::is_old;
 use std::collections::{BTreeMap, HashSet};
@@ -32,7 +32,7 @@ pub(super) struct Listing {
     /// Number and position of the newest snapshot below the delta; zeros without one.
     pub newest: u32,
     position: u64,
-    pub entries: Entries,
+    pub entries: RunEntries,
     /// Moved blocks of the delta that have been listed at their new place.
     used: HashSet<(Identity, u64)>,
     /// Runs that have been written, youngest first, and the blocks of the history file
@@ -55,7 +55,7 @@ impl Listing {
         Listing {
             newest: newest.map_or(0, |newest| newest.number),
             position: newest.map_or(0, |newest| newest.position),
-            entries: Entries::default(),
+            entries: RunEntries::default(),
             used: HashSet::new(),
             runs: Vec::new(),
             changes: Changes::new(),
@@ -120,7 +120,7 @@ impl Fold<'_> {
             last: newest.into(),
             spare: [0; 12],
         };
-        let stored = self.lfs.encode_inode(&below.image);
+        let stored = self.checkpoints.encode_inode(&below.image);
         self.listing.entries.image(header, &stored);
         self.listing.images += 1;
     }
@@ -201,7 +201,7 @@ impl Fold<'_> {
                 number: directory.newest,
                 deleted: false,
                 position: self.frozen.boundary,
-                taken_ns: self.lfs.clock.now_ns(),
+                taken_ns: self.checkpoints.clock.now_ns(),
                 checkpoint: serial,
                 name: name.clone(),
             });
@@ -218,8 +218,10 @@ impl Fold<'_> {
             if self.listing.used.contains(&(identity, birth)) {
                 continue;
             }
-            let lfs = self.lfs;
-            let found = lfs.with_history(base, |history| history.entry_of(identity, birth));
+            let checkpoints = self.checkpoints;
+            let found = checkpoints
+                .layers
+                .with_history(base, |history| history.entry_of(identity, birth));
             match found {
                 Ok(Some(entry)) if directory.keeps(birth, entry.last.get()) => {
                     self.kill(&entry.pointer);
@@ -252,8 +254,8 @@ impl Fold<'_> {
         let end = after.snapshots.get(behind).map_or(u32::MAX, |s| s.number);
         let concerned = |run: &&Run| run.span.1 >= *first && run.span.0 < end;
         let runs: Vec<Run> = before.runs.iter().filter(concerned).copied().collect();
-        let (lfs, base) = (self.lfs, self.base);
-        let read = lfs.with_history(base, |history| {
+        let (checkpoints, base) = (self.checkpoints, self.base);
+        let read = checkpoints.layers.with_history(base, |history| {
             let mut blocks = MergedBlocks::new(history, &runs)?;
             while let Some(entry) = blocks.next()? {
                 let (birth, last) = (entry.pointer.birth(), entry.last.get());
@@ -272,7 +274,7 @@ impl Fold<'_> {
 
     /// Writes the blocks of the directory that changed.
     fn write_directory(&mut self, before: &Directory, after: &Directory) -> Result<()> {
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
+        let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let pages = |directory: &Directory| {
             let mut bytes = directory.encode();
             bytes.resize(bytes.len().next_multiple_of(page_bytes), 0);
@@ -295,8 +297,8 @@ impl Fold<'_> {
 
     /// Blocks of the history file with this directory, and where the last one ends.
     fn pages_of(&self, directory: &Directory) -> (u64, u64) {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
+        let inode_bytes = self.checkpoints.geometry.inode_bytes as usize;
+        let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let first = directory.encode().len().div_ceil(page_bytes) as u64;
         directory
             .runs
@@ -327,7 +329,7 @@ impl Fold<'_> {
                 self.kill(&moved);
             }
         }
-        let slots = self.lfs.geometry.root_slots();
+        let slots = self.checkpoints.geometry.root_slots();
         let highest = fold.changes.keys().next_back().copied().unwrap_or(0);
         let height = crate::format::index::height_for(slots, highest);
         fold.height = fold.height.max(height);
@@ -335,9 +337,9 @@ impl Fold<'_> {
         let mut folds = [fold];
         self.levels(&mut folds)?;
         let [fold] = folds;
-        let block_bytes = u64::from(self.lfs.geometry.block_bytes);
+        let block_bytes = u64::from(self.checkpoints.geometry.block_bytes);
         let mode = FileKind::Regular.mode_bits() | 0o600;
-        let now = Timestamp::from_ns(self.lfs.clock.now_ns());
+        let now = Timestamp::from_ns(self.checkpoints.clock.now_ns());
         let inode = Inode {
             nlink: 1,
             size: end * block_bytes,

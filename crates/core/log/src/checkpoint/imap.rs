@@ -48,7 +48,7 @@ impl Editor<'_, '_> {
     }
 
     fn entry(&mut self, ino: u64) -> Result<&mut ImapEntry> {
-        let geometry = &self.fold.lfs.geometry;
+        let geometry = &self.fold.checkpoints.geometry;
         let at = (ino % geometry.entries_per_block()) as usize;
         let block = self.block(geometry.imap_block(ino))?;
         let entry = entries_mut::<ImapEntry>(block).get_mut(at);
@@ -123,10 +123,14 @@ impl Editor<'_, '_> {
 impl Fold<'_> {
     /// An ifile block as the last checkpoint has it, of full length.
     pub(super) fn ifile_content(&self, block: u64) -> Result<Vec<u8>> {
-        let tree = self.base.ifile_tree(&self.lfs.reader);
+        let tree = self.base.ifile_tree(&self.checkpoints.reader);
         match tree.get(block)? {
-            Some(pointer) => Ok(self.lfs.reader.ifile_block(&pointer, block)?.to_vec()),
-            None => Ok(vec![0; self.lfs.geometry.block_bytes as usize]),
+            Some(pointer) => Ok(self
+                .checkpoints
+                .reader
+                .ifile_block(&pointer, block)?
+                .to_vec()),
+            None => Ok(vec![0; self.checkpoints.geometry.block_bytes as usize]),
         }
     }
 
@@ -161,7 +165,7 @@ impl Fold<'_> {
             }
         }
         let unfinished = self.unfinished();
-        let unit = u64::from(self.lfs.geometry.block_bytes);
+        let unit = u64::from(self.checkpoints.geometry.block_bytes);
         for &block in &self.frozen.touched_ifile {
             if block >= UNFINISHED_OFFSET / unit {
                 editor.block(block)?;
@@ -171,7 +175,7 @@ impl Fold<'_> {
             (editor.free_head, editor.free_count, editor.blocks);
         let (mut next_ino, mut first_version) = (next_ino, self.base.first_version);
         let numbers = next_ino - InodeNo::FIRST.0;
-        let map_is_long = next_ino > self.lfs.geometry.entries_per_block();
+        let map_is_long = next_ino > self.checkpoints.geometry.entries_per_block();
         if free_count == numbers
             && map_is_long
             && let Some(version) = self.begin_map_anew(next_ino, &mut blocks)?
@@ -201,7 +205,7 @@ impl Fold<'_> {
         next_ino: u64,
         edited: &mut BTreeMap<u64, Vec<u8>>,
     ) -> Result<Option<Version>> {
-        let geometry = &self.lfs.geometry;
+        let geometry = &self.checkpoints.geometry;
         let (first, last) = (geometry.imap_block(0), geometry.imap_block(next_ino - 1));
         let mut version = self.base.first_version;
         for block in first..=last {
@@ -216,8 +220,8 @@ impl Fold<'_> {
             }
         }
         {
-            let mut allocator = self.lfs.allocator.lock();
-            let is_quiet = self.lfs.committed.read().live.inodes.is_empty();
+            let mut allocator = self.checkpoints.allocator.lock();
+            let is_quiet = self.checkpoints.layers.read().live.inodes.is_empty();
             if !is_quiet || !allocator.begin_anew(InodeNo::FIRST.0, version) {
                 return Ok(None);
             }
@@ -232,9 +236,9 @@ impl Fold<'_> {
         edited.retain(|&block, _| block < first);
         edited.insert(first, start);
         let root = self.base.ifile_root().clone();
-        let lfs = self.lfs;
+        let checkpoints = self.checkpoints;
         let tree = Tree {
-            reader: &lfs.reader,
+            reader: &checkpoints.reader,
             ino: InodeNo::IFILE,
             root: &root,
         };
@@ -254,7 +258,7 @@ impl Fold<'_> {
     }
 
     fn unfinished_blocks(&self, list: &BTreeSet<u64>, blocks: &mut BTreeMap<u64, Vec<u8>>) {
-        let block_bytes = self.lfs.geometry.block_bytes as usize;
+        let block_bytes = self.checkpoints.geometry.block_bytes as usize;
         let first = UNFINISHED_OFFSET / block_bytes as u64;
         let bytes: Vec<u8> = list.iter().flat_map(|ino| ino.to_le_bytes()).collect();
         for (block, content) in (first..).zip(bytes.chunks(block_bytes)) {
@@ -269,9 +273,9 @@ impl Fold<'_> {
     /// Writes ifile blocks; their pointers wait for the table's fold.
     fn write_ifile_blocks(&mut self, blocks: BTreeMap<u64, Vec<u8>>) -> Result<()> {
         let root = self.base.ifile_root().clone();
-        let lfs = self.lfs;
+        let checkpoints = self.checkpoints;
         let tree = Tree {
-            reader: &lfs.reader,
+            reader: &checkpoints.reader,
             ino: InodeNo::IFILE,
             root: &root,
         };
@@ -295,7 +299,7 @@ impl Fold<'_> {
 
     /// Writes ifile blocks as one group.
     pub(super) fn put_ifile_blocks(&self, blocks: &[(u64, Arc<Block>)]) -> Result<Vec<Pointer>> {
-        let written = Timestamp::from_ns(self.lfs.clock.now_ns());
+        let written = Timestamp::from_ns(self.checkpoints.clock.now_ns());
         let items = blocks
             .iter()
             .map(|(block, bytes)| LogItem::Block {
@@ -315,7 +319,7 @@ impl Fold<'_> {
                 let Placed::Block(pointer) = placed else {
                     unreachable!("a block was written")
                 };
-                self.lfs
+                self.checkpoints
                     .reader
                     .keep_ifile_block(&pointer, Arc::clone(bytes));
                 pointer

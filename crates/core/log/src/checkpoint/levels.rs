@@ -53,7 +53,7 @@ impl Fold<'_> {
     pub(super) fn levels(&mut self, folds: &mut [FileFold]) -> Result<()> {
         let highest = folds.iter().map(|fold| fold.height).max().unwrap_or(0);
         for height in 0..=highest {
-            let mut chunk = Pending::default();
+            let mut chunk = PendingNodes::default();
             for at in 0..folds.len() {
                 if folds[at].height == height {
                     self.finish_root(&mut folds[at]);
@@ -63,6 +63,8 @@ impl Fold<'_> {
             }
             self.write_nodes(folds, &mut chunk)?;
         }
+        let applied = folds.iter().all(|fold| fold.changes.is_empty());
+        assert!(applied, "changes of an index are left");
         Ok(())
     }
 
@@ -74,7 +76,7 @@ impl Fold<'_> {
         } else {
             Vec::new()
         };
-        slots.resize(self.lfs.geometry.root_slots(), Pointer::NONE);
+        slots.resize(self.checkpoints.geometry.root_slots(), Pointer::NONE);
         for (index, pointer) in std::mem::take(&mut fold.changes) {
             let slot = &mut slots[index as usize];
             let former = std::mem::replace(slot, pointer.unwrap_or(Pointer::NONE));
@@ -108,7 +110,7 @@ impl Fold<'_> {
         folds: &mut [FileFold],
         at: usize,
         height: u8,
-        chunk: &mut Pending,
+        chunk: &mut PendingNodes,
     ) -> Result<()> {
         let fold = &mut folds[at];
         let mut changes = std::mem::take(&mut fold.changes);
@@ -128,7 +130,7 @@ impl Fold<'_> {
         let ino = fold.ino;
         let version = fold.version;
         let old = fold.old.clone();
-        let reader = &self.lfs.reader;
+        let reader = &self.checkpoints.reader;
         let tree = Tree {
             reader,
             ino,
@@ -162,7 +164,7 @@ impl Fold<'_> {
             let of_volume = [InodeNo::IFILE, HISTORY].contains(&ino);
             let counted = of_volume || self.frozen.is_dirty(&id);
             debug_assert!(counted || self.frozen.guessed, "{id:?} was not counted");
-            let bytes = node.encode(id, version, self.lfs.geometry.packed);
+            let bytes = node.encode(id, version, self.checkpoints.geometry.packed);
             chunk.bytes += bytes.len();
             chunk.nodes.push(PendingNode {
                 at,
@@ -199,8 +201,8 @@ impl Fold<'_> {
     }
 
     /// Writes nodes; each becomes a change of its own level.
-    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut Pending) -> Result<()> {
-        let Pending { nodes, .. } = std::mem::take(chunk);
+    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut PendingNodes) -> Result<()> {
+        let PendingNodes { nodes, .. } = std::mem::take(chunk);
         if nodes.is_empty() {
             return Ok(());
         }
@@ -236,7 +238,7 @@ impl Fold<'_> {
 
 /// Nodes that wait to be written, and how many bytes they have.
 #[derive(Default)]
-struct Pending {
+struct PendingNodes {
     nodes: Vec<PendingNode>,
     bytes: usize,
 }

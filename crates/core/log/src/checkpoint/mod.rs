@@ -13,6 +13,12 @@
 //!    segments that both retained checkpoints found empty become clean.
 //!
 //! A failure anywhere stops the volume's writes; the layers stay readable.
+//!
+//! Invariants, for checkpoint `c` after `b`:
+//!
+//! - `c.serial > b.serial`, `c.boundary >= b.boundary`, `c.boundary <= c.position`
+//! - `written <= counted`, checked before the record; after the fold no change is left
+//! - one record per checkpoint, of the length of a slot, between two flushes
 
 mod commit;
 mod fold;
@@ -27,20 +33,37 @@ mod table;
 pub(crate) use table::TableImage;
 
 use crate::base::Base;
+use crate::control::Control;
 use crate::delta::Delta;
+use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
-use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
+use crate::format::{CheckpointHeader, SECTOR, Superblock, UsageDelta};
+use crate::geometry::Geometry;
 use crate::heads::LogEnd;
 use crate::history::HistoryChanges;
-use crate::lfs::Lfs;
-use crate::log::write_patiently;
+use crate::inodes::InodeAllocator;
+use crate::layers::Layers;
+use crate::locks::{Rank, Ranked, RankedMutex};
+use crate::log::{LogState, write_patiently};
+use crate::mechanism::Mechanism;
+use crate::newest::Newest;
+use crate::options::MountOptions;
+use crate::reader::Reader;
+use crate::relocate::Relocation;
 use crate::schedule::Schedule;
+use crate::segments::SegmentTable;
+use crate::space::Space;
+use crate::statistics::Counters;
+use crate::volume::Volume;
+use crate::writer::Writer;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::MutexGuard;
+use varve_device::{Clock, Device};
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
@@ -54,7 +77,62 @@ const MAP_BYTES_AT_ONCE: u64 = 16 << 20;
 /// Attempts at one checkpoint while the device refuses some of its writes.
 const ATTEMPTS: u32 = 16;
 
-impl Lfs {
+/// Takes checkpoints, and gives back the segments that they found empty.
+pub struct Checkpoints {
+    /// When the last checkpoint was taken, and the number of the next.
+    schedule: RankedMutex<Schedule>,
+    /// The numbers that a checkpoint puts on the list of free ones.
+    allocator: Arc<RankedMutex<InodeAllocator>>,
+    writer: Arc<Writer>,
+    mechanism: Arc<Mechanism>,
+    relocation: Arc<Relocation>,
+    layers: Arc<Layers>,
+    space: Arc<Space>,
+    clock: Arc<dyn Clock>,
+    counters: Arc<Counters>,
+    durability: Arc<Durability>,
+    geometry: Arc<Newest<Geometry>>,
+    options: Arc<MountOptions>,
+    reader: Arc<Reader>,
+    segments: Arc<RankedMutex<SegmentTable>>,
+    volume_tag: u64,
+    log: Arc<RankedMutex<LogState>>,
+    superblock: Arc<Newest<Superblock>>,
+    device: Arc<dyn Device>,
+    control: Arc<Control>,
+}
+
+impl Checkpoints {
+    /// The checkpoints of a volume.
+    pub(crate) fn new(
+        volume: &Volume,
+        (writer, mechanism, relocation): (&Arc<Writer>, &Arc<Mechanism>, &Arc<Relocation>),
+        allocator: Arc<RankedMutex<InodeAllocator>>,
+        schedule: Schedule,
+    ) -> Self {
+        Checkpoints {
+            schedule: RankedMutex::new(Rank::Checkpointing, schedule),
+            allocator,
+            writer: Arc::clone(writer),
+            mechanism: Arc::clone(mechanism),
+            relocation: Arc::clone(relocation),
+            layers: Arc::clone(&volume.layers),
+            space: Arc::clone(&volume.space),
+            clock: Arc::clone(&volume.clock),
+            counters: Arc::clone(&volume.counters),
+            durability: Arc::clone(&volume.durability),
+            geometry: Arc::clone(&volume.geometry),
+            options: Arc::clone(&volume.options),
+            reader: Arc::clone(&volume.reader),
+            segments: Arc::clone(&volume.segments),
+            volume_tag: volume.volume_tag,
+            log: Arc::clone(&volume.log),
+            superblock: Arc::clone(&volume.superblock),
+            device: Arc::clone(&volume.device),
+            control: Arc::clone(&volume.control),
+        }
+    }
+
     /// Inode-map blocks that one checkpoint is to write at most: it has them in
     /// memory together. Room there is for all of them ([`crate::space`]).
     pub(crate) fn imap_limit(&self) -> u64 {
@@ -74,13 +152,13 @@ impl Lfs {
         let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
         let old = age_s >= self.options.checkpoint_seconds;
         self.delta_due()
-            || self.checkpoint_presses()
-            || (old && !self.committed.read().live.is_empty())
+            || self.space.checkpoint_presses()
+            || (old && !self.layers.read().live.is_empty())
     }
 
     /// True if so much has changed that a checkpoint should be taken.
     pub(crate) fn delta_due(&self) -> bool {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
@@ -91,7 +169,7 @@ impl Lfs {
     /// True if the background has not kept up: the caller takes the
     /// checkpoint, so that memory and the reserve stay bounded.
     pub(crate) fn delta_overdue(&self) -> bool {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live = &committed.live;
         live.entries >= 2 * MAX_ENTRIES
             || live.memory_bytes() >= 2 * self.options.delta_bytes()
@@ -101,7 +179,7 @@ impl Lfs {
 
     /// Takes a checkpoint if one is due.
     pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
-        let last_ns = self.checkpointing.lock().last_ns;
+        let last_ns = self.schedule.lock().last_ns;
         let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns)
             || !self.durability.failed_partials().is_empty();
         if due && self.checkpoint_fits() {
@@ -110,25 +188,30 @@ impl Lfs {
         Ok(due)
     }
 
+    /// The right to the next checkpoint, which waits for the end of the present one.
+    pub(crate) fn schedule(&self) -> Ranked<MutexGuard<'_, Schedule>> {
+        self.schedule.lock()
+    }
+
     /// Takes a checkpoint now. `clean` marks it as the end of the log.
     pub fn take_checkpoint(&self, clean: bool) -> Result<()> {
-        let mut schedule = self.checkpointing.lock();
+        let mut schedule = self.schedule.lock();
         self.checkpoint_as(&mut schedule, clean)
     }
 
-    /// As [`Lfs::take_checkpoint`], by who has the right to one.
+    /// As [`Checkpoints::take_checkpoint`], by who has the right to one.
     pub(crate) fn checkpoint_now(&self, schedule: &mut Schedule) -> Result<()> {
         self.checkpoint_as(schedule, false)
     }
 
     /// Takes a checkpoint if there is room for it and, once one under way is
     /// complete, still a reason.
-    pub(crate) fn take_checkpoint_if(&self, reason: impl Fn(&Lfs) -> bool) -> Result<()> {
-        if !reason(self) {
+    pub(crate) fn take_checkpoint_if(&self, reason: impl Fn() -> bool) -> Result<()> {
+        if !reason() {
             return Ok(());
         }
-        let mut schedule = self.checkpointing.lock();
-        if !reason(self) || !self.checkpoint_fits() {
+        let mut schedule = self.schedule.lock();
+        if !reason() || !self.checkpoint_fits() {
             return Ok(());
         }
         match self.checkpoint_as(&mut schedule, false) {
@@ -141,12 +224,16 @@ impl Lfs {
     fn checkpoint_as(&self, schedule: &mut Schedule, clean: bool) -> Result<()> {
         self.durability.check()?;
         let serial = schedule.next_serial;
+        assert!(
+            serial > self.layers.base().serial,
+            "checkpoint {serial} again"
+        );
         for _ in 0..ATTEMPTS {
             if !self.checkpoint_fits() {
                 // Better to refuse than to stop half way.
                 return Err(Error::OutOfSegments);
             }
-            self.relocate_failed()?;
+            self.relocation.relocate_failed()?;
             match self.fold_and_record(serial, clean, &schedule.history) {
                 Ok(()) => {
                     schedule.next_serial += 1;
@@ -169,20 +256,21 @@ impl Lfs {
                 }
             }
         }
-        Err(self.give_in())
+        Err(self.relocation.give_in())
     }
 
     /// Most bytes of log that folding `frozen` takes, the usage table included. What the
     /// ends of segments take is in what is counted on of each.
     fn counted_bytes(&self, base: &Base, frozen: &Delta) -> u64 {
-        let history = self.history_bytes(base, frozen.kept.len(), None);
-        let bytes = self.fold_bytes(base, frozen) + self.table_bytes(frozen.next_ino) + history;
-        bytes * u64::from(self.geometry.segment_bytes) / self.dependable_bytes()
+        let history = self.space.history_bytes(base, frozen.kept.len(), None);
+        let bytes =
+            self.space.fold_bytes(base, frozen) + self.space.table_bytes(frozen.next_ino) + history;
+        bytes * u64::from(self.geometry.segment_bytes) / self.space.dependable_bytes()
     }
 
     /// The frozen delta takes so many bytes more than was counted.
     fn keep_more(&self, bytes: u64) {
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if let Some(frozen) = &mut committed.frozen {
             Arc::make_mut(frozen).counts.bytes += bytes;
         }
@@ -192,14 +280,15 @@ impl Lfs {
     /// to nothing has left frozen.
     fn freeze(&self, is_snapshot: bool) -> (Arc<Delta>, Arc<Base>, LogEnd, Usage) {
         let log = self.log.lock();
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         let mut frozen = std::mem::take(&mut committed.live);
         if let Some(left) = committed.frozen.take() {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
             frozen.absorb(&self.geometry, younger);
         }
+        assert!(log.end.serial() >= frozen.boundary, "a boundary goes back");
         frozen.boundary = log.end.serial();
-        frozen.loose = self.loose_numbers.load(Relaxed);
+        frozen.loose = self.space.loose_numbers();
         committed.live.next_ino = frozen.next_ino;
         // Blocks that are displaced from now on may be part of the snapshot being taken.
         committed.live.kept_through = match is_snapshot {
@@ -227,7 +316,7 @@ impl Lfs {
     fn fold_and_record(&self, serial: u64, clean: bool, changes: &HistoryChanges) -> Result<()> {
         self.allocator.lock().settle();
         let (frozen, base, boundary, usage) = self.freeze(changes.create.is_some());
-        let merge_bytes = self.merge_allowance();
+        let merge_bytes = self.space.merge_allowance();
         let counted = self.counted_bytes(&base, &frozen) + 2 * merge_bytes;
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
@@ -311,6 +400,7 @@ impl Lfs {
             history: Arc::new(history),
         };
         let reach = (boundary.serial(), end.serial());
+        assert!(reach.0 <= reach.1, "the log ends before the boundary");
         self.install(base, reach, &frozen, &table, final_images);
         self.reader.forget(&obsolete);
         Ok(())
@@ -336,7 +426,7 @@ impl Lfs {
     /// has written since the boundary.
     fn record_end(&self, boundary: LogEnd) -> LogEnd {
         let log = self.log.lock();
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let quiet = committed.live.inodes.is_empty() && committed.live.replayed.is_none();
         if quiet { log.end } else { boundary }
     }
@@ -355,6 +445,7 @@ impl Lfs {
         }
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
+        assert_eq!(bytes.len(), slot_bytes as usize, "bytes of a record");
         self.durability.check()?;
         let buffers = [IoSlice::new(&bytes)];
         write_patiently(&*self.device, &self.counters, offset, &buffers)?;
@@ -377,23 +468,15 @@ impl Lfs {
     ) {
         let serial = base.serial;
         let mut log = self.log.lock();
-        let mut committed = self.change_committed();
-        committed.live.follow_map(&self.geometry, base.next_ino);
-        committed.base = Arc::new(base);
-        committed.frozen = None;
-        // Inodes the delta did not touch are as the last image had them.
-        for ino in frozen.inodes.keys() {
-            self.base_images.remove(ino);
-        }
-        for (ino, image) in final_images {
-            self.base_images.insert(ino, image);
-        }
+        let mut committed = self.layers.change();
+        self.layers
+            .install(&mut committed, base, frozen, final_images);
         let mut segments = self.segments.lock();
         let hold = self.options.discard && !segments.is_pinned();
         let freed = segments.install(serial, reach, &table.entries, &table.corrections, hold);
         drop(segments);
         drop(committed);
-        log.placement.measure(&self.measures());
+        log.placement.measure(&self.space.measures());
         drop(log);
         self.gained(&freed, hold);
     }

@@ -1,16 +1,16 @@
 //! Whether a checkpoint finds room, and giving back for that what a replayed log has left
 //! empty (rule E5 of `docs/design/reuse.md`).
 
+use crate::checkpoint::Checkpoints;
 use crate::error::Result;
 use crate::format::ifile::ImapState;
-use crate::lfs::Lfs;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 
 /// Segments looked at again between two looks at whether that suffices.
 const LOOKS: u32 = 16;
 
-impl Lfs {
+impl Checkpoints {
     /// True if a checkpoint taken now is sure to find room.
     pub fn checkpoint_fits(&self) -> bool {
         self.checkpoints_fit(1)
@@ -18,9 +18,9 @@ impl Lfs {
 
     /// True if as many as `checkpoints`, taken now, are sure to find room.
     pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
-        self.checkpoints_fit_now(checkpoints) || {
+        self.space.checkpoints_fit_now(checkpoints) || {
             self.look_for_room();
-            self.checkpoints_fit_now(checkpoints)
+            self.space.checkpoints_fit_now(checkpoints)
         }
     }
 
@@ -30,7 +30,7 @@ impl Lfs {
     pub(crate) fn look_for_room(&self) {
         let looked = self.find_neighbours().and_then(|()| self.look_among(false));
         let looked = looked.and_then(|()| {
-            match self.checkpoints_fit_now(1) || !self.segments.lock().stale {
+            match self.space.checkpoints_fit_now(1) || !self.segments.lock().stale {
                 true => Ok(()),
                 false => self.look_among(true),
             }
@@ -45,7 +45,7 @@ impl Lfs {
     /// counted with two of them each.
     fn find_neighbours(&self) -> Result<()> {
         let (base, numbers) = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             if !committed.live.neighbours_unknown {
                 return Ok(());
             }
@@ -61,7 +61,7 @@ impl Lfs {
                 blocks.extend(beside.map(|beside| self.geometry.imap_block(beside)));
             }
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if committed.base.serial == base.serial {
             committed.live.imap_blocks.extend(blocks);
             committed.live.neighbours_unknown = false;
@@ -81,19 +81,19 @@ impl Lfs {
             segments.to_look_at(all)
         };
         for (nth, segment) in (1..).zip(which) {
-            if let Some((edition, found)) = self.judge(segment, &|| true)? {
+            if let Some((edition, found)) = self.mechanism.judge(segment, &|| true)? {
                 let data = found.is_all_data();
                 if found.is_empty()
                     && data
-                    && let Some(checkpoint) = self.markv(found)?
+                    && let Some(checkpoint) = self.mechanism.markv(found)?
                 {
-                    self.segclean(segment, edition, checkpoint, data);
+                    self.mechanism.segclean(segment, edition, checkpoint, data);
                 }
             }
             self.segments.lock().moved_from.remove(&segment);
             if nth % LOOKS == 0 {
                 self.settle_vacated()?;
-                if self.checkpoints_fit_now(1) {
+                if self.space.checkpoints_fit_now(1) {
                     return Ok(()); // what is left is looked at when it is needed
                 }
             }

@@ -5,7 +5,7 @@ use super::fold::{CHUNK, Fold};
 use super::live_bytes;
 use crate::error::Result;
 use crate::format::history::{HISTORY, RUNS_FROM};
-use crate::history::{Directory, Entries, MergedBlocks, MergedImages, Run};
+use crate::history::{Directory, MergedBlocks, MergedImages, Run, RunEntries};
 use crate::log::{LogItem, Placed};
 use varve_fs::Timestamp;
 
@@ -36,8 +36,8 @@ impl Fold<'_> {
     }
 
     /// Writes entries as a run; checkpoint `written` wrote the youngest of them.
-    fn write_run(&mut self, entries: Entries, written: u64) -> Result<Run> {
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
+    fn write_run(&mut self, entries: RunEntries, written: u64) -> Result<Run> {
+        let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let pages = (entries.bytes().div_ceil(page_bytes) + 2) as u64;
         let first = self.free_range(pages);
         let encoded = entries.encode(first, written, page_bytes);
@@ -52,8 +52,8 @@ impl Fold<'_> {
     /// The first of so many blocks of the history file that neither the image nor this
     /// fold uses.
     fn free_range(&self, pages: u64) -> u64 {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
+        let inode_bytes = self.checkpoints.geometry.inode_bytes as usize;
+        let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let runs = self.base.history.directory.runs.iter();
         let mut taken: Vec<(u64, u64)> = runs
             .map(|run| (run.first_block, run.pages(inode_bytes, page_bytes)))
@@ -72,7 +72,7 @@ impl Fold<'_> {
 
     /// Writes blocks of the history file; their pointers wait for its index.
     pub(super) fn write_pages(&mut self, pages: Vec<(u64, Vec<u8>)>) -> Result<()> {
-        let written = Timestamp::from_ns(self.lfs.clock.now_ns());
+        let written = Timestamp::from_ns(self.checkpoints.clock.now_ns());
         for chunk in pages.chunks(self.chunk(CHUNK)) {
             let items = chunk.iter().map(|(block, bytes)| LogItem::Block {
                 ino: HISTORY,
@@ -105,8 +105,8 @@ impl Fold<'_> {
 
     /// The blocks of a run end.
     fn punch(&mut self, run: &Run) {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let pages = run.pages(inode_bytes, self.lfs.geometry.block_bytes as usize);
+        let inode_bytes = self.checkpoints.geometry.inode_bytes as usize;
+        let pages = run.pages(inode_bytes, self.checkpoints.geometry.block_bytes as usize);
         for block in run.first_block..run.first_block + pages {
             if let Some(Some(written)) = self.listing.changes.insert(block, None) {
                 self.kill(&written);
@@ -132,8 +132,8 @@ impl Fold<'_> {
     /// Where as many runs begin as are merged at once, all of the image and of one size
     /// class.
     fn mergeable(&self, runs: &[Run]) -> Option<usize> {
-        let inode_bytes = self.lfs.geometry.inode_bytes as usize;
-        let page_bytes = self.lfs.geometry.block_bytes as usize;
+        let inode_bytes = self.checkpoints.geometry.inode_bytes as usize;
+        let page_bytes = self.checkpoints.geometry.block_bytes as usize;
         let pages = |run: &Run| run.pages(inode_bytes, page_bytes);
         let class = |run: &Run| pages(run).max(1).ilog2() / 2;
         let most = self.merge_bytes / page_bytes as u64;
@@ -149,9 +149,9 @@ impl Fold<'_> {
     /// Writes one run of several; none if no snapshot keeps any of their entries, and
     /// nothing at all if they cannot be read.
     fn merge(&mut self, directory: &Directory, runs: &[Run]) -> Result<Option<Option<Run>>> {
-        let lfs = self.lfs;
-        let mut entries = Entries::default();
-        let read = lfs.with_history(self.base, |history| {
+        let checkpoints = self.checkpoints;
+        let mut entries = RunEntries::default();
+        let read = checkpoints.layers.with_history(self.base, |history| {
             let mut blocks = MergedBlocks::new(history, runs)?;
             while let Some(entry) = blocks.next()? {
                 if directory.keeps(entry.pointer.birth(), entry.last.get()) {

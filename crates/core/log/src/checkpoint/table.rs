@@ -48,7 +48,7 @@ impl Fold<'_> {
         let mut known_dead: Vec<u64> = changes.keys().copied().collect();
         let mut written: Vec<UsageEntry> = Vec::new();
         loop {
-            let entries = self.lfs.segments.lock().image(
+            let entries = self.checkpoints.segments.lock().image(
                 serial,
                 boundary,
                 &self.usage,
@@ -63,7 +63,7 @@ impl Fold<'_> {
                 .into_iter()
                 .filter(|(_, bytes)| *bytes != 0)
                 .collect();
-            if corrections.len() <= self.lfs.record_room() {
+            if corrections.len() <= self.checkpoints.space.record_room() {
                 return Ok(TableImage {
                     ifile: self.ifile_image(root, next_ino),
                     entries,
@@ -85,7 +85,7 @@ impl Fold<'_> {
         written: &[UsageEntry],
         changes: &mut Changes,
     ) -> Result<()> {
-        let block_bytes = self.lfs.geometry.block_bytes as usize;
+        let block_bytes = self.checkpoints.geometry.block_bytes as usize;
         let per_block = block_bytes / ENTRY_BYTES;
         let first = USAGE_OFFSET / block_bytes as u64;
         let mut blocks = Vec::new();
@@ -124,12 +124,12 @@ impl Fold<'_> {
 
     /// True if the table has no entries for so many segments from `first` on.
     fn are_given_up(&self, first: usize, count: usize) -> bool {
-        let segments = self.lfs.segments.lock();
+        let segments = self.checkpoints.segments.lock();
         (first..first + count).all(|number| segments.is_given_up(number as u32))
     }
 
     fn has_block(&self, block: u64) -> Result<bool> {
-        let tree = self.base.ifile_tree(&self.lfs.reader);
+        let tree = self.base.ifile_tree(&self.checkpoints.reader);
         Ok(tree.get(block)?.is_some())
     }
 
@@ -143,7 +143,7 @@ impl Fold<'_> {
         // Folding a pointer counts what it displaces as data; for the ifile
         // that is metadata, and some of it was counted when it was written.
         let tree = crate::reader::Tree {
-            reader: &self.lfs.reader,
+            reader: &self.checkpoints.reader,
             ino: InodeNo::IFILE,
             root: &old,
         };
@@ -161,7 +161,7 @@ impl Fold<'_> {
                 self.metadata_bytes -= live_bytes(&former);
             }
         }
-        let slots = self.lfs.geometry.root_slots();
+        let slots = self.checkpoints.geometry.root_slots();
         let highest = changes.keys().next_back().copied().unwrap_or(0);
         let height = old.height.max(height_for(slots, highest));
         let root = old.clone();
@@ -185,7 +185,7 @@ impl Fold<'_> {
             set_replayed(&mut inode, replayed);
         }
         inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
-        inode.mtime = varve_fs::Timestamp::from_ns(self.lfs.clock.now_ns());
+        inode.mtime = varve_fs::Timestamp::from_ns(self.checkpoints.clock.now_ns());
         inode.sectors = self.metadata_bytes.max(0) as u64 / 512;
         InodeImage {
             inode,

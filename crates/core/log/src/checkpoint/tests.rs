@@ -49,10 +49,10 @@ fn mounted(device: &Arc<MemoryDevice>, clock: &Arc<dyn Clock>) -> Lfs {
 fn each_reason_alone_makes_a_checkpoint_due() {
     let (device, clock) = formatted(64 << 20, 0);
     let lfs = mounted(&device, &clock);
-    let imap = lfs.imap_limit();
+    let imap = lfs.checkpoints.imap_limit();
     let memory = lfs.options.delta_bytes();
-    let log_bytes = lfs.checkpoint_bytes();
-    assert!(!lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
+    let log_bytes = lfs.checkpoints.checkpoint_bytes();
+    assert!(!lfs.checkpoints.checkpoint_due(0, 0) && !lfs.checkpoints.delta_overdue());
     // How much of each is due, and how much more is overdue.
     type Grow = Box<dyn Fn(&mut Delta, u64)>;
     let grown: [(&str, Grow, u64, u64); 4] = [
@@ -84,33 +84,33 @@ fn each_reason_alone_makes_a_checkpoint_due() {
             imap * 3 / 4,
         ),
     ];
-    let fresh = || std::mem::take(&mut lfs.committed.write().live);
+    let fresh = || std::mem::take(&mut lfs.layers.change().live);
     for (name, grow, due, overdue) in &grown {
-        let set = |size| grow(&mut lfs.committed.write().live, size);
+        let set = |size| grow(&mut lfs.layers.change().live, size);
         set(due / 1000);
-        assert!(!lfs.checkpoint_due(0, 0), "{name}");
+        assert!(!lfs.checkpoints.checkpoint_due(0, 0), "{name}");
         set(*due);
-        assert!(lfs.checkpoint_due(0, 0), "{name}");
+        assert!(lfs.checkpoints.checkpoint_due(0, 0), "{name}");
         set(*overdue);
-        assert!(lfs.delta_overdue(), "{name}");
+        assert!(lfs.checkpoints.delta_overdue(), "{name}");
         fresh();
     }
     // What it would write presses on the segments that are left.
-    lfs.committed.write().live.counts.bytes = 48 << 20;
-    assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
+    lfs.layers.change().live.counts.bytes = 48 << 20;
+    assert!(lfs.space.checkpoint_presses() && lfs.checkpoints.checkpoint_due(0, 0));
     fresh();
     // Age counts only if there is something to fold.
     let old = (lfs.options.checkpoint_seconds + 1) * 1_000_000_000;
-    assert!(!lfs.checkpoint_due(old, 0));
+    assert!(!lfs.checkpoints.checkpoint_due(old, 0));
     let (ino, _) = lfs
         .allocate_inode(InodeNo::ROOT, FileKind::Regular)
         .unwrap();
-    lfs.committed
-        .write()
+    lfs.layers
+        .change()
         .live
         .inodes
         .insert(ino.0, Arc::default());
-    assert!(lfs.checkpoint_due(old, 0) && !lfs.checkpoint_due(old, old));
+    assert!(lfs.checkpoints.checkpoint_due(old, 0) && !lfs.checkpoints.checkpoint_due(old, old));
     fresh();
 }
 
@@ -124,29 +124,35 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     while let Ok(segment) = lfs.segments.lock().take(0) {
         taken.push(segment);
     }
-    assert!(lfs.checkpoint_fits(), "in what is left of the open segment");
+    assert!(
+        lfs.checkpoints.checkpoint_fits(),
+        "in what is left of the open segment"
+    );
     // More than that has.
     let more = u64::from(lfs.geometry.segment_bytes);
-    lfs.committed.write().live.counts.bytes = more;
-    assert!(!lfs.checkpoint_fits());
-    let refused = lfs.take_checkpoint(false);
+    lfs.layers.change().live.counts.bytes = more;
+    assert!(!lfs.checkpoints.checkpoint_fits());
+    let refused = lfs.checkpoints.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
-    lfs.take_checkpoint_if(|_| true).unwrap();
-    lfs.committed.write().live.log_bytes = u64::MAX;
-    assert!(lfs.checkpoint_if_due().unwrap(), "due, and left for later");
-    lfs.committed.write().live.log_bytes = 0;
+    lfs.checkpoints.take_checkpoint_if(|| true).unwrap();
+    lfs.layers.change().live.log_bytes = u64::MAX;
+    assert!(
+        lfs.checkpoints.checkpoint_if_due().unwrap(),
+        "due, and left for later"
+    );
+    lfs.layers.change().live.log_bytes = 0;
     assert_eq!(lfs.statistics().checkpoints, 0);
     assert_eq!(lfs.stopped(), None);
     for segment in taken {
         lfs.segments.lock().put_back(segment);
     }
-    lfs.committed.write().live.counts.bytes = 0;
-    lfs.take_checkpoint(false).unwrap();
+    lfs.layers.change().live.counts.bytes = 0;
+    lfs.checkpoints.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
     // Nor is one that another, which was under way, has left no reason for.
     let looks = Cell::new(0);
-    let once = |_: &Lfs| looks.replace(looks.get() + 1) == 0;
-    lfs.take_checkpoint_if(once).unwrap();
+    let once = || looks.replace(looks.get() + 1) == 0;
+    lfs.checkpoints.take_checkpoint_if(once).unwrap();
     assert_eq!((looks.get(), lfs.statistics().checkpoints), (2, 1));
 }
 
@@ -213,7 +219,7 @@ impl Mounted {
     }
 
     fn image(&self) -> Arc<InodeImage> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let image = base.inode(&self.lfs.reader, &self.lfs.geometry, self.file);
         image.unwrap().unwrap()
     }
@@ -255,7 +261,7 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
         &Arc::new(MemoryDevice::from_image(&m.device.snapshot())),
         &again,
     );
-    let gone = again.lookup().inode(m.file);
+    let gone = again.layers.lookup().inode(m.file);
     assert!(matches!(gone, Err(Error::NoInode(_))), "{gone:?}");
 }
 
@@ -265,7 +271,7 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
 fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
     let m = Mounted::new(2);
     m.lfs.checkpoint().unwrap();
-    let place = || m.lfs.lookup().inode_place(m.file).unwrap().0;
+    let place = || m.lfs.layers.lookup().inode_place(m.file).unwrap().0;
     let (before, root) = (place(), m.image().root.clone());
     let written = || m.lfs.statistics().node_bytes;
     let touch = |ino, index| {
@@ -274,7 +280,7 @@ fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
             height: 1,
             index,
         };
-        let mut committed = m.lfs.committed.write();
+        let mut committed = m.lfs.layers.change();
         committed.live.touch(&m.lfs.geometry, node, 2);
     };
     touch(m.file, 500);
@@ -303,7 +309,7 @@ fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
     }
     m.fs.sync().unwrap();
     {
-        let mut committed = m.lfs.committed.write();
+        let mut committed = m.lfs.layers.change();
         committed.live.counts = Counts::default();
         committed.live.guessed = true;
     }
@@ -319,7 +325,7 @@ fn a_checkpoint_that_wrote_more_than_was_counted_is_taken_again() {
         "{nodes} bytes of nodes, written twice"
     );
     // The space kept for that is given back with it.
-    assert_eq!(m.lfs.committed.read().live.counts, Counts::default());
+    assert_eq!(m.lfs.layers.read().live.counts, Counts::default());
     assert_eq!(m.errors(), [""; 0]);
 }
 
@@ -349,7 +355,7 @@ fn on_a_slow_device_fewer_nodes_go_into_a_group() {
 
 /// In how many segments the usage table's blocks lie.
 fn table_segments(lfs: &Lfs) -> usize {
-    let base = Arc::clone(&lfs.committed.read().base);
+    let base = Arc::clone(&lfs.layers.read().base);
     let mut segments = BTreeSet::new();
     let blocks = u64::from(lfs.geometry.segment_count) / lfs.geometry.entries_per_block() + 1;
     base.ifile_tree(&lfs.reader)
@@ -369,7 +375,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
     let lfs = mounted(&device, &clock);
     let slot_bytes = u64::from(lfs.superblock.record_bytes.get());
     // Room for 31 corrections, as far as this mount knows.
-    let mut superblock = *lfs.superblock;
+    let mut superblock = **lfs.superblock;
     superblock.record_bytes = 1024.into();
     lfs.superblock.put(superblock);
     let lfs = Arc::new(lfs);
@@ -399,7 +405,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
 
     // The record, moved to where a reader looks for it.
     let ring = lfs.superblock.ring_offset.get();
-    let serial = lfs.checkpointing.lock().next_serial - 1;
+    let serial = lfs.checkpoints.schedule().next_serial - 1;
     let mut bytes = vec![0; 1024];
     device.read(ring + serial % 2 * 1024, &mut bytes).unwrap();
     let record = CheckpointRecord::decode(&bytes, lfs.volume_tag).unwrap();

@@ -10,11 +10,11 @@
 //! Blocks are read in the order of their places, an extent at a time, and
 //! appended in the order of the file in one group.
 
+use crate::cleaner::Cleaner;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Source};
-use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Space};
+use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Watermarks};
 use crate::reader::ReadCause;
 use varve_fs::{BlockPointer, InodeNo};
 
@@ -48,7 +48,7 @@ fn runs_of(blocks: &[(u64, Pointer)]) -> u64 {
     u64::from(!blocks.is_empty()) + breaks.count() as u64
 }
 
-impl Lfs {
+impl Cleaner {
     /// Rewrites what lies in pieces of a file from block `from` on, until
     /// `limit_bytes` have been moved, or sixteen times as many looked at, or
     /// clean segments are low: the caller decides how much of the device this
@@ -69,11 +69,11 @@ impl Lfs {
         if ino == InodeNo::IFILE {
             return Err(Error::NoInode(ino));
         }
-        self.lookup().inode(ino)?;
+        self.layers.lookup().inode(ino)?;
         let mut done = Coalesced::default();
         let length = EXTENT_BYTES / u64::from(self.geometry.block_bytes);
         let mut at = from;
-        while let Some(first) = self.lookup().next_block(ino, at)? {
+        while let Some(first) = self.layers.lookup().next_block(ino, at)? {
             done.next = Some(first);
             if done.moved_bytes >= limit_bytes
                 || done.seen_bytes >= limit_bytes.saturating_mul(SEEN)
@@ -100,8 +100,8 @@ impl Lfs {
         done: &mut Coalesced,
     ) -> Result<bool> {
         for attempt in 1..=ATTEMPTS {
-            let (found, serial) = self.lookup().blocks(ino, from, to)?;
-            let (inode, judged) = self.lookup().inode_place(ino)?;
+            let (found, serial) = self.layers.lookup().blocks(ino, from, to)?;
+            let (inode, judged) = self.layers.lookup().inode_place(ino)?;
             let (version, _) = inode.ok_or(Error::NoInode(ino))?;
             let blocks: Vec<(u64, Pointer)> =
                 found.into_iter().filter(|b| !b.1.is_unwritten()).collect();
@@ -125,14 +125,17 @@ impl Lfs {
                 let kind = GroupKind::Coalescing(serial);
                 // Nobody else may be told of the same room.
                 let _one_at_a_time = self.moving.lock();
-                if !self.may_move(extent.bytes, self.fold_of_run(blocks.len() as u64)) {
+                if !self
+                    .space
+                    .may_move(extent.bytes, self.space.fold_of_run(blocks.len() as u64))
+                {
                     return Ok(false);
                 }
-                let Some(_) = self.write_group(items, kind, None)? else {
+                let Some(_) = self.writer.write_group(items, kind, None)? else {
                     continue;
                 };
                 done.moved_bytes += extent.bytes;
-                let (moved, _) = self.lookup().blocks(ino, from, to)?;
+                let (moved, _) = self.layers.lookup().blocks(ino, from, to)?;
                 after = runs_of(&moved);
             } else if pays && attempt < ATTEMPTS {
                 // A checkpoint was completed between the two questions.
@@ -178,7 +181,7 @@ impl Lfs {
         };
         // The summary that had the time of each write is not at hand; no block
         // was written after the file's last write.
-        let written = self.lookup().inode(ino)?.0.inode.mtime;
+        let written = self.layers.lookup().inode(ino)?.0.inode.mtime;
         let mut items: Vec<(u64, LogItem)> = by_place
             .into_iter()
             .zip(contents)
@@ -205,14 +208,15 @@ impl Lfs {
     /// with all that folding them may write, and without its having to work
     /// for it.
     fn may_coalesce(&self, policy: &Coalescing, bytes: u64, blocks: u64) -> bool {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let mark = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let space = Space {
+        let space = Watermarks {
             clean: mark(gauge.clean),
             low: mark(gauge.low),
             high: mark(gauge.high),
         };
-        let segments = bytes.div_ceil(self.dependable_bytes()) + 1;
-        policy.may_use(&space, segments) && self.may_move(bytes, self.fold_of_run(blocks))
+        let segments = bytes.div_ceil(self.space.dependable_bytes()) + 1;
+        policy.may_use(&space, segments)
+            && self.space.may_move(bytes, self.space.fold_of_run(blocks))
     }
 }

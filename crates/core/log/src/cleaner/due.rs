@@ -1,9 +1,9 @@
 //! When the mount's own thread begins a pass, and what it makes of its outcome.
 
 use super::plan::Urgency;
+use crate::cleaner::Cleaner;
 use crate::control::pace::Gauge;
 use crate::error::Result;
-use crate::lfs::Lfs;
 
 /// Hundredths of a segment that a pass must gain, or it was barren; and how many
 /// such follow each other before the cleaner rests, and nobody waits for it. One
@@ -13,12 +13,12 @@ const BARREN_PASSES: u32 = 4;
 /// How long a few cleaned segments wait for a checkpoint of their own.
 const SETTLE_NS: u64 = 500_000_000;
 
-impl Lfs {
+impl Cleaner {
     /// Background work: cleans when clean segments run low and cleaning pays,
     /// or when nobody is there; and takes the checkpoints that make clean what
     /// other processes have cleaned.
     pub(crate) fn clean_if_due(&self) -> Result<()> {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let pace = self.control.shared().settings.pace;
         if pace.threaded {
             self.control.cleans_here();
@@ -50,7 +50,7 @@ impl Lfs {
         let before = self.gained_bytes();
         let passed = self.gain_segments(&cleaning, urgency, gauge.high);
         let gained = self.gained_bytes() - before;
-        let barren = gained < LEAST_GAIN * self.dependable_bytes() as i64 / 100;
+        let barren = gained < LEAST_GAIN * self.space.dependable_bytes() as i64 / 100;
         // One that failed gains no more when it is tried again.
         cleaning.barren = match (barren, passed.is_err()) {
             (false, false) => 0,
@@ -71,7 +71,7 @@ impl Lfs {
     /// Takes a checkpoint for segments that only wait for it, if they are
     /// needed: others have cleaned them.
     fn settle_if_due(&self, gauge: &Gauge) -> Result<()> {
-        self.settle_vacated()?;
+        self.checkpoints.settle_vacated()?;
         {
             let shared = self.control.shared();
             if shared.settings.pace.running && !shared.claims.has_cleaners() {
@@ -83,13 +83,13 @@ impl Lfs {
         let now_ns = self.clock.monotonic_ns();
         let before_ns = self.control.shared().settled_ns;
         let passed = now_ns.saturating_sub(before_ns) >= SETTLE_NS;
-        if !passed || gauge.clean >= gauge.high || !self.checkpoint_fits() {
+        if !passed || gauge.clean >= gauge.high || !self.checkpoints.checkpoint_fits() {
             return Ok(());
         }
         if self.waiting_for_checkpoint() == 0 {
             return Ok(());
         }
-        self.take_checkpoint(false)?;
+        self.checkpoints.take_checkpoint(false)?;
         self.control.shared().settled_ns = self.clock.monotonic_ns();
         Ok(())
     }

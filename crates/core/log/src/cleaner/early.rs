@@ -6,9 +6,9 @@
 //! beside what is logged in between.
 
 use super::plan::{Among, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::state::CleanerState;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A checkpoint is taken when this part of the volume has been logged.
@@ -16,7 +16,7 @@ const INTERVAL: u64 = 8;
 /// Passes over the fullest segments, each of which gains a part of one.
 const ROUNDS: u32 = 16;
 
-impl Lfs {
+impl Cleaner {
     /// Cleans what needs no checkpoint. Returns how many segments were cleaned.
     pub(super) fn gain_early(
         &self,
@@ -24,13 +24,15 @@ impl Lfs {
         urgency: Urgency,
         goal: u64,
     ) -> Result<u32> {
-        self.look_among(false)?;
-        if self.logged_since_checkpoint() >= self.interval_bytes() && self.checkpoint_fits() {
-            self.take_checkpoint(false)?;
+        self.checkpoints.look_among(false)?;
+        if self.logged_since_checkpoint() >= self.interval_bytes()
+            && self.checkpoints.checkpoint_fits()
+        {
+            self.checkpoints.take_checkpoint(false)?;
         }
-        let (before, mut cleaned) = (self.clean_segments_now(), 0);
+        let (before, mut cleaned) = (self.space.clean_segments_now(), 0);
         for _ in 0..ROUNDS {
-            let clean = self.clean_segments_now();
+            let clean = self.space.clean_segments_now();
             // Who waits asks again, and may have what he needs.
             let is_waited_for = urgency.is_waited_for() || self.control.somebody_waits();
             let gained = is_waited_for && clean > before;
@@ -51,7 +53,7 @@ impl Lfs {
             };
             // A verification must not cost anybody room.
             self.segments.lock().let_go_of_withheld();
-            self.settle_vacated()?;
+            self.checkpoints.settle_vacated()?;
             cleaned += now;
             if now > 0 {
                 self.control.reuses_early.store(true, Relaxed);
@@ -69,14 +71,16 @@ impl Lfs {
     /// Segments that must wait for checkpoints before a pair of them is worth
     /// more than it writes, where most need none.
     pub(super) fn worth_checkpoints(&self) -> u64 {
-        self.batch_segments().max(2 * self.fold_segments())
+        self.space
+            .batch_segments()
+            .max(2 * self.space.fold_segments())
     }
 
     /// Takes the checkpoints that so many segments wait for.
     fn settle_waiting(&self) -> Result<()> {
         for _ in 0..2 {
-            let worth = |lfs: &Lfs| lfs.waiting_for_checkpoint() >= lfs.worth_checkpoints();
-            self.take_checkpoint_if(worth)?;
+            let worth = || self.waiting_for_checkpoint() >= self.worth_checkpoints();
+            self.checkpoints.take_checkpoint_if(worth)?;
             // A verification must not cost anybody room.
             self.segments.lock().let_go_of_withheld();
         }
@@ -84,7 +88,7 @@ impl Lfs {
     }
 
     pub(super) fn logged_since_checkpoint(&self) -> u64 {
-        self.committed.read().live.log_bytes
+        self.layers.read().live.log_bytes
     }
 
     fn interval_bytes(&self) -> u64 {

@@ -2,12 +2,12 @@
 //! cleaning what does.
 
 use super::plan::{Among, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::state::CleanerState;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Cleaner {
     /// Makes clean segments until there are `goal`: first those that need no
     /// checkpoint; if there are none, by moving live blocks, as many as the room
     /// allows, and by the checkpoints that give their places back. Of those there is
@@ -28,50 +28,57 @@ impl Lfs {
             // Its own nodes are what such a checkpoint leaves behind.
             _ if lives_early => self.worth_checkpoints(),
             Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
-                self.batch_segments().div_ceil(2)
+                self.space.batch_segments().div_ceil(2)
             }
             Urgency::Waiting | Urgency::Starved => 1,
         };
         // A verification must not cost anybody room.
         let make_way = || self.segments.lock().let_go_of_withheld();
         make_way();
-        let before = self.clean_segments_now();
+        let before = self.space.clean_segments_now();
         let early = self.gain_early(cleaning, urgency, goal)?;
-        let clean = self.clean_segments_now();
+        let clean = self.space.clean_segments_now();
         if clean > before || clean >= goal {
             return Ok(early);
         }
         let move_some = || {
-            let wanted = goal.saturating_sub(self.clean_segments_now() + self.cleaned_before());
+            let wanted =
+                goal.saturating_sub(self.space.clean_segments_now() + self.cleaned_before());
             self.clean_segments(cleaning, urgency, Among::All, wanted)
         };
         let mut cleaned = early;
         loop {
-            let spare = self.spare_bytes();
+            let spare = self.space.spare_bytes();
             let mut moved = move_some()?;
-            if moved == 0 && self.has_deaths(urgency, lives_early) && self.checkpoint_fits() {
+            if moved == 0
+                && self.has_deaths(urgency, lives_early)
+                && self.checkpoints.checkpoint_fits()
+            {
                 // What is to be folded had the room that moves need. What it kills may
                 // leave segments empty, too.
-                self.take_checkpoint(false)?;
+                self.checkpoints.take_checkpoint(false)?;
                 make_way();
-                self.settle_vacated()?;
+                self.checkpoints.settle_vacated()?;
                 moved = move_some()?;
             }
             cleaned += moved;
             self.control.reuses_early.store(false, Relaxed);
             for _ in 0..2 {
                 make_way();
-                self.settle_vacated()?;
+                self.checkpoints.settle_vacated()?;
                 let waiting = self.waiting_for_checkpoint();
                 let settles = moved > 0 && waiting > 0 && !lives_early || waiting >= pays;
-                if settles && self.clean_segments_now() < goal && self.checkpoint_fits() {
-                    self.take_checkpoint(false)?;
+                if settles
+                    && self.space.clean_segments_now() < goal
+                    && self.checkpoints.checkpoint_fits()
+                {
+                    self.checkpoints.take_checkpoint(false)?;
                 }
             }
             // Nothing is to be folded now, so this is the time to move more: before
             // others take the room that this has made.
-            let goes_on = urgency == Urgency::Starved && self.clean_segments_now() < goal;
-            if !goes_on || self.spare_bytes() <= spare {
+            let goes_on = urgency == Urgency::Starved && self.space.clean_segments_now() < goal;
+            if !goes_on || self.space.spare_bytes() <= spare {
                 return Ok(cleaned);
             }
         }
@@ -122,8 +129,8 @@ impl Lfs {
     /// Changes that, once folded, may leave segments empty: enough of them to
     /// pay for the checkpoint if nobody waits.
     pub(super) fn pending_deaths(&self, urgency: Urgency) -> bool {
-        let batch = self.batch_segments();
-        let committed = self.committed.read();
+        let batch = self.space.batch_segments();
+        let committed = self.layers.read();
         let live = &committed.live;
         let segment_bytes = u64::from(self.geometry.segment_bytes);
         match urgency {

@@ -6,12 +6,12 @@
 
 use crate::base::Base;
 use crate::chain::{ChainItem, map_entry};
+use crate::cleaner::Cleaner;
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::delta::Answer;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
 use crate::log::{LogItem, goes_into_holes};
 use crate::segments::{Edition, Holes};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Drop for Finding<'_> {
     }
 }
 
-impl Lfs {
+impl Cleaner {
     /// Finds holes for the blocks of a group, if clean segments are short and it
     /// has enough of them.
     ///
@@ -75,8 +75,8 @@ impl Lfs {
     /// True if clean segments are about to need the cleaner.
     pub(super) fn is_short(&self) -> bool {
         let pace = self.control.shared().settings.pace;
-        let (.., high) = self.cleaning_marks(&pace);
-        self.clean_segments_now() < high + self.batch_segments()
+        let (.., high) = self.space.cleaning_marks(&pace);
+        self.space.clean_segments_now() < high + self.space.batch_segments()
     }
 
     fn find_holes(&self, blocks: usize) -> Result<()> {
@@ -87,8 +87,8 @@ impl Lfs {
         let mut found = self.look_into(self.worth_plugging(&[]), lacking)?;
         lacking = lacking.saturating_sub(self.room_of(&found));
         if lacking > 0 && self.logged_since_checkpoint() >= self.plugging_interval() {
-            if self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
+            if self.checkpoints.checkpoint_fits() {
+                self.checkpoints.take_checkpoint(false)?;
             }
             let more = self.worth_plugging(&found);
             found.extend(self.look_into(more, lacking)?);
@@ -195,12 +195,13 @@ impl Lfs {
     fn holes_in(&self, segments: &[(u32, u32)]) -> Result<Vec<Holes>> {
         // In this order: that the records lie behind this edition means that the
         // image, which is as new, tells of all that is in it.
-        let settled = |(segment, _): &(u32, u32)| Some((*segment, self.settled(*segment)?.0));
+        let settled =
+            |(segment, _): &(u32, u32)| Some((*segment, self.mechanism.settled(*segment)?.0));
         let mut editions: Vec<(u32, Edition)> = segments.iter().filter_map(settled).collect();
         editions.retain(|(segment, edition)| self.segments.lock().may_plug(*segment, *edition));
         let known: Vec<_> = editions
             .iter()
-            .map(|(segment, _)| self.recorded(*segment))
+            .map(|(segment, _)| self.mechanism.recorded(*segment))
             .collect();
         let contents = self.read_for_holes(&editions)?;
         let mut found = Vec::new();
@@ -224,7 +225,7 @@ impl Lfs {
         let SegmentContents {
             segment, edition, ..
         } = *contents;
-        let Some(led_to) = self.led_to(contents, &known)? else {
+        let Some(led_to) = self.mechanism.led_to(contents, &known)? else {
             return Ok(None);
         };
         let still = |info: &&BlockInfo| self.still_lives(info);
@@ -266,7 +267,7 @@ impl Lfs {
         else {
             return true;
         };
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let (lives, identity) = match xattrs {
             true => (
                 committed.delta_xattrs(ino) == Some(None),

@@ -1,13 +1,13 @@
 //! What segments hold, read as cheaply as can be: for whoever moves nothing.
 
 use crate::chain::MapPage;
+use crate::cleaner::Cleaner;
 use crate::control::contents::SegmentContents;
 use crate::error::Result;
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
 use crate::segments::Edition;
 
-impl Lfs {
+impl Cleaner {
     /// What segments hold, read as cheaply as can be, as no block is moved: of
     /// one that this mount has plugged the map alone, which has all that lives.
     /// None of one that is damaged.
@@ -36,8 +36,8 @@ impl Lfs {
         for (&(segment, edition), (plugged, mapped)) in segments.iter().zip(mapped) {
             let Some(mapped) = mapped else {
                 let contents = match plugged {
-                    true => self.read_whole(segment, edition),
-                    false => self.survey(segment, edition, 0),
+                    true => self.mechanism.read_whole(segment, edition),
+                    false => self.mechanism.survey(segment, edition, 0),
                 };
                 read.push(match contents {
                     Err(error) if error.is_of_the_medium() => None,
@@ -66,7 +66,7 @@ impl Lfs {
         let sectors = places.iter().map(|byte| byte / SECTOR);
         let into = pages.iter_mut().map(|page| &mut page[..]);
         let mut reads: Vec<(u64, &mut [u8])> = sectors.zip(into).collect();
-        match self.read_several(&mut reads) {
+        match self.mechanism.read_several(&mut reads) {
             Err(error) if error.is_of_the_medium() => {}
             read => read?,
         }

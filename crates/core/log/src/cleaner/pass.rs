@@ -1,18 +1,18 @@
 //! The mount's own cleaner: passes of it, on its thread or on that of a caller
 //! who finds no room.
 
-use super::plan::{Among, Goal, Plan, Standing, Urgency};
+use super::plan::{Among, Goal, Plan, SegmentStanding, Urgency};
+use crate::cleaner::Cleaner;
 use crate::control::claims::CleanerId;
 use crate::control::contents::SegmentContents;
 use crate::control::state::CleanerState;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use crate::mechanism::Found;
 use crate::policy::Candidate;
-use crate::segment_map::step_of;
 use crate::segments::Edition;
+use crate::statistics::step_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-impl Lfs {
+impl Cleaner {
     /// Cleans as many segments as pay, within the space the cleaner may use.
     /// Returns how many were cleaned.
     ///
@@ -76,7 +76,7 @@ impl Lfs {
         cleaning
     }
 
-    /// As [`Lfs::lock_cleaning`], if nobody else has it.
+    /// As [`Cleaner::lock_cleaning`], if nobody else has it.
     pub(crate) fn try_lock_cleaning(&self) -> Option<Ranked<MutexGuard<'_, CleanerState>>> {
         let mut cleaning = self.cleaning.try_lock()?;
         self.follow(&mut cleaning);
@@ -113,13 +113,13 @@ impl Lfs {
     ) -> Result<u32> {
         // A claim never takes room from anybody.
         let heeds_claims = !urgency.is_waited_for();
-        let segment_bytes = self.dependable_bytes();
+        let segment_bytes = self.space.dependable_bytes();
         let mut plan = Plan::new(
             (urgency, among),
             Goal {
                 bytes: wanted.saturating_mul(segment_bytes),
                 for_checkpoints: self.worth_checkpoints(),
-                share_bytes: self.batch_segments() * segment_bytes / 2,
+                share_bytes: self.space.batch_segments() * segment_bytes / 2,
             },
         );
         let candidates = match heeds_claims {
@@ -142,14 +142,17 @@ impl Lfs {
             if plan.has_enough(|| self.control.somebody_waits()) || !go_on() {
                 break;
             }
-            if !self.may_move(batch.live_bytes + candidate.live_bytes, batch.fold) {
+            if !self
+                .space
+                .may_move(batch.live_bytes + candidate.live_bytes, batch.fold)
+            {
                 break;
             }
             let segment = candidate.segment;
             if !self.claim_own(segment) && heeds_claims {
                 continue;
             }
-            let Some((edition, found)) = self.judge(segment, &go_on)? else {
+            let Some((edition, found)) = self.mechanism.judge(segment, &go_on)? else {
                 continue;
             };
             if found.interrupted {
@@ -161,11 +164,14 @@ impl Lfs {
                 live_bytes: found.live_bytes,
                 ..candidate
             };
-            let fold = self.fold_of(&[&batch.found, &found]);
-            if !self.may_move(batch.live_bytes + candidate.live_bytes, fold) {
+            let fold = self.mechanism.fold_of(&[&batch.found, &found]);
+            if !self
+                .space
+                .may_move(batch.live_bytes + candidate.live_bytes, fold)
+            {
                 break;
             }
-            let standing = Standing::of(&self.segments.lock(), segment);
+            let standing = SegmentStanding::of(&self.segments.lock(), segment);
             if plan.is_dear(&candidate) || !among.includes(standing) {
                 continue;
             }
@@ -186,9 +192,9 @@ impl Lfs {
     }
 
     /// How each of them stands with the retained records, of one moment.
-    fn standings(&self, candidates: Vec<Candidate>) -> Vec<(Candidate, Standing)> {
+    fn standings(&self, candidates: Vec<Candidate>) -> Vec<(Candidate, SegmentStanding)> {
         let segments = self.segments.lock();
-        let standing = |c: Candidate| (c, Standing::of(&segments, c.segment));
+        let standing = |c: Candidate| (c, SegmentStanding::of(&segments, c.segment));
         candidates.into_iter().map(standing).collect()
     }
 
@@ -196,12 +202,12 @@ impl Lfs {
     /// make a group, since a small one leaves its segment's rest to another
     /// partial segment, with a summary of its own.
     fn moved_together(&self, cleaning: &CleanerState) -> u64 {
-        let group = match self.heads {
-            1 => self.group_bytes() as u64,
+        let group = match self.space.heads() {
+            1 => self.mechanism.group_bytes() as u64,
             // Enough that there is something to part between the heads.
             _ => PARTED_BYTES,
         };
-        let sorted = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        let sorted = cleaning.policy.sorted_segments() * self.space.dependable_bytes();
         sorted.max(group)
     }
 
@@ -209,13 +215,14 @@ impl Lfs {
     /// it to be given what it has gained, nor take the checkpoint that so many
     /// changes have made due.
     pub(super) fn step_is_over(&self) -> Result<()> {
-        let gauge = self.cleaning_gauge();
-        let vacated = self.segments.lock().vacated_count() * self.dependable_bytes();
+        let gauge = self.space.cleaning_gauge();
+        let vacated = self.segments.lock().vacated_count() * self.space.dependable_bytes();
         let enough = self.counters.speed.portion_bytes().min(SETTLED_BYTES);
         if gauge.waiting || (gauge.clean < gauge.need && vacated >= enough) {
-            self.settle_vacated()?;
+            self.checkpoints.settle_vacated()?;
         }
-        self.take_checkpoint_if(Lfs::delta_due)
+        self.checkpoints
+            .take_checkpoint_if(|| self.checkpoints.delta_due())
     }
 
     /// Claims a segment for the mount's own cleaner, unless another has it.
@@ -236,12 +243,15 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let Some((edition, found)) = self.judge(segment, &|| true)? else {
+            let Some((edition, found)) = self.mechanism.judge(segment, &|| true)? else {
                 return Ok(false);
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(live_bytes, self.fold_of(&[&found])) {
+            if !self
+                .space
+                .may_move(live_bytes, self.mechanism.fold_of(&[&found]))
+            {
                 return Ok(false);
             }
             let judged = Judged {
@@ -250,7 +260,7 @@ impl Lfs {
                 live_bytes,
                 data: found.is_all_data(),
             };
-            if let Some(checkpoint) = self.markv(found)? {
+            if let Some(checkpoint) = self.mechanism.markv(found)? {
                 self.cleaned(judged, checkpoint);
                 return Ok(true);
             }
@@ -271,10 +281,13 @@ impl Lfs {
         let moved = {
             // Others may have used the room since it was asked for.
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(batch.live_bytes, self.fold_of(&[&batch.found])) {
+            if !self
+                .space
+                .may_move(batch.live_bytes, self.mechanism.fold_of(&[&batch.found]))
+            {
                 return Ok(0);
             }
-            self.markv(batch.found)?
+            self.mechanism.markv(batch.found)?
         };
         match moved {
             Some(checkpoint) => {
@@ -301,7 +314,7 @@ impl Lfs {
         } = judged;
         let room = self.geometry.payload_bytes(segment).into();
         self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
-        self.segclean(segment, edition, checkpoint, data);
+        self.mechanism.segclean(segment, edition, checkpoint, data);
         self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }

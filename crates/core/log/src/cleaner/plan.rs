@@ -44,7 +44,7 @@ pub(super) enum Among {
 
 impl Among {
     /// Whether it takes a segment that stands so.
-    pub fn includes(self, standing: Standing) -> bool {
+    pub fn includes(self, standing: SegmentStanding) -> bool {
         match self {
             Among::AtOnce => standing.at_once,
             Among::Behind => standing.behind,
@@ -55,16 +55,16 @@ impl Among {
 
 /// How a segment stands with the two retained records.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct SegmentStanding {
     /// It is clean as soon as it is empty, without a checkpoint.
     pub at_once: bool,
     /// The log of both has left it behind.
     pub behind: bool,
 }
 
-impl Standing {
+impl SegmentStanding {
     pub fn of(segments: &SegmentTable, segment: u32) -> Self {
-        Standing {
+        SegmentStanding {
             at_once: segments.may_vacate(segment),
             behind: segments.is_behind(segment),
         }
@@ -113,7 +113,7 @@ impl Plan {
     /// The segments to take, best first.
     pub fn choose(
         &mut self,
-        standings: &[(Candidate, Standing)],
+        standings: &[(Candidate, SegmentStanding)],
         policy: &dyn Policy,
         now_ns: i64,
     ) -> Vec<Candidate> {
@@ -143,7 +143,7 @@ impl Plan {
     }
 
     /// Takes in a segment as it was found.
-    pub fn gain(&mut self, candidate: &Candidate, standing: Standing) {
+    pub fn gain(&mut self, candidate: &Candidate, standing: SegmentStanding) {
         let freed = candidate.freed_bytes();
         self.freed_bytes += freed;
         match self.among == Among::All || standing.at_once {
@@ -172,15 +172,15 @@ mod tests {
         for_checkpoints: 2,
         share_bytes: 700,
     };
-    const AT_ONCE: Standing = Standing {
+    const AT_ONCE: SegmentStanding = SegmentStanding {
         at_once: true,
         behind: true,
     };
-    const LATER: Standing = Standing {
+    const LATER: SegmentStanding = SegmentStanding {
         at_once: false,
         behind: true,
     };
-    const AHEAD: Standing = Standing {
+    const AHEAD: SegmentStanding = SegmentStanding {
         at_once: false,
         behind: false,
     };

@@ -2,7 +2,7 @@
 //!
 //! A stranger says what is to be done; nothing that he says is believed.
 //!
-//! - He names a block by what [`Lfs::serve_cleaner`] has told him of it. The
+//! - He names a block by what [`Cleaner::serve_cleaner`] has told him of it. The
 //!   server looks the name up in what the segment's own summaries say, asks
 //!   whether it lives, reads it, checks it, and moves it as the mount's own
 //!   cleaner would: liveness is tested once more as the copy is appended.
@@ -10,17 +10,18 @@
 //!   and refuses if one lives and nobody has put it down for the next
 //!   checkpoint. The segment is reused as any is.
 //! - He cannot use up the room that writers and checkpoints need: one move at
-//!   a time, of a mebibyte at most, and only if [`Lfs::may_move`] allows it.
+//!   a time, of a mebibyte at most, and only if [`Cleaner::may_move`] allows it.
 //! - He cannot hold a lock, and no call of his waits for anything but the
 //!   device. What would have to wait is refused with `Again`.
 
 use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;
+use crate::cleaner::Cleaner;
+use crate::control::Control;
 use crate::control::claims::{ClaimError, CleanerId};
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
 use crate::mechanism::{Found, GROUP_BYTES, Life};
 use crate::segments::Edition;
 use std::sync::Arc;
@@ -74,11 +75,12 @@ impl From<ClaimError> for CallError {
 type Answered<T> = std::result::Result<T, CallError>;
 
 /// Counts a call for as long as it lives.
-struct Counted<'l>(&'l Lfs);
+struct Counted<'l>(&'l Control);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.control.remote_calls.fetch_sub(1, Relaxed);
+        let running = self.0.remote_calls.fetch_sub(1, Relaxed);
+        assert!(running > 0, "a call ends twice");
     }
 }
 
@@ -129,7 +131,7 @@ fn find(contents: &SegmentContents, name: &Block) -> Option<usize> {
         .or_else(|| (0..blocks.len()).find(is_it))
 }
 
-impl Lfs {
+impl Cleaner {
     /// Answers a cleaner of another process. Returns its number, which is new
     /// if it joins, and the answer. `pid` is told to people only.
     ///
@@ -141,14 +143,14 @@ impl Lfs {
         request: Request,
         pid: u32,
     ) -> Answered<(u64, Answer)> {
-        if let Some(reason) = self.stopped() {
+        if let Some(reason) = self.durability.stopped() {
             return Err(crate::Error::Stopped(reason).into());
         }
         if self.control.remote_calls.fetch_add(1, Relaxed) >= AT_ONCE {
             self.control.remote_calls.fetch_sub(1, Relaxed);
             return Err(CallError::Again);
         }
-        let _counted = Counted(self);
+        let _counted = Counted(&self.control);
         let now_ns = self.clock.monotonic_ns();
         let id = match &request {
             Request::Wait { policy } if cleaner == 0 => {
@@ -187,7 +189,7 @@ impl Lfs {
     }
 
     fn standing(&self) -> Standing {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let idle_ns = self.control.idle_ns(self.clock.monotonic_ns());
         Standing {
             clean: gauge.clean.into(),
@@ -197,7 +199,7 @@ impl Lfs {
             used_bytes: gauge.used_bytes.into(),
             idle_ns: idle_ns.into(),
             now_ns: self.clock.now_ns().into(),
-            segment_bytes: self.dependable_bytes().into(),
+            segment_bytes: self.space.dependable_bytes().into(),
             segments: u64::from(self.geometry.segment_count).into(),
             waiting: u64::from(gauge.waiting).into(),
         }
@@ -235,7 +237,9 @@ impl Lfs {
         while at < end && blocks.len() < BLOCKS {
             let next = end.min(at + BLOCKS - blocks.len());
             let some: Vec<&BlockInfo> = contents.blocks[at..next].iter().collect();
-            let lives = self.lives_of(&some, &mut Found::default(), &|| true);
+            let lives = self
+                .mechanism
+                .lives_of(&some, &mut Found::default(), &|| true);
             let lives = self.legible(id, (segment, contents.edition), lives)?;
             let named = some.into_iter().zip(lives);
             blocks.extend(named.filter_map(|(info, life)| life.and_then(|_| name_of(info))));
@@ -258,8 +262,9 @@ impl Lfs {
         let read = || -> Answered<SegmentContents> {
             let mut candidates = self.candidates_among(id, segment..segment + 1);
             candidates.pop().ok_or(CallError::NotThis)?;
-            let (edition, live_bytes) = self.settled(segment).ok_or(CallError::NotThis)?;
-            let survey = self.understood(segment, edition, live_bytes);
+            let (edition, live_bytes) =
+                self.mechanism.settled(segment).ok_or(CallError::NotThis)?;
+            let survey = self.mechanism.understood(segment, edition, live_bytes);
             Ok(self
                 .legible(id, (segment, edition), survey)?
                 .without_bytes())
@@ -283,7 +288,7 @@ impl Lfs {
             Err(error) if error.is_of_the_medium() => {
                 let (segment, edition) = of;
                 tracing::error!(%error, segment, "cleaners leave a segment alone");
-                self.distrust(segment, edition);
+                self.mechanism.distrust(segment, edition);
                 self.control.shared().claims.release(id, segment);
                 Err(CallError::NotThis)
             }
@@ -298,7 +303,7 @@ impl Lfs {
         let held = held.ok_or(CallError::NotThis)?;
         drop(shared);
         // The log may have come back to it.
-        match self.settled(segment) {
+        match self.mechanism.settled(segment) {
             Some((edition, _)) if edition == held.edition => Ok(held),
             _ => {
                 self.control.shared().claims.release(id, segment);
@@ -330,10 +335,10 @@ impl Lfs {
             for (contents, which) in &mut segments {
                 which.sort_unstable();
                 which.dedup();
-                let some = self.bmapv_some(contents, which, &|| true);
+                let some = self.mechanism.bmapv_some(contents, which, &|| true);
                 let some = self.legible(id, (contents.segment, contents.edition), some)?;
                 if some.damaged > 0 {
-                    self.distrust(contents.segment, contents.edition);
+                    self.mechanism.distrust(contents.segment, contents.edition);
                     self.control.shared().claims.release(id, contents.segment);
                     marked.damaged = some.damaged.into();
                     return Ok(marked);
@@ -347,11 +352,11 @@ impl Lfs {
             let Some(_one_at_a_time) = self.moving.try_lock() else {
                 return Err(CallError::Again);
             };
-            let fold = self.fold_of(&[&found]);
-            if !found.is_empty() && !self.may_move(bytes as u64, fold) {
+            let fold = self.mechanism.fold_of(&[&found]);
+            if !found.is_empty() && !self.space.may_move(bytes as u64, fold) {
                 return Err(CallError::Again);
             }
-            if self.markv(found)?.is_some() {
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(marked);
             }
         }
@@ -383,10 +388,12 @@ impl Lfs {
     /// checkpoint writes anew.
     fn declare_clean(&self, id: CleanerId, segment: u32) -> Answered<()> {
         let contents = self.claimed(id, segment)?;
-        let base = self.committed.read().base.serial;
+        let base = self.layers.read().base.serial;
         let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
         let blocks: Vec<&BlockInfo> = contents.blocks.iter().collect();
-        let judged = self.lives_of(&blocks, &mut Found::default(), &|| true);
+        let judged = self
+            .mechanism
+            .lives_of(&blocks, &mut Found::default(), &|| true);
         let judged = self.legible(id, (segment, contents.edition), judged)?;
         for (info, life) in blocks.into_iter().zip(judged) {
             match (life, info.item) {
@@ -397,7 +404,7 @@ impl Lfs {
             }
         }
         let checkpoint = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             if committed.base.serial != base {
                 return Err(CallError::Again);
             }

@@ -1,11 +1,11 @@
 //! How the mount's own cleaner works, asked and changed.
 
+use crate::cleaner::Cleaner;
 use crate::control::{CleanerSettings, CleanerStatus};
 use crate::error::Result;
-use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Cleaner {
     /// How the mount's own cleaner works.
     pub fn cleaner_settings(&self) -> CleanerSettings {
         self.control.shared().settings
@@ -24,7 +24,7 @@ impl Lfs {
 
     /// How cleaning stands.
     pub fn cleaner_status(&self) -> CleanerStatus {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let now_ns = self.clock.monotonic_ns();
         let mut shared = self.control.shared();
         shared.claims.expire(now_ns);
@@ -44,7 +44,7 @@ impl Lfs {
 
     /// The mount's own cleaner has work.
     pub fn wants_cleaning(&self) -> bool {
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let running = self.control.shared().settings.pace.running;
         running && (gauge.waiting || gauge.clean < gauge.low)
     }

@@ -134,7 +134,7 @@ impl Volume {
 
     /// The nodes of height 1, below the inode.
     fn nodes(&self, file: InodeNo) -> Vec<Pointer> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let image = base
             .inode(&self.lfs.reader, &self.lfs.geometry, file)
             .unwrap();
@@ -206,7 +206,7 @@ fn age_sort_writes_the_oldest_survivors_first() {
     v.write(other, 0, 100);
     v.checkpoint();
     let before = (v.place(old, 0), v.place(young, 0));
-    assert!(v.lfs.clean_batch().unwrap() >= 2);
+    assert!(v.lfs.cleaner.clean_batch().unwrap() >= 2);
     let after = (v.place(old, 0), v.place(young, 0));
     assert!(
         after.0 != before.0 && after.1 != before.1,
@@ -230,15 +230,26 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     v.checkpoint();
 
     // Inodes share sectors: the second of two is to be found again as well.
-    let place = |file| v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+    let place = |file| {
+        v.lfs
+            .layers
+            .lookup()
+            .inode_place(file)
+            .unwrap()
+            .0
+            .unwrap()
+            .1
+    };
     let second = files.iter().map(|&file| place(file)).find(|p| p.slot > 0);
     let segment = v.lfs.geometry.segment_of(second.unwrap().sector).unwrap();
-    let mut contents = v.lfs.read_segment(segment).unwrap();
+    let mut contents = v.lfs.mechanism.read_segment(segment).unwrap();
     contents.spoil(v.lfs.geometry.byte(segment, 0));
-    let found = v.lfs.bmapv(&contents).unwrap();
+    let found = v.lfs.mechanism.bmapv(&contents).unwrap();
     assert_eq!(found.damaged, 0);
-    let checkpoint = v.lfs.markv(found).unwrap().unwrap();
-    v.lfs.segclean(segment, contents.edition, checkpoint, true);
+    let checkpoint = v.lfs.mechanism.markv(found).unwrap().unwrap();
+    v.lfs
+        .mechanism
+        .segclean(segment, contents.edition, checkpoint, true);
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(checkpoint));
     v.lfs.checkpoint().unwrap();
@@ -266,8 +277,8 @@ fn settled_file(v: &Volume, blocks: u64) -> (InodeNo, Vec<u32>) {
 fn found_in(v: &Volume, segments: &[u32]) -> super::Found {
     let mut found = super::Found::default();
     for &segment in segments {
-        let contents = v.lfs.read_segment(segment).unwrap();
-        found.append(v.lfs.bmapv(&contents).unwrap());
+        let contents = v.lfs.mechanism.read_segment(segment).unwrap();
+        found.append(v.lfs.mechanism.bmapv(&contents).unwrap());
     }
     found
 }
@@ -279,7 +290,7 @@ fn more_than_a_group_holds_is_moved_in_several() {
     let (file, segments) = settled_file(&v, blocks);
     let (groups, place) = (v.lfs.statistics().groups, v.place(file, 0));
     let found = found_in(&v, &segments);
-    assert!(v.lfs.markv(found).unwrap().is_some());
+    assert!(v.lfs.mechanism.markv(found).unwrap().is_some());
     let made = v.lfs.statistics().groups - groups;
     assert_ne!(v.place(file, 0), place);
     // Whoever appends behind a group waits for one segment.
@@ -297,12 +308,12 @@ fn more_than_a_group_holds_is_moved_in_several() {
 fn moves_beside_a_running_checkpoint_are_folded_by_the_next() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     let found = found_in(&v, &segments[..1]);
-    assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 1));
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), Some(serial + 1));
     let found = found_in(&v, &segments[1..]);
-    v.lfs.committed.write().frozen = Some(Arc::default());
-    assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 2));
+    v.lfs.layers.change().frozen = Some(Arc::default());
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), Some(serial + 2));
 }
 
 /// Protocol rule 18: what was judged against an image that a checkpoint has
@@ -324,24 +335,24 @@ fn a_judgement_does_not_outlive_its_image() {
     for segments in [&segments[..], &segments[..1]] {
         let places: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
         let found = judged(segments);
-        assert_eq!(v.lfs.markv(found).unwrap(), None);
+        assert_eq!(v.lfs.mechanism.markv(found).unwrap(), None);
         let now: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
         assert_eq!(now, places, "nothing was moved");
     }
     // Half of it before a checkpoint, half behind.
     let mut found = judged(&segments[..1]);
     found.append(found_in(&v, &segments[1..2]));
-    assert_eq!(v.lfs.markv(found).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(found).unwrap(), None);
 
     // A batch is then taken segment by segment.
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
-        let (edition, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+        let (edition, found) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
         batch.add((segment, edition), found, Default::default());
     }
     v.create("another change");
     v.checkpoint();
-    assert_eq!(v.lfs.move_out(batch).unwrap(), 2);
+    assert_eq!(v.lfs.cleaner.move_out(batch).unwrap(), 2);
     v.checkpoint();
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(segments[0]) && v.is_clean(segments[1]));
@@ -364,25 +375,25 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
         ..edition
     };
     for other in [opened, plugged] {
-        v.lfs.segclean(segments[0], other, 9, true);
+        v.lfs.mechanism.segclean(segments[0], other, 9, true);
         assert_eq!(cleaned(segments[0]), None);
-        v.lfs.distrust(segments[0], other);
+        v.lfs.mechanism.distrust(segments[0], other);
         assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
     }
     // The log's head is neither judged nor declared.
     let head = v.lfs.log.lock().end.at(0).segment.get();
     let edition = v.lfs.segments.lock().get(head).edition();
-    v.lfs.segclean(head, edition, 9, true);
-    v.lfs.distrust(head, edition);
+    v.lfs.mechanism.segclean(head, edition, 9, true);
+    v.lfs.mechanism.distrust(head, edition);
     assert_eq!(cleaned(head), None);
     assert!(!v.lfs.segments.lock().get(head).suspect);
-    assert!(!v.lfs.clean_segment(head).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(head).unwrap());
     // Nor is a clean one.
     let clean = v.lfs.segments.lock().iter().find_map(|(n, s)| {
         let clean = s.state == SegmentState::Clean;
         clean.then_some(n)
     });
-    assert!(!v.lfs.clean_segment(clean.unwrap()).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(clean.unwrap()).unwrap());
 }
 
 /// What is damaged where it lives keeps its segment, of whatever kind it is.
@@ -398,7 +409,7 @@ fn damage_keeps_its_segment() {
     let other = v.create("other"); // the log goes on elsewhere
     v.write(other, 0, 100);
     v.checkpoint();
-    let lookup = v.lfs.lookup();
+    let lookup = v.lfs.layers.lookup();
     let xattrs = lookup.xattrs(file).unwrap();
     let inode = lookup.inode_place(file).unwrap().0.unwrap().1;
     let sectors = [
@@ -419,7 +430,10 @@ fn damage_keeps_its_segment() {
         v.device.write(at, &[IoSlice::new(&[0xa5; 512])]).unwrap();
         v.lfs.drop_caches();
         let segment = v.lfs.geometry.segment_of(sector).unwrap();
-        assert!(!v.lfs.clean_segment(segment).unwrap(), "sector {sector}");
+        assert!(
+            !v.lfs.cleaner.clean_segment(segment).unwrap(),
+            "sector {sector}"
+        );
         let mut segments = v.lfs.segments.lock();
         let entry = segments.get_mut(segment);
         assert!(std::mem::take(&mut entry.suspect), "sector {sector}");

@@ -1,9 +1,9 @@
 //! How the cleaner and the writers wait for each other (`docs/design/cleaner.md`, "Pace" and
 //! "Waiting").
 
+use crate::cleaner::Cleaner;
 use crate::control::pace::Pacer;
 use crate::control::state::CleanerState;
-use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long one waits for the cleaner's thread while it gains nothing.
 pub(crate) const PATIENCE_NS: u64 = 500_000_000;
 
-impl Lfs {
+impl Cleaner {
     /// Somebody cleans ahead of need, and gains by it: the mount's own thread,
     /// or a process.
     fn somebody_cleans(&self) -> bool {
@@ -51,7 +51,7 @@ impl Lfs {
                 return None;
             }
             let now_ns = self.clock.monotonic_ns();
-            let clean = self.clean_segments_now();
+            let clean = self.space.clean_segments_now();
             if clean > most {
                 (most, since_ns) = (clean, now_ns);
             }
@@ -69,7 +69,7 @@ impl Lfs {
                 control.summon();
             }
             let mut bell = control.bell.0.lock();
-            if self.clean_segments_now() == clean {
+            if self.space.clean_segments_now() == clean {
                 control.gained.wait_for(&mut bell, LOOK);
             }
         }
@@ -81,21 +81,24 @@ impl Lfs {
         if !self.somebody_cleans() {
             return false;
         }
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let control = &self.control;
         // It may have gone to sleep when nothing was written.
         if gauge.clean < gauge.low {
             control.summon();
         }
-        let written = self.bytes_logged();
+        let written = self.space.bytes_logged();
         let taxed = control.taxed_bytes.swap(written, Relaxed);
         let toll = gauge.toll();
         if toll == 0.0 {
             control.owed_ns.store(0, Relaxed);
             return true;
         }
-        let segments = written.saturating_sub(taxed) as f64 / self.dependable_bytes() as f64;
-        let write_ns = self.counters.speed.request_ns(self.dependable_bytes());
+        let segments = written.saturating_sub(taxed) as f64 / self.space.dependable_bytes() as f64;
+        let write_ns = self
+            .counters
+            .speed
+            .request_ns(self.space.dependable_bytes());
         let segment_ns = control.shared().pacer.segment_ns(write_ns);
         let fresh = (segments * segment_ns * toll) as u64;
         let owed = control
@@ -128,11 +131,14 @@ impl Lfs {
     /// it took, nanoseconds.
     pub(super) fn work_is_done(&self) -> u64 {
         let now_ns = self.clock.monotonic_ns();
-        let (gained, used) = (self.gained_bytes(), self.bytes_logged());
+        let (gained, used) = (self.gained_bytes(), self.space.bytes_logged());
         let mut shared = self.control.shared();
         let (then_ns, before) = std::mem::replace(&mut shared.learnt, (now_ns, gained));
         let took_ns = now_ns.saturating_sub(then_ns);
-        let write_ns = self.counters.speed.request_ns(self.dependable_bytes());
+        let write_ns = self
+            .counters
+            .speed
+            .request_ns(self.space.dependable_bytes());
         let gained = gained - before;
         shared.pacer.learn(now_ns, took_ns, gained, used, write_ns);
         took_ns
@@ -142,7 +148,7 @@ impl Lfs {
     /// since the mount, what they wrote taken off.
     pub(super) fn gained_bytes(&self) -> i64 {
         let counters = &self.counters;
-        let emptied = counters.segments_emptied.load(Relaxed) * self.dependable_bytes();
+        let emptied = counters.segments_emptied.load(Relaxed) * self.space.dependable_bytes();
         let logged =
             counters.cleaner_log_bytes.load(Relaxed) + counters.checkpoint_log_bytes.load(Relaxed);
         emptied as i64 - logged as i64
@@ -153,7 +159,7 @@ impl Lfs {
     pub(super) fn rest(&self, took_ns: u64) {
         let begun_ns = self.clock.monotonic_ns();
         loop {
-            let gauge = self.cleaning_gauge();
+            let gauge = self.space.cleaning_gauge();
             let share = self.control.shared().pacer.share(&gauge);
             let rested_ns = self.clock.monotonic_ns().saturating_sub(begun_ns);
             // Enough already: the pass is about to end.

@@ -3,7 +3,7 @@
 //! A request and its answer are at most [`MESSAGE_BYTES`] long; they travel in
 //! an ioctl on the mount's root. All numbers are little-endian. Every field of
 //! a request comes from a stranger: parsing refuses what is malformed, and
-//! [`crate::Lfs::serve_cleaner`] checks what it means.
+//! [`crate::cleaner::Cleaner::serve_cleaner`] checks what it means.
 //!
 //! | call | asks | answer |
 //! |---|---|---|

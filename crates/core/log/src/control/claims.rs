@@ -133,7 +133,9 @@ impl<T> Claims<T> {
             cleaned: 0,
             cleaned_ns: None,
         };
-        self.cleaners.insert(id, lease);
+        let former = self.cleaners.insert(id, lease);
+        assert!(former.is_none(), "cleaner {id:?} joins twice");
+        assert!(self.cleaners.len() <= MAX_CLEANERS, "too many cleaners");
         Ok(id)
     }
 
@@ -179,7 +181,8 @@ impl<T> Claims<T> {
                 return Err(ClaimError::TooMany);
             }
         }
-        self.segments.insert(segment, Claim { by: id, what });
+        let former = self.segments.insert(segment, Claim { by: id, what });
+        assert!(former.is_none_or(|claim| claim.by == id), "claimed by two");
         Ok(())
     }
 

@@ -190,7 +190,8 @@ pub(crate) struct Needy<'c>(&'c Control);
 
 impl Drop for Needy<'_> {
     fn drop(&mut self) {
-        self.0.needy.fetch_sub(1, Relaxed);
+        let needy = self.0.needy.fetch_sub(1, Relaxed);
+        assert!(needy > 0, "a caller stops waiting twice");
         // Threads that wait to start a pass may start one now.
         self.0.tell_gain();
     }
@@ -201,7 +202,8 @@ pub(crate) struct Next<'c>(&'c Control);
 
 impl Drop for Next<'_> {
     fn drop(&mut self) {
-        self.0.next.fetch_sub(1, Relaxed);
+        let next = self.0.next.fetch_sub(1, Relaxed);
+        assert!(next > 0, "a caller comes next twice");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::policy::{Policy, PolicyKind};
 /// The refusal of a caller although everything would have fitted: a new attempt is
 /// useless until something has changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct LastRefusal {
     pub bytes: u64,
     pub data_bytes: u64,
     pub sectors: u64,
@@ -23,7 +23,7 @@ pub struct CleanerState {
     /// Clean segments when cleaning ahead of need last ended.
     pub rested_at: Option<u64>,
     /// The last refusal for lack of clean segments.
-    pub refused: Option<Refusal>,
+    pub refused: Option<LastRefusal>,
 }
 
 impl CleanerState {

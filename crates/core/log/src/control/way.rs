@@ -10,20 +10,21 @@ pub(crate) struct Way {
 }
 
 /// A user request runs while this exists.
-pub(crate) struct UnderWay<'w>(&'w AtomicU32);
+pub(crate) struct RunningRequest<'w>(&'w AtomicU32);
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let running = self.0.fetch_sub(1, Relaxed);
+        assert!(running > 0, "a request ends twice");
     }
 }
 
 impl Way {
     /// Counts a user request that begins.
-    pub fn begin(&self) -> UnderWay<'_> {
+    pub fn begin(&self) -> RunningRequest<'_> {
         let count = &self.under_way[self.turn.load(Relaxed) & 1];
         count.fetch_add(1, Relaxed);
-        UnderWay(count)
+        RunningRequest(count)
     }
 
     /// Starts a new generation for later requests. The result returns true until all

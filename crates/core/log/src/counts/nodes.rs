@@ -37,7 +37,7 @@ pub enum Change {
 
 /// Whether the index below has nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Below {
+enum IndexBelow {
     /// Nothing was said yet.
     #[default]
     Untold,
@@ -49,7 +49,7 @@ enum Below {
 
 /// The facts about a dirty node that its size follows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Node {
+struct DirtyNode {
     /// Pointers that may be new, [`FANOUT`] at most.
     added: u8,
     /// The image has it.
@@ -58,7 +58,7 @@ struct Node {
     touched: bool,
 }
 
-impl Node {
+impl DirtyNode {
     /// Bytes that it may take beyond what the image has of it.
     fn bytes(self, geometry: &Geometry) -> u64 {
         match self.added {
@@ -72,14 +72,14 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub struct DirtyNodes {
     /// By height and number.
-    nodes: BTreeMap<(u8, u64), Node>,
+    nodes: BTreeMap<(u8, u64), DirtyNode>,
     /// Of these, nodes to which no pointer is added.
     existing: u64,
     /// Bytes of the others.
     added: u64,
     /// Height of the index, as far as it is known to reach.
     height: u8,
-    below: Below,
+    below: IndexBelow,
     /// The inode must be written again, whatever becomes of the index.
     pub rewrite: bool,
 }
@@ -91,8 +91,8 @@ impl DirtyNodes {
         let slots = geometry.root_slots();
         self.below = match (self.below, below) {
             // The image below a delta does not change while it lasts.
-            (Below::Untold, Some(0)) | (Below::Flat, Some(0) | None) => Below::Flat,
-            _ => Below::Nodes,
+            (IndexBelow::Untold, Some(0)) | (IndexBelow::Flat, Some(0) | None) => IndexBelow::Flat,
+            _ => IndexBelow::Nodes,
         };
         self.raise(geometry, below.unwrap_or(1), below.is_none());
         let needed = height_for(slots, block);
@@ -123,10 +123,10 @@ impl DirtyNodes {
     /// A node of an index of this height is to be written anew. Where the index below has
     /// no nodes, it is that of a former file of this number and ends with this fold.
     pub fn touch(&mut self, geometry: &Geometry, node: (u8, u64), height: u8) {
-        if self.below == Below::Flat {
+        if self.below == IndexBelow::Flat {
             return;
         }
-        self.below = Below::Nodes;
+        self.below = IndexBelow::Nodes;
         self.raise(geometry, height.max(node.0), false);
         self.insert(node, true);
         if let Some(node) = self.nodes.get_mut(&node) {
@@ -136,8 +136,8 @@ impl DirtyNodes {
 
     /// What another delta may have to write of the same index is to be written, too.
     pub fn unite(&mut self, geometry: &Geometry, other: &DirtyNodes) {
-        if other.below == Below::Nodes {
-            self.below = Below::Nodes;
+        if other.below == IndexBelow::Nodes {
+            self.below = IndexBelow::Nodes;
         }
         self.raise(geometry, other.height, true);
         for (&at, node) in &other.nodes {
@@ -185,7 +185,7 @@ impl DirtyNodes {
         // With a node the pointer to it changes.
         let inodes = u64::from(self.rewrite || nodes > 0);
         let (existing, possible, added, new) = match self.below {
-            Below::Flat => (0, 0, 0, self.added),
+            IndexBelow::Flat => (0, 0, 0, self.added),
             _ => (self.existing, nodes - self.existing, self.added, 0),
         };
         Counts {
@@ -207,9 +207,9 @@ impl DirtyNodes {
             let Entry::Vacant(free) = self.nodes.entry((height, index)) else {
                 return;
             };
-            free.insert(Node {
+            free.insert(DirtyNode {
                 exists,
-                ..Node::default()
+                ..DirtyNode::default()
             });
             self.existing += 1;
             (height, index) = (height + 1, index / FANOUT);
@@ -224,7 +224,7 @@ impl DirtyNodes {
         while height <= self.height {
             let node = self.nodes.entry((height, index)).or_insert_with(|| {
                 self.existing += 1;
-                Node::default()
+                DirtyNode::default()
             });
             let before = *node;
             if index == 0 && before.added == 0 {
@@ -251,7 +251,7 @@ impl DirtyNodes {
         }
         let top = self.height;
         self.height = height;
-        let tops: Vec<((u8, u64), Node)> = (self.nodes.range((top, 0)..))
+        let tops: Vec<((u8, u64), DirtyNode)> = (self.nodes.range((top, 0)..))
             .map(|(&at, &node)| (at, node))
             .collect();
         for ((_, index), node) in tops {

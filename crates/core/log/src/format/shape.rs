@@ -2,7 +2,7 @@
 
 /// Sectors of each part.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parts {
+pub struct SummaryParts {
     /// Header and entries.
     pub summary: u64,
     /// Inodes.
@@ -26,7 +26,7 @@ pub struct Shape {
     pub end: u64,
 }
 
-impl Parts {
+impl SummaryParts {
     /// Places the parts; `unit` is the sectors of a write unit if full blocks are aligned
     /// to it.
     pub fn placed(&self, unit: Option<u64>) -> Shape {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn full_blocks_stand_on_units_and_nothing_else_does() {
-        let parts = Parts {
+        let parts = SummaryParts {
             summary: 3,
             inodes: 2,
             full: 16,
@@ -75,7 +75,7 @@ mod tests {
         let aligned = parts.placed(Some(8));
         assert_eq!((aligned.inodes, aligned.short), (3, 5));
         assert_eq!((aligned.full, aligned.end), (8, 24));
-        let none = Parts { full: 0, ..parts }.placed(Some(8));
+        let none = SummaryParts { full: 0, ..parts }.placed(Some(8));
         assert_eq!((none.inodes, none.short, none.end), (3, 5, 8));
     }
 }

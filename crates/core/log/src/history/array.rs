@@ -26,7 +26,7 @@ pub(crate) struct Array {
 }
 
 /// Reads entries of an array, and keeps the block that it read last.
-pub(crate) struct Cursor<'a> {
+pub(crate) struct ArrayCursor<'a> {
     array: Array,
     pages: &'a dyn Pages,
     page: Option<(u64, Arc<Block>)>,
@@ -34,7 +34,7 @@ pub(crate) struct Cursor<'a> {
     entry: Vec<u8>,
 }
 
-impl Cursor<'_> {
+impl ArrayCursor<'_> {
     fn page(&mut self, number: u64) -> Result<Arc<Block>> {
         if let Some((at, page)) = &self.page
             && *at == number
@@ -86,8 +86,8 @@ impl Array {
     }
 
     /// Reads from entry `from` on.
-    pub fn cursor<'a>(&self, pages: &'a dyn Pages, from: u64) -> Cursor<'a> {
-        Cursor {
+    pub fn cursor<'a>(&self, pages: &'a dyn Pages, from: u64) -> ArrayCursor<'a> {
+        ArrayCursor {
             array: *self,
             pages,
             page: None,
@@ -106,7 +106,7 @@ impl Array {
         &self,
         pages: &'a dyn Pages,
         is_before: impl Fn(&[u8]) -> Result<bool>,
-    ) -> Result<Cursor<'a>> {
+    ) -> Result<ArrayCursor<'a>> {
         let mut cursor = self.cursor(pages, 0);
         let (mut low, mut high) = (0, self.count);
         while low < high {

@@ -1,7 +1,7 @@
 //! Entries on their way into a run, and several runs read as one.
 
 use super::Run;
-use super::array::Cursor;
+use super::array::ArrayCursor;
 use super::search::{History, decode_block, image_header};
 use crate::error::Result;
 use crate::format::Pointer;
@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 /// Entries that are to become a run, in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct RunEntries {
     blocks: BTreeMap<(Identity, u32, u64), Pointer>,
     /// By number and `last`: the header and the stored inode.
     images: BTreeMap<(u64, u32), Vec<u8>>,
@@ -24,7 +24,7 @@ pub(crate) struct Encoded {
     pub bytes: Vec<u8>,
 }
 
-impl Entries {
+impl RunEntries {
     /// Adds a displaced block, or the new place of one.
     pub fn block(&mut self, entry: &DisplacedBlock) {
         self.blocks.insert(entry.key(), entry.pointer);
@@ -77,13 +77,13 @@ impl Entries {
 /// the youngest is given.
 struct Merged<'a, K, T> {
     /// Each with the entry that it has come to.
-    cursors: Vec<(Cursor<'a>, Option<(K, T)>)>,
+    cursors: Vec<(ArrayCursor<'a>, Option<(K, T)>)>,
     decode: fn(&[u8]) -> Result<(K, T)>,
 }
 
 impl<'a, K: Ord + Copy, T> Merged<'a, K, T> {
     fn new(
-        cursors: impl Iterator<Item = Cursor<'a>>,
+        cursors: impl Iterator<Item = ArrayCursor<'a>>,
         decode: fn(&[u8]) -> Result<(K, T)>,
     ) -> Result<Self> {
         let cursors = cursors.map(|mut cursor| {

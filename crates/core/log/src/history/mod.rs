@@ -23,7 +23,7 @@ mod tests;
 pub(crate) use array::Pages;
 pub(crate) use directory::limit as directory_limit;
 pub use directory::{Directory, Run, Snapshot};
-pub(crate) use merge::{Entries, MergedBlocks, MergedImages};
+pub(crate) use merge::{MergedBlocks, MergedImages, RunEntries};
 pub(crate) use search::History;
 
 use crate::delta::Delta;

@@ -1,7 +1,7 @@
 //! Runs and questions about them, next to a list that is searched from end to end.
 
 use super::array::Pages;
-use super::merge::{Entries, MergedBlocks, MergedImages};
+use super::merge::{MergedBlocks, MergedImages, RunEntries};
 use super::search::History;
 use super::{Directory, Snapshot};
 use crate::error::Result;
@@ -78,14 +78,14 @@ impl Both {
         number
     }
 
-    fn add(&mut self, entries: Entries) {
+    fn add(&mut self, entries: RunEntries) {
         let written = self.directory.runs.first().map_or(0, |run| run.written) + 1;
         let run = self.store(entries, written);
         self.directory.runs.insert(0, run);
     }
 
     /// Writes a run behind the end of the file.
-    fn store(&mut self, entries: Entries, written: u64) -> super::Run {
+    fn store(&mut self, entries: RunEntries, written: u64) -> super::Run {
         let first = RUNS_FROM + (self.file.0.len() / PAGE_BYTES) as u64;
         let encoded = entries.encode(first, written, PAGE_BYTES);
         self.file.0.extend_from_slice(&encoded.bytes);
@@ -163,8 +163,8 @@ fn inode_of(ino: u64, size: u64) -> Vec<u8> {
 }
 
 /// Everything that several runs have.
-fn all_of(history: &History<'_>, runs: &[super::Run]) -> Entries {
-    let mut entries = Entries::default();
+fn all_of(history: &History<'_>, runs: &[super::Run]) -> RunEntries {
+    let mut entries = RunEntries::default();
     let mut blocks = MergedBlocks::new(history, runs).unwrap();
     while let Some(entry) = blocks.next().unwrap() {
         entries.block(&entry);
@@ -185,7 +185,7 @@ fn answers_are_those_of_a_list() {
         for _ in 0..6 {
             position += 1 + draws.below(5);
             let last = both.take(position);
-            let mut entries = Entries::default();
+            let mut entries = RunEntries::default();
             // Of each block one at most is displaced that a snapshot may have.
             for ino in 0..4 {
                 for block in 0..6 {
@@ -262,11 +262,11 @@ fn of_a_block_that_was_moved_the_last_place_is_given_once() {
         };
         DisplacedBlock::new(identity, last, Pointer::new(sector, 8, 0, birth, 1))
     };
-    let mut first = Entries::default();
+    let mut first = RunEntries::default();
     first.block(&block(0, monday, 5, 100));
     first.block(&block(1, monday, 5, 108));
     both.add(first);
-    let mut second = Entries::default();
+    let mut second = RunEntries::default();
     second.block(&block(1, monday, 5, 208)); // moved
     second.block(&block(2, tuesday, 15, 216));
     both.add(second);

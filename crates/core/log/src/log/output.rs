@@ -30,15 +30,15 @@ const WAITING: usize = 2;
 /// Adjacent partials on the device.
 type Request = Vec<Arc<InFlight>>;
 
-struct Writer {
+struct Submitter {
     device: Arc<dyn Device>,
     durability: Arc<Durability>,
     counters: Arc<Counters>,
 }
 
-/// The writer to the device, and its threads.
+/// The submitter to the device, and its threads.
 pub struct Output {
-    writer: Arc<Writer>,
+    submitter: Arc<Submitter>,
     workers: Workers<Request>,
 }
 
@@ -51,15 +51,15 @@ impl Output {
         counters: Arc<Counters>,
         threads: usize,
     ) -> Self {
-        let writer = Arc::new(Writer {
+        let submitter = Arc::new(Submitter {
             device,
             durability,
             counters,
         });
-        let serves = Arc::clone(&writer);
+        let serves = Arc::clone(&submitter);
         let serve = move |request: Request| serves.write(&request);
         Output {
-            writer,
+            submitter,
             workers: Workers::new("varve-log", threads, WAITING, serve),
         }
     }
@@ -76,7 +76,7 @@ impl Output {
                 false => Some(request),
             };
             if let Some(request) = left {
-                self.writer.write(&request);
+                self.submitter.write(&request);
             }
         }
     }
@@ -104,7 +104,7 @@ fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
     requests
 }
 
-impl Writer {
+impl Submitter {
     fn write(&self, partials: &[Arc<InFlight>]) {
         if self.durability.stopped().is_some() {
             return;

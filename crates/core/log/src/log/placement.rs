@@ -24,7 +24,7 @@ use varve_fs::InodeNo;
 
 /// A part of a group that one head takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct HeadRun {
     /// Index of the head.
     pub head: usize,
     /// Indices of the items.
@@ -118,9 +118,9 @@ impl Placement {
         items: Vec<LogItem>,
         kind: GroupKind,
         crowded: bool,
-    ) -> (Vec<LogItem>, Vec<Run>) {
+    ) -> (Vec<LogItem>, Vec<HeadRun>) {
         let whole = |head, items: Vec<LogItem>| {
-            let run = Run {
+            let run = HeadRun {
                 head,
                 items: 0..items.len(),
             };
@@ -179,14 +179,14 @@ impl Placement {
             let last = nth + 1 == order.len() && !apart;
             let through = if last { usize::MAX } else { 1 + nth };
             let end = staged.partition_point(|(stage, _)| *stage <= through);
-            runs.push(Run {
+            runs.push(HeadRun {
                 head: *head,
                 items: start..end,
             });
             start = end;
         }
         if apart {
-            runs.push(Run {
+            runs.push(HeadRun {
                 head: 0,
                 items: start..staged.len(),
             });

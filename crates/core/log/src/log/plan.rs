@@ -5,9 +5,9 @@
 
 use super::holes::Chunk;
 use super::item::LogItem;
-use super::placement::Run;
+use super::placement::HeadRun;
 use crate::error::Result;
-use crate::format::shape::{Parts, Shape};
+use crate::format::shape::{Shape, SummaryParts};
 use crate::format::summary::{
     BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, PlacedEntry, RecordEntry,
 };
@@ -119,7 +119,7 @@ impl PartialSize {
 
     /// Places of the parts.
     pub fn shape(&self, geometry: &Geometry) -> Shape {
-        let parts = Parts {
+        let parts = SummaryParts {
             summary: self.summary_sectors().into(),
             inodes: self.inode_sectors(geometry).into(),
             full: self.full_sectors.into(),
@@ -181,7 +181,7 @@ pub fn plan(
     geometry: &Geometry,
     position: LogPosition,
     items: &[LogItem],
-    run: &Run,
+    run: &HeadRun,
     holes: &mut Vec<Holes>,
     take: &mut dyn FnMut(u32) -> Result<u32>,
 ) -> Result<Vec<PartialPlan>> {

@@ -11,8 +11,8 @@ use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
-use crate::lfs::Lfs;
 use crate::log::{Content, GroupKind, LogItem, Room, Source};
+use crate::mechanism::Mechanism;
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
 use foldhash::HashMap;
@@ -118,7 +118,7 @@ impl Found {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Determines which of these blocks are live, judged against committed pointers only,
     /// and the data needed for moving them.
     ///
@@ -129,7 +129,7 @@ impl Lfs {
         self.bmapv_some(contents, &all, &|| true)
     }
 
-    /// [`Lfs::bmapv`] of the blocks with these numbers, as long as `go_on` returns true:
+    /// [`Mechanism::bmapv`] of the blocks with these numbers, as long as `go_on` returns true:
     /// it is called before each block.
     ///
     /// # Errors
@@ -353,8 +353,8 @@ impl Lfs {
     /// Upper bound of the writes of a fold for these moves.
     pub(crate) fn fold_of(&self, found: &[&Found]) -> Counts {
         let geometry = &self.geometry;
-        let tallest = self.tallest();
-        let committed = self.committed.read();
+        let tallest = self.space.tallest();
+        let committed = self.layers.read();
         let live = &committed.live;
         let folding = committed.frozen.as_ref();
         let changes = |ino| live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
@@ -418,18 +418,18 @@ impl Lfs {
         }
         let serial = match found.base_serial {
             Some(serial) => serial,
-            None => self.committed.read().base.serial,
+            None => self.layers.read().base.serial,
         };
         let mut moves = found.moves.into_iter().peekable();
         while moves.peek().is_some() {
             self.give_way();
             let group = self.next_group(&mut moves);
             let kind = GroupKind::Cleaner(serial);
-            if self.write_group(group, kind, None)?.is_none() {
+            if self.writer.write_group(group, kind, None)?.is_none() {
                 return Ok(None);
             }
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {
             return Ok(None);
         }

@@ -3,10 +3,10 @@
 use super::calls::Found;
 use crate::committed::Committed;
 use crate::error::Result;
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use crate::segments::{Edition, SegmentState};
 
-impl Lfs {
+impl Mechanism {
     /// Finds the live data of a segment, and its incarnation. `None` if it must not be
     /// touched: it has damage, or the log has returned to it.
     pub(crate) fn judge(
@@ -49,7 +49,7 @@ impl Lfs {
     pub(crate) fn settled(&self, segment: u32) -> Option<(Edition, u64)> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let known = judged_through(&committed);
         let segments = self.segments.lock();
         let entry = segments.get(segment);

@@ -10,7 +10,7 @@ use crate::format::history::Identity;
 use crate::format::index::Index;
 use crate::format::node::NodeId;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
@@ -41,7 +41,7 @@ fn gone<T>(error: crate::Error) -> Result<Option<T>> {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Whether a block is live, and what to do with it, judged against committed pointers
     /// only. The checkpoint against which it was judged is recorded in `found`.
     ///
@@ -56,6 +56,7 @@ impl Lfs {
                 pointer,
                 ..
             } => self
+                .layers
                 .lookup()
                 .steady(|| self.ifile_holds(block, &pointer))?
                 .then_some(Life::Ifile),
@@ -86,7 +87,10 @@ impl Lfs {
                 lives
             }
             ChainItem::Node { id, pointer, .. } => {
-                let height = self.lookup().steady(|| self.live_node(id, &pointer))?;
+                let height = self
+                    .layers
+                    .lookup()
+                    .steady(|| self.live_node(id, &pointer))?;
                 height.map(Life::Node)
             }
             ChainItem::Inode {
@@ -95,19 +99,19 @@ impl Lfs {
                 place,
                 ..
             } => {
-                let (current, serial) = self.lookup().inode_place(ino)?;
+                let (current, serial) = self.layers.lookup().inode_place(ino)?;
                 found.judged_against(serial);
                 (current == Some((version, place))).then_some(Life::Moves)
             }
         })
     }
 
-    /// [`Lfs::life_of`] several blocks: the data blocks of a file are looked up together.
+    /// [`Mechanism::life_of`] several blocks: the data blocks of a file are looked up together.
     /// `go_on` is called before each; once it returns false, `found` is marked
     /// interrupted, and not all are judged.
     ///
     /// # Errors
-    /// As [`Lfs::life_of`].
+    /// As [`Mechanism::life_of`].
     pub(crate) fn lives_of(
         &self,
         blocks: &[&BlockInfo],
@@ -160,9 +164,10 @@ impl Lfs {
     ) -> Result<()> {
         let wanted: Vec<u64> = blocks.iter().map(|(block, _)| *block).collect();
         let current = match self.is_life_of(ino, version)? {
-            true => self.lookup().pointers(ino, &wanted, go_on),
+            true => self.layers.lookup().pointers(ino, &wanted, go_on),
             false => Err(crate::Error::NoInode(ino)),
         };
+        debug_assert!(wanted.is_sorted(), "blocks of {ino} ascend");
         let current = match current.map(Some).or_else(gone)? {
             Some((current, serial)) => {
                 found.judged_against(serial);
@@ -170,6 +175,7 @@ impl Lfs {
             }
             None => vec![None; blocks.len()],
         };
+        assert!(current.len() <= blocks.len(), "answers about {ino}");
         found.interrupted |= current.len() < blocks.len();
         for (nth, (current, (block, copy))) in current.iter().zip(blocks).enumerate() {
             if current.is_some_and(|pointer| pointer.same_content(copy)) {
@@ -186,17 +192,20 @@ impl Lfs {
     /// history has it here. A block that was displaced since the checkpoint counts by
     /// its birth alone, because no run has it yet.
     fn is_kept(&self, identity: Identity, copy: &Pointer, found: &mut Found) -> Result<bool> {
-        let judged = self.lookup().steady(|| self.judge_kept(identity, copy))?;
+        let judged = self
+            .layers
+            .lookup()
+            .steady(|| self.judge_kept(identity, copy))?;
         if let (_, Some(serial)) = judged {
             found.judged_against(serial);
         }
         Ok(judged.0)
     }
 
-    /// [`Lfs::is_kept`], and the checkpoint that was consulted, if one was.
+    /// [`Mechanism::is_kept`], and the checkpoint that was consulted, if one was.
     fn judge_kept(&self, identity: Identity, copy: &Pointer) -> Result<(bool, Option<u64>)> {
         let base = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             let may = committed.live.may_be_kept(identity, copy);
             if !may || planted::is(Planted::KeptJudgedDead) {
                 return Ok((false, None));
@@ -210,7 +219,9 @@ impl Lfs {
         if self.image_has(&base, identity, copy)? {
             return Ok((true, serial));
         }
-        let entry = self.with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
+        let entry = self
+            .layers
+            .with_history(&base, |history| history.entry_of(identity, copy.birth()))?;
         let kept = entry.is_some_and(|entry| {
             let keeps = (base.history.directory).keeps(copy.birth(), entry.last.get());
             keeps && entry.pointer.same_content(copy)
@@ -238,11 +249,11 @@ impl Lfs {
 
     /// True if this is the present version of an inode number.
     fn is_life_of(&self, ino: InodeNo, version: Version) -> Result<bool> {
-        let (current, _) = self.lookup().inode_place(ino)?;
+        let (current, _) = self.layers.lookup().inode_place(ino)?;
         let is_it = current.is_some_and(|(current, _)| current == version);
         if is_it {
             // Loaded images keep the cost of folding the move low.
-            let _known = self.image(ino);
+            let _known = self.layers.image(ino);
         }
         Ok(is_it)
     }
@@ -256,20 +267,20 @@ impl Lfs {
         if !self.is_life_of(ino, version)? {
             return Ok(false);
         }
-        found.judged_against(self.committed.read().base.serial);
-        let current = self.lookup().xattrs(ino).map(Some).or_else(gone)?;
+        found.judged_against(self.layers.read().base.serial);
+        let current = self.layers.lookup().xattrs(ino).map(Some).or_else(gone)?;
         Ok(current.is_some_and(|current| current.same_content(pointer)))
     }
 
     fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let current = base.ifile_tree(&self.reader).get(block)?;
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
     /// The height of the node's index, if the node is live.
     fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u8>> {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = self.layers.base();
         let image;
         let root = if id.ino == InodeNo::IFILE {
             Some(base.ifile_root())

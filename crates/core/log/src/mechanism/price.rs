@@ -10,7 +10,7 @@
 use crate::control::contents::BlockInfo;
 use crate::control::spread::REQUEST_BYTES;
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Dead bytes between two live blocks that are read along.
@@ -42,7 +42,7 @@ pub(super) fn runs_of<'c>(
     runs
 }
 
-impl Lfs {
+impl Mechanism {
     /// True if the live bytes and summaries of a segment are no cheaper to read by
     /// themselves than all of it.
     pub(super) fn is_read_whole(&self, live_bytes: u64, summaries: u64) -> bool {

@@ -6,8 +6,8 @@ use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::durability::InFlight;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, SECTOR};
-use crate::lfs::Lfs;
 use crate::log::Content;
+use crate::mechanism::Mechanism;
 use crate::reader::ReadCause;
 use crate::segments::Edition;
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Extents {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Reads a segment and lists the blocks that its summaries describe.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Lfs {
         self.read_whole(segment, edition)
     }
 
-    /// [`Lfs::read_segment`] of a segment that was this edition before and has not been
+    /// [`Mechanism::read_segment`] of a segment that was this edition before and has not been
     /// plugged. Only its summaries are read if they, and at most `live_bytes` in it, are
     /// cheaper to read than all of it.
     ///
@@ -103,7 +103,7 @@ impl Lfs {
         self.list(segment, edition, walked)
     }
 
-    /// As [`Lfs::survey`]. A plugged segment is read a second time if its summaries and
+    /// As [`Mechanism::survey`]. A plugged segment is read a second time if its summaries and
     /// maps do not describe all live data.
     ///
     /// # Errors

@@ -6,16 +6,16 @@ use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::error::Result;
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use crate::reader::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 
-impl Lfs {
+impl Mechanism {
     /// The newest image, and the bytes of the segment to which it refers.
     pub(crate) fn recorded(&self, segment: u32) -> (Arc<Base>, u64) {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let live_bytes = self.segments.lock().get(segment).live_bytes;
         (Arc::clone(&committed.base), u64::from(live_bytes))
     }
@@ -27,7 +27,7 @@ impl Lfs {
         contents: &'c SegmentContents,
         (base, bytes): &(Arc<Base>, u64),
     ) -> Result<Option<Vec<&'c BlockInfo>>> {
-        let mut image = Image::new(self, Arc::clone(base));
+        let mut image = RecordedImage::new(self, Arc::clone(base));
         let (mut found, mut led_to) = (0, Vec::new());
         for info in &contents.blocks {
             match image.leads_to(info)? {
@@ -48,16 +48,16 @@ impl Lfs {
 }
 
 /// The newest image, and those of its inodes that were asked for.
-struct Image<'l> {
-    lfs: &'l Lfs,
+struct RecordedImage<'l> {
+    mechanism: &'l Mechanism,
     base: Arc<Base>,
     inodes: BTreeMap<u64, Option<Arc<InodeImage>>>,
 }
 
-impl<'l> Image<'l> {
-    fn new(lfs: &'l Lfs, base: Arc<Base>) -> Self {
-        Image {
-            lfs,
+impl<'l> RecordedImage<'l> {
+    fn new(mechanism: &'l Mechanism, base: Arc<Base>) -> Self {
+        RecordedImage {
+            mechanism,
             base,
             inodes: BTreeMap::new(),
         }
@@ -66,7 +66,7 @@ impl<'l> Image<'l> {
     /// True if the image refers to this copy. `None` if it refers to metadata there: such
     /// a segment is not plugged.
     fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
-        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let (reader, geometry) = (&self.mechanism.reader, &self.mechanism.geometry);
         match info.item {
             ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => {
                 Ok(Some(false))

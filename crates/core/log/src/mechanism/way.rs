@@ -7,7 +7,7 @@
 //! each.
 
 use crate::control::pace::{Gauge, Pacer};
-use crate::lfs::Lfs;
+use crate::mechanism::Mechanism;
 use std::sync::atomic::Ordering::Relaxed as Counted;
 
 /// Nanoseconds of a portion below which it delays no user noticeably.
@@ -28,7 +28,7 @@ fn patience_ns(portion_ns: u64, gauge: &Gauge, pacer: &Pacer) -> u64 {
     }
 }
 
-impl Lfs {
+impl Mechanism {
     /// Waits for running user requests before a portion of work for which no caller
     /// waits.
     pub(crate) fn give_way(&self) {
@@ -39,7 +39,7 @@ impl Lfs {
         }
         let speed = &self.counters.speed;
         let portion_ns = speed.request_ns(speed.portion_bytes());
-        let gauge = self.cleaning_gauge();
+        let gauge = self.space.cleaning_gauge();
         let patience_ns = patience_ns(portion_ns, &gauge, &control.shared().pacer);
         if patience_ns == 0 {
             return;

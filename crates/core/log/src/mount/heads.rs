@@ -24,11 +24,11 @@ impl Lfs {
     pub(super) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
         let kind = self.options.policy;
         let heads = self.heads_to_have(kind);
-        if heads != self.heads || !confirmed {
+        if heads != self.space.heads() || !confirmed {
             // Half way through, what closed heads had named would be nobody's,
             // and the reserve that of fewer heads.
-            if !self.checkpoints_fit(self.records_to_change()) {
-                let now = self.heads;
+            if !self.checkpoints.checkpoints_fit(self.records_to_change()) {
+                let now = self.space.heads();
                 tracing::warn!(now, heads, "no room to change the heads of the log");
                 return Ok(());
             }
@@ -40,7 +40,7 @@ impl Lfs {
                 Err(error) => return Err(error),
             }
         }
-        let measures = self.measures();
+        let measures = self.space.measures();
         let blocks = self.geometry.volume_bytes() / u64::from(self.geometry.block_bytes);
         let lives = match heads {
             1 => Lives::new(0, 0),
@@ -56,9 +56,9 @@ impl Lfs {
     /// As many as are asked for and the reserve allows; more than there are only
     /// if there is room for what they keep open.
     fn heads_to_have(&self, kind: PolicyKind) -> usize {
-        let most = Placement::most(kind, &self.measures());
+        let most = Placement::most(kind, &self.space.measures());
         let asked = match self.options.heads {
-            0 => Placement::wanted(kind, &self.measures()),
+            0 => Placement::wanted(kind, &self.space.measures()),
             asked => {
                 if asked as usize > most {
                     tracing::warn!(asked, most, "the policy has no use for so many heads");
@@ -68,9 +68,9 @@ impl Lfs {
         };
         let allowed = crate::mkfs::most_heads(&self.geometry).min(MAX_HEADS);
         let mut heads = asked.min(allowed);
-        if heads > self.heads {
-            let spare = self.segments_to_spare() / 2;
-            heads = heads.min(self.heads + spare as usize);
+        if heads > self.space.heads() {
+            let spare = self.space.segments_to_spare() / 2;
+            heads = heads.min(self.space.heads() + spare as usize);
         }
         if heads < asked {
             tracing::warn!(
@@ -111,9 +111,9 @@ impl Lfs {
                 named.push(next);
             }
         }
-        self.heads = heads;
+        self.space.set_heads(heads);
         for _ in 0..self.records_to_change() {
-            self.take_checkpoint(false)?;
+            self.checkpoints.take_checkpoint(false)?;
         }
         let mut segments = self.segments.lock();
         named.into_iter().for_each(|next| segments.put_back(next));

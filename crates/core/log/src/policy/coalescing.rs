@@ -8,7 +8,7 @@
 //! still being updated are fragmented again. Among those, large ones are first, because
 //! reading them in order takes longest.
 
-use super::{Space, TransferModel};
+use super::{TransferModel, Watermarks};
 
 /// Bytes judged and rewritten together.
 pub const EXTENT_BYTES: u64 = 1 << 20;
@@ -87,7 +87,7 @@ impl Coalescing {
 
     /// True if `segments` clean segments may be used up: never those for which the
     /// cleaner would begin to work.
-    pub fn may_use(&self, space: &Space, segments: u64) -> bool {
+    pub fn may_use(&self, space: &Watermarks, segments: u64) -> bool {
         u64::from(space.clean) >= u64::from(space.low) + segments
     }
 }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_cleaner_is_not_set_to_work() {
-        let space = Space {
+        let space = Watermarks {
             clean: 10,
             low: 8,
             high: 20,

@@ -20,7 +20,7 @@ pub use kind::PolicyKind;
 pub use life_classes::LifeClasses;
 pub use select::{best, emptiest};
 pub use transfer::TransferModel;
-pub use water::Space;
+pub use water::Watermarks;
 
 use std::fmt::Debug;
 
@@ -114,7 +114,7 @@ pub trait Policy: Send + Sync + Debug {
     fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate>;
 
     /// *When and how much*: clean segments wanted now; 0 means none.
-    fn wanted(&self, space: &Space) -> u32 {
+    fn wanted(&self, space: &Watermarks) -> u32 {
         space.wanted()
     }
 

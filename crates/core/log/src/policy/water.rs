@@ -2,7 +2,7 @@
 
 /// The number of clean segments, and its watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct Watermarks {
     /// Number of clean segments.
     pub clean: u32,
     /// Below this many, cleaning begins.
@@ -11,7 +11,7 @@ pub struct Space {
     pub high: u32,
 }
 
-impl Space {
+impl Watermarks {
     /// Number of clean segments wanted now.
     pub fn wanted(&self) -> u32 {
         match self.clean < self.low {
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn cleaning_begins_below_the_low_mark_and_fills_up_to_the_high() {
-        let space = |clean| Space {
+        let space = |clean| Watermarks {
             clean,
             low: 3,
             high: 10,

@@ -3,7 +3,7 @@
 //! A fetch that fails, or for which no thread is free, is dropped: a reader that needs
 //! the data reads it itself.
 
-use super::source::{ReadCause, Source};
+use super::source::{DeviceSource, ReadCause};
 use super::windows::Windows;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Drop for Fetch {
 }
 
 /// Up to `threads` threads that fetch the windows given to them.
-pub(super) fn workers(source: &Arc<Source>, threads: usize) -> Workers<Fetch> {
+pub(super) fn workers(source: &Arc<DeviceSource>, threads: usize) -> Workers<Fetch> {
     let source = Arc::clone(source);
     Workers::new("varve-read", threads, WAITING, move |mut fetch: Fetch| {
         let Range { start, end } = fetch.sectors;

@@ -28,8 +28,8 @@ pub use metadata::Obsolete;
 use metadata::{ByBytes, LastPage, Meta, MetaKey};
 use patches::Patches;
 use plugged::Plugged;
+use source::DeviceSource;
 pub use source::ReadCause;
-use source::Source;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
@@ -39,7 +39,7 @@ use windows::Windows;
 
 /// Reads stored blocks of one volume.
 pub struct Reader {
-    source: Arc<Source>,
+    source: Arc<DeviceSource>,
     pub(crate) geometry: Arc<Newest<Geometry>>,
     meta: Cache<MetaKey, Meta, ByBytes>,
     last_page: LastPage,
@@ -63,7 +63,7 @@ impl Reader {
         counters: Arc<Counters>,
     ) -> Self {
         let geometry = Arc::new(Newest::new(geometry));
-        let source = Source::new(device, Arc::clone(&geometry), Arc::clone(&counters));
+        let source = DeviceSource::new(device, Arc::clone(&geometry), Arc::clone(&counters));
         let source = Arc::new(source);
         let windows = Arc::new(Windows::default());
         let entries = (cache_bytes / 4096) as usize + 16;

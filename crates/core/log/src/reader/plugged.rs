@@ -13,7 +13,7 @@ use varve_device::sync::Mutex;
 const PLACES: usize = 65_536;
 
 #[derive(Default)]
-struct State {
+struct PluggedState {
     /// Sectors of each place.
     sectors: u64,
     /// Serial of the partial that wrote each place, by first sector, and the incarnation
@@ -25,7 +25,7 @@ struct State {
 
 /// The recently plugged places of one volume.
 #[derive(Default)]
-pub(super) struct Plugged(Mutex<State>);
+pub(super) struct Plugged(Mutex<PluggedState>);
 
 impl Plugged {
     /// Notes that partial `serial` is about to write to these places, of `length` sectors

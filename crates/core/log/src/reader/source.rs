@@ -58,7 +58,7 @@ impl ReadCause {
 }
 
 /// The device, with buffers and counters for reading it.
-pub(super) struct Source {
+pub(super) struct DeviceSource {
     device: Arc<dyn Device>,
     geometry: Arc<Newest<Geometry>>,
     /// Alignment of requests, in bytes.
@@ -68,14 +68,14 @@ pub(super) struct Source {
     pub counters: Arc<Counters>,
 }
 
-impl Source {
+impl DeviceSource {
     pub fn new(
         device: Arc<dyn Device>,
         geometry: Arc<Newest<Geometry>>,
         counters: Arc<Counters>,
     ) -> Self {
         let align = u64::from(device.geometry().logical_block).max(SECTOR);
-        Source {
+        DeviceSource {
             device,
             geometry,
             align,

@@ -104,7 +104,7 @@ struct UnderWay {
 }
 
 #[derive(Default)]
-struct State {
+struct WindowState {
     worth: Worth,
     /// Windows, newest last.
     kept: VecDeque<Window>,
@@ -118,12 +118,12 @@ struct State {
 /// Windows that are kept or being fetched.
 #[derive(Default)]
 pub(super) struct Windows {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     /// Signals that a fetch has ended.
     arrived: Condvar,
 }
 
-impl State {
+impl WindowState {
     /// Notes a miss of `sectors` sectors. If it is near a stream, returns whether it
     /// continues after a window of that stream.
     fn note(&mut self, sector: u64, sectors: u64) -> Option<bool> {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     /// Simulates a miss, and returns the number of sectors fetched.
-    fn miss(state: &mut State, sector: u64, sectors: u64) -> u64 {
+    fn miss(state: &mut WindowState, sector: u64, sectors: u64) -> u64 {
         let reach = state.worth.reach();
         if state.note(sector, sectors).is_none() || reach <= sectors {
             return sectors;
@@ -384,7 +384,7 @@ mod tests {
 
     /// Simulates a read, from a window if one has it, and returns the number of sectors
     /// fetched.
-    fn read(state: &mut State, sector: u64, sectors: u64) -> u64 {
+    fn read(state: &mut WindowState, sector: u64, sectors: u64) -> u64 {
         let mut kept = state.kept.iter().map(|window| &window.sectors);
         if kept.any(|w| w.start <= sector && sector + sectors <= w.end) {
             state.worth.save();
@@ -399,14 +399,14 @@ mod tests {
     }
 
     /// Mean number of sectors fetched for each of these pages.
-    fn of_random_pages(state: &mut State) -> f64 {
+    fn of_random_pages(state: &mut WindowState) -> f64 {
         let fetched: u64 = random_pages().map(|page| read(state, page, 8)).sum();
         fetched as f64 / 10_000.0
     }
 
     #[test]
     fn pages_read_at_random_stop_bringing_windows() {
-        let mut state = State::default();
+        let mut state = WindowState::default();
         let at_first = of_random_pages(&mut state);
         let then = of_random_pages(&mut state);
         assert!(at_first < 12.0 && then < 10.0, "{at_first}, {then}");
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn who_reads_in_order_has_large_windows_again_soon() {
-        let mut state = State::default();
+        let mut state = WindowState::default();
         let mut pages = random_pages();
         while state.worth.reach() == WINDOW_SECTORS {
             read(&mut state, pages.next().unwrap(), 8);
@@ -436,7 +436,7 @@ mod tests {
     /// The pattern of inodes with the data of small files between them.
     #[test]
     fn one_sector_in_forty_is_enough_where_they_follow_each_other() {
-        let mut state = State::default();
+        let mut state = WindowState::default();
         for n in 0..20_000 {
             read(&mut state, n * 40, 1);
         }

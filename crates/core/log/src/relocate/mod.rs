@@ -8,18 +8,54 @@
 
 mod spilled;
 
-use crate::durability::InFlight;
+use crate::durability::{Durability, InFlight};
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
-use crate::lfs::Lfs;
+use crate::geometry::Geometry;
+use crate::locks::RankedMutex;
+use crate::log::LogState;
+use crate::mechanism::Mechanism;
+use crate::newest::Newest;
+use crate::reader::Reader;
+use crate::segments::SegmentTable;
+use crate::statistics::Counters;
+use crate::volume::Volume;
+use crate::writer::Writer;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Times that moving what failed may fail itself before the volume stops.
 pub(crate) const ROUNDS: u32 = 16;
 
-impl Lfs {
+/// Writes elsewhere what the device refused.
+pub struct Relocation {
+    writer: Arc<Writer>,
+    mechanism: Arc<Mechanism>,
+    counters: Arc<Counters>,
+    durability: Arc<Durability>,
+    geometry: Arc<Newest<Geometry>>,
+    log: Arc<RankedMutex<LogState>>,
+    reader: Arc<Reader>,
+    segments: Arc<RankedMutex<SegmentTable>>,
+}
+
+impl Relocation {
+    /// The relocation of a volume.
+    pub(crate) fn new(volume: &Volume, writer: &Arc<Writer>, mechanism: &Arc<Mechanism>) -> Self {
+        Relocation {
+            writer: Arc::clone(writer),
+            mechanism: Arc::clone(mechanism),
+            counters: Arc::clone(&volume.counters),
+            durability: Arc::clone(&volume.durability),
+            geometry: Arc::clone(&volume.geometry),
+            log: Arc::clone(&volume.log),
+            reader: Arc::clone(&volume.reader),
+            segments: Arc::clone(&volume.segments),
+        }
+    }
+
     /// Moves what lives in segments where a write has failed. The caller is
     /// about to take a checkpoint.
     ///
@@ -72,9 +108,9 @@ impl Lfs {
     /// memory only.
     fn move_live(&self, segment: u32) -> Result<()> {
         for _ in 0..ROUNDS {
-            let contents = self.read_segment(segment)?;
-            let found = self.bmapv(&contents)?;
-            if self.markv(found)?.is_some() {
+            let contents = self.mechanism.read_segment(segment)?;
+            let found = self.mechanism.bmapv(&contents)?;
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(());
             }
         }
@@ -88,12 +124,12 @@ impl Lfs {
             return Ok(());
         }
         for _ in 0..ROUNDS {
-            let plugs = self.plugs_of(partial, segment)?;
-            let found = self.bmapv(&plugs)?;
+            let plugs = self.mechanism.plugs_of(partial, segment)?;
+            let found = self.mechanism.bmapv(&plugs)?;
             if found.damaged > 0 {
                 break;
             }
-            if self.markv(found)?.is_some() {
+            if self.mechanism.markv(found)?.is_some() {
                 return Ok(());
             }
         }

@@ -3,25 +3,20 @@
 use crate::chain::ChainItem;
 use crate::error::Result;
 use crate::format::{Pointer, SECTOR};
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
+use crate::relocate::Relocation;
 use std::collections::HashMap;
-use varve_fs::{SpillNo, Timestamp};
+use varve_fs::Timestamp;
 
-impl Lfs {
+impl Relocation {
     /// Writes spilled blocks that stand in a segment where a write has failed to another
     /// place. What of them is part of files by now is moved as anything that lives.
     pub(super) fn respill(&self, segment: u32) -> Result<()> {
-        let numbers: Vec<SpillNo> = self.spills.lock().held.keys().copied().collect();
         let mut contents = None;
-        for number in numbers {
-            let within = self.blocks_in(number, segment);
-            if within.is_empty() {
-                continue;
-            }
+        for (number, within) in self.writer.spilled_in(segment) {
             let contents = match &mut contents {
                 Some(contents) => contents,
-                none => none.insert(self.read_segment(segment)?),
+                none => none.insert(self.mechanism.read_segment(segment)?),
             };
             let told: HashMap<u64, ChainItem> = contents
                 .blocks
@@ -34,10 +29,11 @@ impl Lfs {
                 items.push(self.again(item, pointer)?);
             }
             let written = self
+                .writer
                 .write_group(items, GroupKind::Spill(number), None)?
                 .expect("only the cleaner's groups are refused");
             let places: Vec<Pointer> = written.placed.iter().filter_map(Placed::pointer).collect();
-            self.lead_to(number, &within, &places);
+            self.writer.lead_to(number, &within, &places);
         }
         Ok(())
     }
@@ -63,18 +59,5 @@ impl Lfs {
             written: Timestamp::from_ns(*written_ns),
             source: None,
         })
-    }
-
-    /// Which blocks of a spill stand in a segment, and where.
-    fn blocks_in(&self, number: SpillNo, segment: u32) -> Vec<(u32, Pointer)> {
-        let spills = self.spills.lock();
-        let Some(spill) = spills.held.get(&number) else {
-            return Vec::new();
-        };
-        let places = (0..spill.len()).filter_map(|index| Some((index, spill.pointer(index)?)));
-        let within = |pointer: &Pointer| self.geometry.segment_of(pointer.sector());
-        places
-            .filter(|(_, pointer)| within(pointer) == Some(segment))
-            .collect()
     }
 }

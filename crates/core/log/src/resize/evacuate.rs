@@ -30,12 +30,12 @@ impl Lfs {
         planned: &Superblock,
         progress: &dyn Fn(u64, u64),
     ) -> Result<()> {
-        if self.heads != 1 {
+        if self.space.heads() != 1 {
             let problem = "the log has several heads, and there is no room to close them";
             return Err(Error::Unfit(problem.into()));
         }
         // Changes logged since the last checkpoint are then counted, not estimated.
-        self.take_checkpoint(false)?;
+        self.checkpoints.take_checkpoint(false)?;
         self.must_fit(planned)?;
         let end = planned.segment_count.get();
         self.segments.lock().set_fence(end);
@@ -44,14 +44,14 @@ impl Lfs {
         self.lead_head_before(end)?;
         self.evacuate(end, progress)?;
         for _ in 1..self.superblock.record_count.get() {
-            self.take_checkpoint(false)?;
+            self.checkpoints.take_checkpoint(false)?;
         }
         Ok(())
     }
 
     fn must_fit(&self, planned: &Superblock) -> Result<()> {
         let count = u64::from(planned.segment_count.get());
-        let least = least_segments(&self.superblock, self.held_bytes());
+        let least = least_segments(&self.superblock, self.space.held_bytes());
         if least.is_some_and(|least| count >= least) {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Lfs {
         let (mut idle, mut most) = (0, 0);
         while idle < IDLE_ROUNDS {
             let clean = self.segments.lock().clean_before_fence();
-            if clean >= self.stock().goal(Counts::default(), Purpose::Grow) {
+            if clean >= self.space.stock().goal(Counts::default(), Purpose::Grow) {
                 break;
             }
             idle = if clean > most { 0 } else { idle + 1 };
@@ -85,7 +85,7 @@ impl Lfs {
             if position.segment.get() < end && position.next_segment.get() < end {
                 return Ok(());
             }
-            self.go_on()?;
+            self.writer.go_on()?;
         }
         Err(Error::OutOfSegments)
     }
@@ -102,27 +102,28 @@ impl Lfs {
                 return Ok(());
             }
             let bytes = left.iter().map(|(_, bytes)| bytes).sum();
-            let (now, clean) = ((left.len(), bytes), self.clean_segments_now());
+            let (now, clean) = ((left.len(), bytes), self.space.clean_segments_now());
             let gained = now < least || clean > most;
             idle = if gained { 0 } else { idle + 1 };
             (least, most) = (least.min(now), most.max(clean));
             if idle > IDLE_ROUNDS {
-                tracing::warn!(room = %self.told(Counts::default()), "what lives finds no room");
+                tracing::warn!(room = %self.space.told(Counts::default()), "what lives finds no room");
                 return Err(Error::OutOfSegments);
             }
             let moved = self.move_out_of(end..count)?;
             self.give_back()?;
             if !moved {
-                let goal = self.clean_segments_now() + self.batch_segments();
-                let cleaning = self.lock_cleaning();
-                self.gain_segments(&cleaning, Urgency::Starved, goal)?;
+                let goal = self.space.clean_segments_now() + self.space.batch_segments();
+                let cleaning = self.cleaner.lock_cleaning();
+                self.cleaner
+                    .gain_segments(&cleaning, Urgency::Starved, goal)?;
             }
         }
     }
 
     /// Segments that are not clean, and their live bytes, emptiest first.
     fn unclean(&self, which: Range<u32>) -> Vec<(u32, u64)> {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let segments = self.segments.lock();
         let unclean = which.filter(|&number| segments.get(number).state != SegmentState::Clean);
         let mut unclean: Vec<(u32, u64)> = unclean
@@ -140,8 +141,8 @@ impl Lfs {
     fn move_out_of(&self, which: Range<u32>) -> Result<bool> {
         for (segment, live_bytes) in self.unclean(which) {
             let cleaned = self.segments.lock().get(segment).cleaned.is_some();
-            let standing = self.settled(segment).is_none();
-            if cleaned || standing || live_bytes == 0 || self.clean_segment(segment)? {
+            let standing = self.mechanism.settled(segment).is_none();
+            if cleaned || standing || live_bytes == 0 || self.cleaner.clean_segment(segment)? {
                 continue;
             }
             if self.segments.lock().get(segment).suspect {
@@ -157,10 +158,10 @@ impl Lfs {
 
     /// Makes the emptied segments clean.
     fn give_back(&self) -> Result<()> {
-        self.settle_vacated()?;
+        self.checkpoints.settle_vacated()?;
         for _ in 0..self.superblock.record_count.get() {
-            if self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
+            if self.checkpoints.checkpoint_fits() {
+                self.checkpoints.take_checkpoint(false)?;
             }
         }
         Ok(())

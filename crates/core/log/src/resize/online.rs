@@ -40,13 +40,13 @@ impl Lfs {
                            --cancel";
             return Err(Error::Unfit(problem.into()));
         };
-        let mut cleaning = self.cleaning.lock();
-        let _moving = self.moving.lock();
-        let mut schedule = self.checkpointing.lock();
+        let mut cleaning = self.cleaner.lock_cleaning();
+        let _moving = self.cleaner.moving();
+        let mut schedule = self.checkpoints.schedule();
         if let Some(reason) = self.stopped() {
             return Err(Error::Unfit(reason));
         }
-        let before = *self.superblock;
+        let before = **self.superblock;
         let size = self.device.set_size(None)?;
         let planned = plan::plan(&before, bytes.unwrap_or(size))?;
         let grown = |superblock: &Superblock| Grown {
@@ -70,7 +70,7 @@ impl Lfs {
             self.device.set_size(Some(planned.device_bytes.get()))?;
         }
         // Logged changes were counted with the old geometry.
-        match self.checkpoint_now(&mut schedule) {
+        match self.checkpoints.checkpoint_now(&mut schedule) {
             Ok(()) | Err(Error::OutOfSegments) => {}
             Err(error) => return Err(error),
         }
@@ -110,7 +110,7 @@ impl Lfs {
         let new = self.segments.lock().lengthen(count);
         {
             let _log = self.log.lock();
-            let mut committed = self.change_committed();
+            let mut committed = self.layers.change();
             // Nodes may take a few bytes more than was counted for them.
             committed.live.guessed = true;
             self.superblock.put(*superblock);

@@ -148,7 +148,7 @@ fn a_flush_that_fails_while_it_grows_stops_the_volume() {
         let lfs = system.layout();
         fill(&system, b"before", 1 << 20).unwrap();
         let flushes = lfs.statistics().flushes;
-        lfs.take_checkpoint(false).unwrap();
+        lfs.checkpoints.take_checkpoint(false).unwrap();
         let taken = lfs.statistics().flushes - flushes;
         device.inject(Fault::once(FaultKind::FlushFails).after(taken + nth));
         assert!(lfs.grow(None).is_err());

@@ -55,6 +55,7 @@ impl SegmentTable {
     /// Sets the number of segments. New ones are not opened before they are released.
     pub fn lengthen(&mut self, count: u32) -> Vec<u32> {
         let before = self.segments.len() as u32;
+        assert!(count >= before, "{before} segments, and {count} later");
         let new = UsageEntry::default();
         self.segments.extend((before..count).map(|_| Segment {
             state: SegmentState::Leaving,

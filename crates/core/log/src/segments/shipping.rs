@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Release};
 
 /// The pin of one shipper.
 #[derive(Debug)]
-struct Shipper {
+struct ShipperPin {
     /// Number of the first opening of a segment that it needs.
     from: u32,
     broken: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ struct Shipper {
 /// The shippers of a volume, and the segments kept for them.
 #[derive(Debug, Default)]
 pub(super) struct Shippers {
-    by_number: BTreeMap<u64, Shipper>,
+    by_number: BTreeMap<u64, ShipperPin>,
     taken: u64,
     kept: BTreeSet<u32>,
 }
@@ -47,7 +47,7 @@ impl SegmentTable {
     /// once they may be overwritten.
     pub fn pin_log(&mut self, from: u32) -> (u64, Arc<AtomicBool>) {
         let broken = Arc::new(AtomicBool::new(false));
-        let shipper = Shipper {
+        let shipper = ShipperPin {
             from,
             broken: Arc::clone(&broken),
         };

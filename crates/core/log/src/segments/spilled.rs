@@ -18,7 +18,7 @@ use varve_fs::planted::{self, Planted};
 
 /// A spill that is not released.
 #[derive(Debug, Default)]
-struct Spill {
+struct SpillSegments {
     segments: BTreeSet<u32>,
     /// A group is going to place it.
     kept: bool,
@@ -28,7 +28,7 @@ struct Spill {
 /// The spills of a volume, and their segments.
 #[derive(Debug, Default)]
 pub(super) struct Spilled {
-    spills: BTreeMap<u64, Spill>,
+    spills: BTreeMap<u64, SpillSegments>,
     /// Number of spills in each segment.
     segments: BTreeMap<u32, u32>,
 }
@@ -38,7 +38,7 @@ impl Spilled {
         self.segments.contains_key(&segment) && !planted::is(Planted::SpillReused)
     }
 
-    fn remove(&mut self, spill: u64) -> Option<Spill> {
+    fn remove(&mut self, spill: u64) -> Option<SpillSegments> {
         let spill = self.spills.remove(&spill)?;
         for segment in &spill.segments {
             self.leave(*segment);
@@ -48,6 +48,7 @@ impl Spilled {
 
     fn leave(&mut self, segment: u32) {
         if let Some(count) = self.segments.get_mut(&segment) {
+            assert!(*count > 0, "segment {segment} is left twice");
             *count -= 1;
             if *count == 0 {
                 self.segments.remove(&segment);

@@ -68,6 +68,13 @@ impl SegmentTable {
     ) -> Vec<u32> {
         let mut freed = Vec::new();
         let held = self.held.unwrap_or(u64::MAX);
+        assert!(
+            serial > self.installed,
+            "checkpoint {serial} is installed late"
+        );
+        assert!(boundary >= self.folded, "a fold ends before the former");
+        assert!(boundary <= position, "recovery begins before the boundary");
+        assert_eq!(table.len(), self.segments.len(), "entries of the table");
         self.installed = serial;
         self.folded = boundary;
         // The table is exact again.

@@ -11,8 +11,9 @@ use super::stream::{Record, StreamHeader, record_flags, record_kind};
 use crate::error::Error;
 use crate::format::Mark;
 use crate::format::superblock::read_only_compat_flags::REPLAYED;
-use crate::lfs::{Lfs, MountOptions};
+use crate::lfs::Lfs;
 use crate::mark::BESIDE;
+use crate::options::MountOptions;
 use crate::superblocks;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -258,7 +259,7 @@ impl Replay {
     /// If the device fails.
     pub fn flush(&mut self) -> Result<()> {
         if let Some(lfs) = self.lfs.as_ref().filter(|_| self.unflushed > 0) {
-            lfs.commit_through(self.position.0)?;
+            lfs.checkpoints.commit_through(self.position.0)?;
         }
         self.unflushed = 0;
         Ok(())

@@ -8,8 +8,7 @@ use crate::committed::Committed;
 use crate::counts::Counts;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::geometry::Geometry;
-use crate::lfs::Lfs;
-use crate::space::Stock;
+use crate::space::{Space, Stock};
 use varve_fs::planted::{self, Planted};
 use varve_fs::{StatFs, Usage};
 
@@ -37,7 +36,7 @@ pub(crate) enum Fit {
 /// What lives on the volume. Metadata is what the last checkpoint counted, and what
 /// folds since then change: *new* ≤ `unfolded`, *gone* ≤ `perhaps_gone`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lives {
+pub(crate) struct LiveCounts {
     /// Segments held back from users.
     pub reserve: u64,
     /// Bytes of all metadata at the last checkpoint.
@@ -58,10 +57,10 @@ pub(crate) struct Lives {
 }
 
 #[cfg(test)]
-impl Lives {
+impl LiveCounts {
     /// Of an empty volume with so many segments in reserve.
     pub fn of_nothing(reserve: u64, geometry: &Geometry) -> Self {
-        Lives {
+        LiveCounts {
             reserve,
             base_bytes: 0,
             node_bytes: 0,
@@ -164,18 +163,18 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// Segments held back from users: as mkfs counted for one head, and two for
     /// each further head, which has one open and one named.
     pub(crate) fn reserve(&self) -> u64 {
         if planted::is(Planted::ReserveForgotten) {
             return 1;
         }
-        u64::from(self.geometry.reserve_segments) + 2 * (self.heads as u64 - 1)
+        u64::from(self.geometry.reserve_segments) + 2 * (self.heads() as u64 - 1)
     }
 
     /// What lives, and what folding the deltas may change of its metadata.
-    pub(super) fn lives(&self, committed: &Committed) -> Lives {
+    pub(super) fn lives(&self, committed: &Committed) -> LiveCounts {
         let (base, logged) = (&committed.base, committed.usage);
         let height = committed.tallest().max(1);
         let at_most = crate::counts::new_node_bytes(height.into(), 1);
@@ -195,7 +194,7 @@ impl Lfs {
         let with_spare = |bytes: u64| (1 + SPARE_NODES).saturating_mul(bytes);
         let nodes = folds.min(grown.saturating_mul(at_most));
         let (listed, displaced) = self.kept_bytes(committed);
-        Lives {
+        LiveCounts {
             reserve: self.reserve(),
             base_bytes: base.metadata_bytes,
             node_bytes: self.stored_nodes(base),
@@ -210,7 +209,7 @@ impl Lfs {
     /// Bytes that the segments outside the reserve must have for what is on the
     /// volume: an upper bound.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let total = self.committed.read().usage;
+        let total = self.layers.read().usage;
         let stock = self.stock();
         stock
             .known_bytes(total)

@@ -10,13 +10,13 @@ use crate::base::Base;
 use crate::committed::Committed;
 use crate::format::history::{DisplacedBlock, ImageHeader};
 use crate::format::node::FANOUT;
-use crate::lfs::Lfs;
+use crate::space::Space;
 use varve_fs::Usage;
 
 /// Most bytes of runs that one checkpoint merges.
 const MERGED_BYTES: u64 = 64 << 20;
 
-impl Lfs {
+impl Space {
     /// Most bytes that folds may write for snapshots until the next one is taken: entries,
     /// the directory, and the index above them. `kept` moved blocks wait for their
     /// entries, and `snapshot` is what a snapshot has that is being taken.
@@ -45,7 +45,7 @@ impl Lfs {
         bytes + bytes / 8 + 4 * self.geometry.least_group()
     }
 
-    /// [`Lfs::history_bytes`] of what has been committed.
+    /// [`Space::history_bytes`] of what has been committed.
     pub(super) fn history_of(&self, committed: &Committed) -> u64 {
         let frozen = committed.frozen.as_deref();
         let kept = committed.live.kept.len() + frozen.map_or(0, |frozen| frozen.kept.len());
@@ -73,7 +73,7 @@ impl Lfs {
 
     /// Bytes of runs that a checkpoint may merge: none where space is short.
     pub(crate) fn merge_allowance(&self) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let has_runs = !committed.base.history.directory.runs.is_empty();
         drop(committed);
         let spare = self.segments_to_spare() * self.dependable_bytes();

@@ -4,9 +4,8 @@
 use crate::control::Pace;
 use crate::control::pace::Gauge;
 use crate::counts::{Counts, with_summaries};
-use crate::lfs::Lfs;
 use crate::policy::Measures;
-use crate::space::Stock;
+use crate::space::{Space, Stock};
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten, Waiting};
 
@@ -95,7 +94,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// [`Stock::batch_segments`] of the present state.
     pub(crate) fn batch_segments(&self) -> u64 {
         self.stock().batch_segments()
@@ -120,6 +119,7 @@ impl Lfs {
         let slope = stock.slope_segments(pace.threaded);
         let low = percent(pace.low_percent).max(floor + slope);
         let high = percent(pace.high_percent).max(low + batch);
+        assert!(floor + slope <= low && low <= high, "marks {low} to {high}");
         (floor, floor + slope, low, high)
     }
 

@@ -2,16 +2,14 @@
 
 use crate::base::Base;
 use crate::committed::Committed;
-use crate::counts::{Counts, Image, ifile_block_bytes, with_summaries};
+use crate::counts::{Counts, ImageCounts, ifile_block_bytes, with_summaries};
 use crate::delta::Delta;
 use crate::format::UsageDelta;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
-use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
-use crate::space::Stock;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::space::{Space, Stock};
 use varve_fs::Purpose;
 
 /// Groups of a checkpoint that may be small, one node or block and padding: the
@@ -27,7 +25,9 @@ impl Stock {
     /// everything logged has been folded: so a checkpoint may be taken at any moment,
     /// between an answer and the append, too.
     pub fn with_fold(&self, waiting: Counts) -> u64 {
-        waiting.fold_bytes(&self.geometry, &self.image) - self.nothing_bytes
+        let fold = waiting.fold_bytes(&self.geometry, &self.image);
+        assert!(fold >= self.nothing_bytes, "changes make a fold cheaper");
+        fold - self.nothing_bytes
     }
 
     /// Segments that folding what is logged may fill.
@@ -88,7 +88,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// Bytes of a segment that can be counted on: what is lost to a superblock
     /// copy, the tail and padding is left out.
     pub(crate) fn dependable_bytes(&self) -> u64 {
@@ -154,7 +154,7 @@ impl Lfs {
     /// True if further heads must not enter segments: a group may have each of
     /// them take one.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.heads > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads as u64
+        self.heads() > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads() as u64
     }
 
     /// Clean segments beyond what must be kept.
@@ -190,7 +190,7 @@ impl Lfs {
 
     /// No index is known to be taller than this.
     pub(crate) fn tallest(&self) -> u8 {
-        self.committed.read().tallest()
+        self.layers.read().tallest()
     }
 
     /// What a fold may have to write for so many blocks of one file that are moved
@@ -224,12 +224,12 @@ impl Lfs {
     }
 
     /// What `delta` is folded into, of which the nodes of all files have so many bytes.
-    fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> Image {
+    fn image_of(&self, base: &Base, delta: &Delta, stored: u64) -> ImageCounts {
         let (loose, map_blocks_for_each) = match delta.neighbours_unknown {
             true => (0, 3),
-            false => (self.loose_numbers.load(Relaxed).max(delta.loose), 1),
+            false => (self.loose_numbers().max(delta.loose), 1),
         };
-        Image {
+        ImageCounts {
             stored,
             map_blocks: self.geometry.entry_blocks(delta.next_ino),
             map_blocks_for_each,
@@ -240,7 +240,7 @@ impl Lfs {
 
     /// What the live delta is folded into: nodes of the image, and those that a running
     /// checkpoint makes.
-    pub(super) fn image_below(&self, committed: &Committed) -> Image {
+    pub(super) fn image_below(&self, committed: &Committed) -> ImageCounts {
         let base = &committed.base;
         let frozen = committed.frozen.as_ref();
         let made = frozen.map_or(0, |frozen| frozen.counts.made_bytes());
@@ -249,7 +249,7 @@ impl Lfs {
 
     /// Most bytes that `more` adds to the fold of the live delta.
     pub(crate) fn further_bytes(&self, more: &Counts) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let image = self.image_below(&committed);
         let counts = committed.live.counts();
         counts.further_bytes(more, &self.geometry, &image)
@@ -262,7 +262,7 @@ impl Lfs {
 
     /// Most bytes that folding what has changed so far may write, a table included.
     pub(crate) fn whole_fold_bytes(&self) -> u64 {
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         self.fold_without_history(&committed) + self.history_of(&committed)
     }
 
@@ -293,7 +293,7 @@ impl Lfs {
     /// that are known to be clean.
     pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
         let (fold, history) = {
-            let committed = self.committed.read();
+            let committed = self.layers.read();
             (
                 self.fold_without_history(&committed),
                 self.history_of(&committed),
@@ -305,7 +305,7 @@ impl Lfs {
     /// True if what a checkpoint may write is about to take the segments that
     /// users could fill.
     pub(crate) fn checkpoint_presses(&self) -> bool {
-        let bytes = self.fold_without_history(&self.committed.read());
+        let bytes = self.fold_without_history(&self.layers.read());
         let fold = bytes.div_ceil(self.dependable_bytes()) + 1;
         fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
     }

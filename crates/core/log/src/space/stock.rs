@@ -3,14 +3,14 @@
 //! Invariants, with *c* and *T* of `docs/design/space.md`:
 //! - `fold_bytes = c(frozen) + c(live) + T + H`, with *H* of `history.rs`, `nothing_bytes = c(0)`, `table_bytes = T`.
 //! - `clean + live <= segment_count`, up to what a running cleaner has moved.
-//! - `admit` grants only what [`Lfs::make_room`] would admit without a checkpoint and
+//! - `admit` grants only what [`Space::make_room`] would admit without a checkpoint and
 //!   without cleaning.
 
-use super::fit::{Fit, Lives};
-use crate::counts::{Counts, Image};
+use super::fit::{Fit, LiveCounts};
+use crate::counts::{Counts, ImageCounts};
 use crate::geometry::Geometry;
 use crate::grants::Grant;
-use crate::lfs::Lfs;
+use crate::space::Space;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Answer, Purpose, Request, Usage, Waiting};
 
@@ -22,7 +22,7 @@ pub(crate) struct Stock {
     pub dependable: u64,
     pub heads: u64,
     /// The image below the live delta.
-    pub image: Image,
+    pub image: ImageCounts,
     /// Height of the tallest index.
     pub tallest: u8,
     /// Blocks of the tree as it is logged.
@@ -40,7 +40,7 @@ pub(crate) struct Stock {
     /// Clean segments that growth leaves, folds and waiting changes left aside (R2).
     pub watermark: u64,
     /// What lives, and its metadata (R3).
-    pub lives: Lives,
+    pub lives: LiveCounts,
     /// Most data is written into holes.
     pub plugs: bool,
     /// Cleaned segments are reused before their checkpoints.
@@ -99,7 +99,7 @@ impl Stock {
     }
 }
 
-impl Lfs {
+impl Space {
     /// What the log has now.
     pub(crate) fn stock(&self) -> Stock {
         let threaded = self.control.shared().settings.pace.threaded;
@@ -107,7 +107,7 @@ impl Lfs {
             let segments = self.segments.lock();
             (u64::from(segments.clean_count()), segments.live_bytes())
         };
-        let committed = self.committed.read();
+        let committed = self.layers.read();
         let (image, table_bytes) = (
             self.image_below(&committed),
             self.table_bytes(committed.live.next_ino),
@@ -115,7 +115,7 @@ impl Lfs {
         let mut stock = Stock {
             geometry: **self.geometry,
             dependable: self.dependable_bytes(),
-            heads: self.heads as u64,
+            heads: self.heads() as u64,
             image,
             tallest: committed.tallest(),
             logged_blocks: committed.usage.blocks,
@@ -131,6 +131,11 @@ impl Lfs {
             threaded,
         };
         stock.watermark = stock.low_watermark(committed.usage.inodes);
+        assert!(
+            stock.fold_bytes >= stock.nothing_bytes,
+            "a fold costs nothing"
+        );
+        assert!(stock.heads >= 1, "a log has a head");
         stock
     }
 }
@@ -145,7 +150,7 @@ mod tests {
     /// A volume of 1 GiB with so many clean segments, on which nothing lives.
     fn stock(clean: u64) -> Stock {
         let geometry = crate::geometry::tests::volume(1 << 30, 4096, true);
-        let image = Image {
+        let image = ImageCounts {
             stored: 0,
             map_blocks: 10,
             map_blocks_for_each: 1,
@@ -166,7 +171,7 @@ mod tests {
             table_bytes: 1 << 16,
             fold_bytes: nothing_bytes + (1 << 16),
             watermark: 20,
-            lives: Lives::of_nothing(30, &geometry),
+            lives: LiveCounts::of_nothing(30, &geometry),
             plugs: false,
             reuses_early: false,
             threaded: false,

@@ -5,14 +5,14 @@
 
 use crate::format::SECTOR;
 use crate::format::ifile::UNFINISHED_OFFSET;
-use crate::lfs::Lfs;
 use crate::log::item::{GroupKind, LogItem};
 use crate::log::plan::PartialPlan;
 use crate::statistics::Counters;
+use crate::writer::Writer;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_fs::InodeNo;
 
-impl Lfs {
+impl Writer {
     /// Counts one partial segment of a group of this kind, made of `items`.
     pub(super) fn account(&self, plan: &PartialPlan, items: &[LogItem], kind: GroupKind) {
         let (c, size) = (&self.counters, &plan.size);

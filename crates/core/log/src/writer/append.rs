@@ -11,16 +11,16 @@ use crate::format::history::Identity;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
-use crate::log::image::{Below, compose};
+use crate::log::image::compose;
 use crate::log::item::{GroupKind, LogItem, Placed, Source};
+use crate::writer::Writer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
-impl Lfs {
+impl Writer {
     /// Writes the entry of one item, and applies it. An item of a checkpoint is not
     /// applied, because the checkpoint's state is installed as a whole.
     pub(super) fn apply_item(
@@ -41,7 +41,7 @@ impl Lfs {
             } => {
                 let record = record.reserved_by(buffer.serial);
                 buffer.put_record((ino, version), record);
-                let below = self.height_below(committed, ino);
+                let below = self.layers.height_below(committed, ino);
                 let file = (ino, version, below);
                 committed.live.apply_record(geometry, file, record);
                 Placed::Nothing
@@ -109,7 +109,12 @@ impl Lfs {
             }
             LogItem::Image { inode } => {
                 let ino = inode.ino;
-                let image = compose(geometry, committed, || self.below(committed, ino), *inode);
+                let image = compose(
+                    geometry,
+                    committed,
+                    || self.layers.below(committed, ino),
+                    *inode,
+                );
                 let file = (ino, image.inode.version);
                 let place = buffer.put_inode(geometry, file, None, |into| image.encode(into));
                 let placed = PlacedImage { image, place };
@@ -149,7 +154,7 @@ impl Lfs {
             block,
             pointer,
             written_ns: written.as_ns(),
-            below: self.height_below(committed, ino),
+            below: self.layers.height_below(committed, ino),
             moved,
         };
         committed.live.apply_block(&self.geometry, change);
@@ -162,35 +167,6 @@ impl Lfs {
         let placed = PlacedImage { image, place };
         let cause = Cause::Move { stale };
         committed.live.apply_image(&self.geometry, placed, cause);
-    }
-
-    /// An inode's checkpointed image, as far as it is known without a read.
-    fn below(&self, committed: &Committed, ino: InodeNo) -> Below {
-        if ino.0 >= committed.base.next_ino {
-            return Below::Nothing;
-        }
-        match self.base_images.get(&ino.0) {
-            Some(image) => image.map_or(Below::Nothing, Below::Image),
-            None => Below::Unknown,
-        }
-    }
-
-    /// The height that the index of `ino` will have below the live delta, if that is
-    /// known.
-    fn height_below(&self, committed: &Committed, ino: InodeNo) -> Option<u8> {
-        if committed.live.begins(ino) {
-            return Some(0);
-        }
-        let folding = committed.frozen.as_ref();
-        let folded_height = folding.map_or(0, |frozen| frozen.height(ino));
-        if folding.is_some_and(|frozen| frozen.begins(ino)) {
-            return Some(folded_height);
-        }
-        match self.below(committed, ino) {
-            Below::Nothing => Some(folded_height),
-            Below::Image(image) => Some(image.root.as_ref()?.height.max(folded_height)),
-            Below::Unknown => None,
-        }
     }
 
     /// Protocol rules 18 and 19: a move is applied only if the block is still where the

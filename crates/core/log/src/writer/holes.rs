@@ -3,13 +3,13 @@
 use crate::chain::{ChainItem, map_entry};
 use crate::format::map::{self, MapHeader};
 use crate::format::{Pointer, SECTOR};
-use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::Chunk;
 use crate::log::item::LogItem;
 use crate::segments::{Edition, Holes};
+use crate::writer::Writer;
 
-impl Lfs {
+impl Writer {
     /// Copies a chunk's blocks to their holes, and makes the map. Returns the pointers to
     /// the blocks and to the pages of the map.
     pub(super) fn fill_holes(
@@ -58,6 +58,7 @@ impl Lfs {
             entries.extend(map_entry(&plug, first));
             blocks.push(pointer);
         }
+        assert_eq!(blocks.len(), items.len(), "more blocks than holes");
         let per_page = map::entries_per_page(geometry.block_bytes);
         let mut pages = Vec::with_capacity(chunk.pages.len());
         for (page, (entries, &sector)) in (0u16..).zip(entries.chunks(per_page).zip(&chunk.pages)) {
@@ -78,6 +79,7 @@ impl Lfs {
             let bytes = map::encode(header, entries, geometry.block_bytes);
             pages.push(buffer.place_plug(&bytes, sector, incarnation));
         }
+        assert_eq!(pages.len(), chunk.pages.len(), "pages of a map");
         self.reader
             .plugs((segment, incarnation), free, buffer.serial);
         (blocks, pages)

@@ -10,6 +10,12 @@
 //!    ([`Output`](crate::log::Output)).
 //!
 //! No thread waits here for the device while it has a lock.
+//!
+//! Invariants:
+//!
+//! - partial `n + 1` is applied after partial `n`, and each item of a group has a place
+//! - `offset + bytes <= segment_bytes` for every partial
+//! - a spill's places are changed under the log's lock only
 
 mod account;
 mod append;
@@ -18,20 +24,31 @@ mod onward;
 mod respilled;
 mod spilled;
 
-use crate::durability::InFlight;
+use crate::control::Control;
+use crate::durability::{Durability, InFlight};
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Mark, Pointer, SECTOR, SummaryHeader};
+use crate::geometry::Geometry;
 use crate::heads::{LogEnd, is_entered};
-use crate::lfs::Lfs;
+use crate::layers::Layers;
+use crate::locks::{Rank, RankedMutex};
 use crate::log::build::PartialBuffer;
 use crate::log::holes::gather_blocks;
 use crate::log::item::{GroupKind, LogItem, Placed};
-use crate::log::placement::Run;
+use crate::log::placement::HeadRun;
 use crate::log::plan::{PartialPlan, plan};
-use crate::log::{LogState, Stamp};
+use crate::log::{LogState, Output, Stamp};
+use crate::newest::Newest;
+use crate::reader::Reader;
+use crate::segments::SegmentTable;
+use crate::space::Space;
+use crate::spills::Spills;
+use crate::statistics::Counters;
+use crate::volume::Volume;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::Clock;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
@@ -45,7 +62,44 @@ pub struct Written {
     pub placed: Vec<Placed>,
 }
 
-impl Lfs {
+/// Appends groups to the log, and keeps the places of spilled blocks.
+pub struct Writer {
+    output: Output,
+    /// Blocks of open transactions.
+    spills: RankedMutex<Spills>,
+    layers: Arc<Layers>,
+    space: Arc<Space>,
+    control: Arc<Control>,
+    counters: Arc<Counters>,
+    durability: Arc<Durability>,
+    geometry: Arc<Newest<Geometry>>,
+    log: Arc<RankedMutex<LogState>>,
+    reader: Arc<Reader>,
+    segments: Arc<RankedMutex<SegmentTable>>,
+    volume_tag: u64,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writer {
+    /// The writer of a volume, which gives partials to `output`.
+    pub(crate) fn new(volume: &Volume, output: Output) -> Self {
+        Writer {
+            output,
+            spills: RankedMutex::new(Rank::Spills, Spills::default()),
+            layers: Arc::clone(&volume.layers),
+            space: Arc::clone(&volume.space),
+            control: Arc::clone(&volume.control),
+            counters: Arc::clone(&volume.counters),
+            durability: Arc::clone(&volume.durability),
+            geometry: Arc::clone(&volume.geometry),
+            log: Arc::clone(&volume.log),
+            reader: Arc::clone(&volume.reader),
+            segments: Arc::clone(&volume.segments),
+            volume_tag: volume.volume_tag,
+            clock: Arc::clone(&volume.clock),
+        }
+    }
+
     /// Appends one group. Returns `None` if the group moves blocks whose sources were
     /// verified against an image that is no longer the newest: verify again.
     pub fn write_group(
@@ -58,7 +112,7 @@ impl Lfs {
         self.write_stamped(items, kind, Stamp { usage, replays })
     }
 
-    /// [`Lfs::write_group`] with all fields of its summaries.
+    /// [`Writer::write_group`] with all fields of its summaries.
     pub(crate) fn write_stamped(
         &self,
         items: Vec<LogItem>,
@@ -78,13 +132,13 @@ impl Lfs {
             }
         };
         if let GroupKind::Cleaner(serial) | GroupKind::Coalescing(serial) = kind
-            && self.committed.read().base.serial != serial
+            && self.layers.read().base.serial != serial
             && !planted::is(Planted::StaleClaim)
         {
             return Ok(None);
         }
         let items = self.place_spilled(items)?;
-        let crowded = self.is_crowded();
+        let crowded = self.space.is_crowded();
         let (mut items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
         if let (GroupKind::User, [_], false) = (kind, &runs[..], log.holes.is_empty()) {
             gather_blocks(&self.geometry, &mut items);
@@ -92,7 +146,7 @@ impl Lfs {
         let plans = self.plan_group(&mut log, &items, &runs, kind)?;
         if plans.is_empty() {
             if let Some(usage) = stamp.usage {
-                self.change_committed().usage = usage;
+                self.layers.change().usage = usage;
             }
             let serial = log.end.serial();
             return Ok(Some(Written {
@@ -123,7 +177,7 @@ impl Lfs {
         &self,
         log: &mut LogState,
         items: &[LogItem],
-        runs: &[Run],
+        runs: &[HeadRun],
         kind: GroupKind,
     ) -> Result<Vec<PartialPlan>> {
         let mut segments = self.segments.lock();
@@ -229,6 +283,8 @@ impl Lfs {
                         _ => Pointer::NONE,
                     });
                 }
+                assert_eq!(pointers.len(), plan.items.len(), "places of a partial");
+                assert_eq!(maps.len(), plan.plugs.len(), "maps of a partial");
                 Filled {
                     buffer,
                     pointers,
@@ -255,7 +311,7 @@ impl Lfs {
         if planted::is(Planted::DurableThroughEarly) {
             durable_through = log.end.serial();
         }
-        let mut committed = self.change_committed();
+        let mut committed = self.layers.change();
         committed.usage = stamp.usage.unwrap_or(committed.usage);
         if kind == GroupKind::User {
             committed.live.replayed = Some(stamp.replays);
@@ -282,6 +338,9 @@ impl Lfs {
                 pages.iter().for_each(|page| buffer.put_map(segment, page));
             }
             let ends = (index == 0, index == last);
+            assert_eq!(buffer.serial, log.end.serial() + 1, "partials in order");
+            let end = plan.offset + plan.bytes;
+            assert!(end <= self.geometry.segment_bytes, "partial ends at {end}");
             let header = self.summary_header(log, &group, plan, &buffer, ends);
             let predecessor = buffer.finish(header);
             let behind = LogPosition {
@@ -316,6 +375,7 @@ impl Lfs {
                 plugs: buffer.plugs,
             }));
         }
+        assert!(items.next().is_none(), "an item of a group has no place");
         log.mark = log.end.at(0).into();
         self.tell_end(&log.end);
         Written {
@@ -328,9 +388,9 @@ impl Lfs {
     /// [`Gauge::open_percent`](crate::control::pace::Gauge).
     fn tell_end(&self, end: &LogEnd) {
         let segment = u64::from(self.geometry.segment_bytes);
-        let heads = (0..self.heads).map(|head| end.at(head));
+        let heads = (0..self.space.heads()).map(|head| end.at(head));
         let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
-        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
+        let percent = left.sum::<u64>() * 100 / (segment * self.space.heads() as u64);
         self.control.open_percent.store(percent as u8, Relaxed);
     }
 

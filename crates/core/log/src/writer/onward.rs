@@ -1,12 +1,12 @@
 //! Leading the log's head out of its segment, without anything to write.
 
 use crate::error::Result;
-use crate::lfs::Lfs;
 use crate::log::item::{GroupKind, Stamp};
 use crate::log::plan::{PartialPlan, PartialSize};
+use crate::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Lfs {
+impl Writer {
     /// Leads the first head one step further: to the end of its segment, or one write
     /// unit into the segment it has named. An empty partial records that, a group of its
     /// own that roll-forward skips like one of a checkpoint. It never takes a whole

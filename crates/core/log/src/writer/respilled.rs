@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::Pointer;
-use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
 use crate::spills::Spill;
+use crate::writer::Writer;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use varve_fs::planted::{self, Planted};
 /// Blocks that are spilled again in one group.
 const RESPILLED_AT_ONCE: u32 = 256;
 
-impl Lfs {
+impl Writer {
     /// Blocks of a spill are stored elsewhere from now on.
     pub(crate) fn lead_to(&self, number: SpillNo, which: &[(u32, Pointer)], places: &[Pointer]) {
         let _log = self.log.lock();
@@ -41,12 +41,12 @@ impl Lfs {
 
     /// Spills those blocks of a group again that were spilled before the newest snapshot
     /// was taken: their births would make them part of it. The caller appends the group
-    /// next, and asks again if [`Lfs::has_old_spills`] then.
+    /// next, and asks again if [`Writer::has_old_spills`] then.
     ///
     /// # Errors
     /// `SpillGone` for what is not kept; as an append.
     pub(super) fn respill_old(&self, items: &[LogItem]) -> Result<()> {
-        let through = self.committed.read().live.kept_through;
+        let through = self.layers.read().live.kept_through;
         if planted::is(Planted::KeptSpillPlaced) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Lfs {
     /// True if a group has blocks that were spilled before the newest snapshot. The log
     /// is locked.
     pub(super) fn has_old_spills(&self, items: &[LogItem]) -> bool {
-        let through = self.committed.read().live.kept_through;
+        let through = self.layers.read().live.kept_through;
         if planted::is(Planted::KeptSpillPlaced) {
             return false;
         }
@@ -106,6 +106,23 @@ impl Lfs {
             }
             _ => false,
         })
+    }
+
+    /// Spills with blocks in a segment, and which these are.
+    pub(crate) fn spilled_in(&self, segment: u32) -> Vec<(SpillNo, Vec<(u32, Pointer)>)> {
+        let spills = self.spills.lock();
+        let within = |pointer: &Pointer| self.geometry.segment_of(pointer.sector());
+        let mut found = Vec::new();
+        for (number, spill) in &spills.held {
+            let places = (0..spill.len()).filter_map(|index| Some((index, spill.pointer(index)?)));
+            let blocks: Vec<_> = places
+                .filter(|(_, pointer)| within(pointer) == Some(segment))
+                .collect();
+            if !blocks.is_empty() {
+                found.push((*number, blocks));
+            }
+        }
+        found
     }
 
     /// Which of these blocks of a spill were born up to serial `through`, and where they

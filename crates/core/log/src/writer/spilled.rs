@@ -9,16 +9,16 @@
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::format::summary::PLACED_AT_ONCE;
-use crate::lfs::Lfs;
 use crate::log::item::{GroupKind, LogItem, Placed};
 use crate::spills::Spill;
+use crate::writer::Writer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use varve_device::Block;
 use varve_fs::{InodeNo, SpillNo};
 
-impl Lfs {
+impl Writer {
     /// Implements [`varve_fs::Layout::spill`].
     pub(crate) fn spill_blocks(&self, blocks: Vec<LogItem>) -> Result<SpillNo> {
         let number = self.spills.lock().next();

@@ -2,8 +2,7 @@
 //! older than what was written, and nothing is moved over it.
 
 use crate::stage::{Stage, create, explore, fill, find, fsync, unlink, versions};
-use varve_fs::FileSystem;
-use varve_fs::Layout;
+use varve_fs::{FileSystem, Layout};
 use varve_lfs::Lfs;
 
 const BLOCKS: usize = 4;
@@ -13,16 +12,18 @@ const BLOCKS: usize = 4;
 fn clean(system: &FileSystem<Lfs>) {
     let layout = system.layout();
     let judge = |segment| {
-        let contents = layout.read_segment(segment).unwrap();
-        let found = layout.bmapv(&contents).unwrap();
+        let contents = layout.mechanism().read_segment(segment).unwrap();
+        let found = layout.mechanism().bmapv(&contents).unwrap();
         (segment, contents.edition, found)
     };
-    let candidates = layout.candidates();
+    let candidates = layout.cleaner().candidates();
     let judged: Vec<_> = candidates.iter().map(|c| judge(c.segment)).collect();
     for (segment, edition, found) in judged {
         let data = found.is_all_data();
-        if let Some(checkpoint) = layout.markv(found).unwrap() {
-            layout.segclean(segment, edition, checkpoint, data);
+        if let Some(checkpoint) = layout.mechanism().markv(found).unwrap() {
+            layout
+                .mechanism()
+                .segclean(segment, edition, checkpoint, data);
         }
     }
 }

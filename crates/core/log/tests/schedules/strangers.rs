@@ -22,7 +22,7 @@ struct Beside<'a> {
 
 impl Outside for Beside<'_> {
     fn call(&mut self, id: u64, request: Request) -> Result<(u64, Answer), Refusal> {
-        Ok(self.layout.serve_cleaner(id, request, 1)?)
+        Ok(self.layout.cleaner().serve_cleaner(id, request, 1)?)
     }
 
     fn now_ns(&self) -> u64 {
@@ -56,14 +56,20 @@ fn clean_beside(layout: &Lfs) {
 fn claim_and_leave(layout: &Arc<Lfs>) {
     let policy = "greedy".to_owned();
     // Too many calls at a time are refused, as they should be.
-    let Ok((id, _)) = layout.serve_cleaner(0, Request::Wait { policy }, 1) else {
+    let Ok((id, _)) = layout
+        .cleaner()
+        .serve_cleaner(0, Request::Wait { policy }, 1)
+    else {
         return;
     };
-    let free = layout.candidates();
+    let free = layout.cleaner().candidates();
     for segment in free.iter().take(2).map(|candidate| candidate.segment) {
-        match layout.serve_cleaner(id, Request::Bmapv { segment, from: 0 }, 1) {
+        match layout
+            .cleaner()
+            .serve_cleaner(id, Request::Bmapv { segment, from: 0 }, 1)
+        {
             Ok((_, Answer::Blocks { .. })) => {
-                let others = layout.candidates();
+                let others = layout.cleaner().candidates();
                 assert!(others.iter().all(|other| other.segment != segment));
             }
             Ok(other) => panic!("{other:?}"),
@@ -73,7 +79,7 @@ fn claim_and_leave(layout: &Arc<Lfs>) {
     }
     // As if killed half of the time: the claims stay.
     if id.is_multiple_of(2) {
-        let _ = layout.serve_cleaner(id, Request::Leave, 1);
+        let _ = layout.cleaner().serve_cleaner(id, Request::Leave, 1);
     }
 }
 
@@ -92,13 +98,13 @@ pub fn story() {
     let claimer = stage.spawn(|system, _| claim_and_leave(system.layout()));
     let own = stage.spawn(|system, _| {
         // Ahead of need, which heeds claims; then as one who waits for room.
-        let mut settings = system.layout().cleaner_settings();
+        let mut settings = system.layout().cleaner().cleaner_settings();
         settings.policy = PolicyKind::ALL[1];
         (settings.pace.low_percent, settings.pace.high_percent) = (Some(89), Some(90));
-        system.layout().set_cleaner(settings).unwrap();
+        system.layout().cleaner().set_cleaner(settings).unwrap();
         system.layout().maintain().unwrap();
         system.layout().checkpoint().unwrap();
-        system.layout().clean_batch().unwrap();
+        system.layout().cleaner().clean_batch().unwrap();
     });
     let writer = stage.spawn(move |system, mark| {
         for version in 2..=3 {

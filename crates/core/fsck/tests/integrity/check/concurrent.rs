@@ -40,9 +40,9 @@ fn snapshots_beside_writers_checkpoints_and_cleaning() {
         }
         scope.spawn(move || {
             while !done.load(Relaxed) {
-                let candidates = volume.lfs.candidates();
+                let candidates = volume.lfs.cleaner().candidates();
                 if let Some(first) = candidates.iter().min_by_key(|c| c.live_bytes) {
-                    volume.lfs.clean_segment(first.segment).unwrap();
+                    volume.lfs.cleaner().clean_segment(first.segment).unwrap();
                 }
                 for _ in 0..2 {
                     volume.system.checkpoint().unwrap();

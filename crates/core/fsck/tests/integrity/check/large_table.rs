@@ -52,8 +52,8 @@ fn a_table_longer_than_a_segment_knows_the_segments_it_lies_in() {
 
     // The next mount knows the segments as well, so its cleaner does not suspect them.
     let next = Volume::mount(surgeon.device(), volume.clock.clone(), 3);
-    for candidate in next.lfs.candidates() {
-        next.lfs.clean_segment(candidate.segment).unwrap();
+    for candidate in next.lfs.cleaner().candidates() {
+        next.lfs.cleaner().clean_segment(candidate.segment).unwrap();
     }
     next.system.checkpoint().unwrap();
     next.system.checkpoint().unwrap();

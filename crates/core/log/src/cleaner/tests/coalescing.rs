@@ -48,7 +48,10 @@ impl Volume {
 
     fn coalesce(&self, file: InodeNo) -> Coalesced {
         let policy = Coalescing::thorough();
-        self.lfs.coalesce(&policy, file, 0, u64::MAX).unwrap()
+        self.lfs
+            .cleaner
+            .coalesce(&policy, file, 0, u64::MAX)
+            .unwrap()
     }
 
     /// It has been put in order as a whole, and reads as before.
@@ -70,7 +73,10 @@ fn a_call_ends_when_it_has_looked_at_sixteen_times_what_it_may_move() {
     v.write(file, 0, 3 * EXTENT);
     v.checkpoint();
     let look = |limit| {
-        let done = v.lfs.coalesce(&Coalescing::default(), file, 0, limit);
+        let done = v
+            .lfs
+            .cleaner
+            .coalesce(&Coalescing::default(), file, 0, limit);
         let done = done.unwrap();
         assert_eq!(done.moved_bytes, 0, "it is in order");
         (done.seen_bytes, done.next)
@@ -127,8 +133,8 @@ fn what_is_moved_before_it_is_read_is_looked_up_again() {
     let segment = v.segment(place);
     v.errands
         .before(Operation::Read, Volume::bytes(place), move || {
-            assert!(lfs.clean_segment(segment).unwrap());
-            lfs.settle_vacated().unwrap();
+            assert!(lfs.cleaner.clean_segment(segment).unwrap());
+            lfs.checkpoints.settle_vacated().unwrap();
             false
         });
     let done = v.coalesce(file);

@@ -24,7 +24,7 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
     assert_ne!(one, two);
     let (in_two, written) = (v.live(two), v.written());
 
-    assert!(v.lfs.clean_segment(one).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(one).unwrap());
     v.lfs.checkpoint().unwrap();
 
     // Figure 6-7: segment 1 is empty, and in segment 2 the node is dead.
@@ -40,7 +40,7 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
     assert!(v.written() - written > BLOCK);
 
     // The node's old place comes back by cleaning segment 2.
-    assert!(v.lfs.clean_segment(two).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(two).unwrap());
     v.lfs.checkpoint().unwrap();
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(one) && v.is_clean(two));
@@ -75,15 +75,15 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     segments.dedup();
     assert_eq!(segments.len(), 1);
     let clean = v.clean();
-    assert!(v.lfs.may_move(fit * BLOCK, Default::default()));
+    assert!(v.lfs.space.may_move(fit * BLOCK, Default::default()));
     let written = v.written();
 
     for &segment in &segments {
-        assert!(v.lfs.clean_segment(segment).unwrap());
+        assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     }
     let priced = {
-        let committed = v.lfs.committed.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
+        let committed = v.lfs.layers.read();
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
     };
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
@@ -96,7 +96,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
 
     // The long run: the dead nodes' segments come back.
     for _ in 0..20 {
-        v.lfs.clean_batch().unwrap();
+        v.lfs.cleaner.clean_batch().unwrap();
         v.lfs.checkpoint().unwrap();
         v.lfs.checkpoint().unwrap();
     }
@@ -114,7 +114,15 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
     v.checkpoint();
     let places: BTreeSet<u32> = (files.iter())
         .map(|&file| {
-            let place = v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+            let place = v
+                .lfs
+                .layers
+                .lookup()
+                .inode_place(file)
+                .unwrap()
+                .0
+                .unwrap()
+                .1;
             v.lfs.geometry.segment_of(place.sector).unwrap()
         })
         .collect();
@@ -125,33 +133,37 @@ fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
     });
     for id in ids {
         v.node(id.ino);
-        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+        v.lfs.layers.change().live.touch(&v.lfs.geometry, id, 1);
     }
     // The checkpoint reads them: that is when they are moved.
     v.lfs.drop_caches();
     let lfs = Arc::clone(&v.lfs);
     v.errands.before(Operation::Read, 0..u64::MAX, move || {
-        if lfs.committed.read().frozen.is_none() {
+        if lfs.layers.read().frozen.is_none() {
             return true;
         }
         let mut found = crate::cleaner::Found::default();
         for &segment in &places {
-            let contents = lfs.read_segment(segment).unwrap();
+            let contents = lfs.mechanism.read_segment(segment).unwrap();
             let is_inode =
                 |at: &usize| matches!(contents.blocks[*at].item, ChainItem::Inode { .. });
             let inodes: Vec<usize> = (0..contents.blocks.len()).filter(is_inode).collect();
-            found.append(lfs.bmapv_some(&contents, &inodes, &|| true).unwrap());
+            found.append(
+                lfs.mechanism
+                    .bmapv_some(&contents, &inodes, &|| true)
+                    .unwrap(),
+            );
         }
-        assert!(lfs.markv(found).unwrap().is_some());
+        assert!(lfs.mechanism.markv(found).unwrap().is_some());
         false
     });
     v.lfs.checkpoint().unwrap();
     assert!(v.errands.is_done());
 
     let priced = {
-        let committed = v.lfs.committed.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
-            + v.lfs.table_bytes(committed.live.next_ino)
+        let committed = v.lfs.layers.read();
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
+            + v.lfs.space.table_bytes(committed.live.next_ino)
     };
     let before = v.lfs.statistics().checkpoint_log_bytes;
     v.lfs.checkpoint().unwrap();
@@ -179,7 +191,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
             index: 0,
         };
         v.node(ino);
-        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+        v.lfs.layers.change().live.touch(&v.lfs.geometry, id, 1);
     }
     v.lfs.drop_caches();
     let Volume {
@@ -188,7 +200,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
     let (fs, folding) = (Arc::new(fs), Arc::clone(&lfs));
     let (changing, changed) = (Arc::clone(&fs), files.clone());
     errands.before(Operation::Read, 0..u64::MAX, move || {
-        if folding.committed.read().frozen.is_none() {
+        if folding.layers.read().frozen.is_none() {
             return true;
         }
         let mode = SetAttr {
@@ -203,7 +215,7 @@ fn inodes_changed_while_a_checkpoint_moves_their_nodes_are_counted() {
     });
     lfs.checkpoint().unwrap();
     assert!(errands.is_done());
-    let counts = lfs.committed.read().live.counts();
+    let counts = lfs.layers.read().live.counts();
     assert!(counts.inodes >= files.len() as u64, "{counts:?}");
     lfs.checkpoint().unwrap();
     let mode = |&file: &InodeNo| fs.getattr(file).unwrap().mode & 0o777;

@@ -50,10 +50,10 @@ fn data_behind_both_records_is_clean_once_its_moves_are_durable() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).expect("data alone, and old");
     let before = v.lfs.statistics();
-    assert!(v.lfs.clean_segment(segment).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     assert!(!v.is_clean(segment), "before its moves are durable");
     assert!(v.lfs.durability.durable() < v.lfs.log.lock().end.serial());
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     assert_eq!(v.lfs.durability.durable(), v.lfs.log.lock().end.serial());
     let after = v.lfs.statistics();
@@ -75,8 +75,8 @@ fn what_a_record_still_needs_waits_for_checkpoints() {
     assert!(v.early(file).is_some());
     let node = v.segment(v.node(small));
     assert!(!v.lfs.segments.lock().may_vacate(node), "metadata");
-    assert!(v.lfs.clean_segment(node).unwrap());
-    v.lfs.settle_vacated().unwrap();
+    assert!(v.lfs.cleaner.clean_segment(node).unwrap());
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(node));
 }
 
@@ -90,8 +90,8 @@ fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
         .write(summary, &[IoSlice::new(&[0xff; 512])])
         .unwrap();
     // Nothing is found, which is not to say that nothing lives.
-    v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment));
     v.is_whole(file, 0, BLOCKS);
 }
@@ -100,8 +100,8 @@ fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
 fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     v.checkpoint();
     assert_eq!(state(&v.mounted_again(), segment), SegmentState::Clean);
 }
@@ -110,15 +110,15 @@ fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
 fn a_mount_after_a_crash_finds_the_room_again() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     let again = v.mounted_again();
     assert_eq!(
         state(&again, segment),
         SegmentState::Used,
         "as the table has it"
     );
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
     // The same if nothing was moved out of it.
     let (v, file) = Volume::aged();
@@ -129,9 +129,9 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     v.fs.sync().unwrap();
     let again = v.mounted_again();
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.counts.bytes += folds;
-    while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
-    again.look_for_room();
+    again.layers.change().live.counts.bytes += folds;
+    while again.space.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
+    again.checkpoints.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
 }
 
@@ -139,17 +139,17 @@ fn a_mount_after_a_crash_finds_the_room_again() {
 fn an_image_that_may_have_been_written_over_is_not_held() {
     let (v, file) = Volume::aged();
     let hold = || {
-        let serial = v.lfs.committed.read().base.serial;
+        let serial = v.lfs.layers.read().base.serial;
         v.lfs.segments.lock().hold(serial);
         v.lfs.segments.lock().holds(serial)
     };
     assert!(hold());
     let segment = v.early(file).unwrap();
-    v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(!v.is_clean(segment), "the image is held");
     v.lfs.segments.lock().let_go_of_withheld();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     assert!(!hold(), "the segment may be opened at any time");
     v.checkpoint();
@@ -168,7 +168,7 @@ fn what_was_opened_since_the_table_is_judged_by_what_is_in_it() {
     let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
     let segments: Vec<u32> = blocks.iter().map(|m| v.segment(m.pointer)).collect();
     let segment = segments.into_iter().find(fresh).unwrap();
-    let (_, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+    let (_, found) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
     assert!(found.live_bytes > 0);
 }
 
@@ -180,13 +180,16 @@ fn a_held_image_does_not_keep_from_the_cleaner_what_it_gains() {
         .for_each(|block| v.write(file, block, 1));
     v.checkpoint();
     v.checkpoint();
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     v.lfs.segments.lock().hold(serial);
     let (clean, moved) = (v.clean(), v.lfs.statistics().cleaner_bytes);
-    let cleaning = v.lfs.lock_cleaning();
+    let cleaning = v.lfs.cleaner.lock_cleaning();
     // Half of each lives.
     let goal = u64::from(clean) + 1;
-    v.lfs.gain_early(&cleaning, Urgency::Waiting, goal).unwrap();
+    v.lfs
+        .cleaner
+        .gain_early(&cleaning, Urgency::Waiting, goal)
+        .unwrap();
     assert!(!v.lfs.segments.lock().holds(serial));
     let moved = v.lfs.statistics().cleaner_bytes - moved;
     let segments = moved / u64::from(v.lfs.geometry.segment_bytes);
@@ -203,8 +206,8 @@ fn whoever_reads_what_has_been_discarded_finds_no_damage() {
     let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
     let there = blocks.iter().find(|m| v.segment(m.pointer) == segment);
     let before = there.unwrap();
-    v.lfs.clean_segment(segment).unwrap();
-    v.lfs.settle_vacated().unwrap();
+    v.lfs.cleaner.clean_segment(segment).unwrap();
+    v.lfs.checkpoints.settle_vacated().unwrap();
     assert!(v.is_clean(segment));
     let read = v.lfs.reader.block(&before.pointer, file, before.block);
     assert!(read.is_err(), "it is gone");
@@ -223,8 +226,8 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
     v.checkpoint();
     let price = || {
-        let committed = v.lfs.committed.read();
-        v.lfs.fold_bytes(&committed.base, &committed.live)
+        let committed = v.lfs.layers.read();
+        v.lfs.space.fold_bytes(&committed.base, &committed.live)
     };
     // The inode and its place in the map are paid for once.
     v.write(sparse, at(0), 1);
@@ -232,9 +235,10 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     // Leaves that exist, then leaves that do not.
     for leaf in 1..2 * leaves {
         let before = price();
-        let nodes = u64::from(v.lfs.tallest());
+        let nodes = u64::from(v.lfs.space.tallest());
         let admitted = v
             .lfs
+            .space
             .further_bytes(&Counts::ways(&v.lfs.geometry, nodes, 1));
         v.write(sparse, at(leaf), 1);
         v.fs.sync().unwrap();
@@ -251,8 +255,8 @@ fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
     for what in ["sound", "unreadable", "illegible", "a checkpoint"] {
         let (v, file) = Volume::aged();
         let segment = v.early(file).unwrap();
-        v.lfs.clean_segment(segment).unwrap();
-        v.lfs.settle_vacated().unwrap();
+        v.lfs.cleaner.clean_segment(segment).unwrap();
+        v.lfs.checkpoints.settle_vacated().unwrap();
         let clock: Arc<dyn Clock> = v.clock.clone();
         let again = Lfs::mount(v.errands.clone(), clock, MountOptions::default());
         let again = Arc::new(again.unwrap());
@@ -275,7 +279,7 @@ fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
             }
             _ => {}
         }
-        again.look_for_room();
+        again.checkpoints.look_for_room();
         assert!(v.errands.is_done(), "{what}");
         let clean = state(&again, segment) == SegmentState::Clean;
         // To the checkpoint's own table it is empty.
@@ -298,15 +302,15 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     let again = v.mounted_again();
     while again.segments.lock().take(0).is_ok() {}
     let folds = u64::from(again.geometry.segment_bytes);
-    again.committed.write().live.counts.bytes += folds;
-    assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
+    again.layers.change().live.counts.bytes += folds;
+    assert!(again.segments.lock().stale && !again.space.checkpoints_fit_now(1));
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;
     let before = reads();
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert!(reads() > before && !again.segments.lock().stale);
     assert_eq!(again.segments.lock().clean_count(), 0);
     let before = reads();
-    again.look_for_room();
+    again.checkpoints.look_for_room();
     assert_eq!(reads(), before);
 }

@@ -6,8 +6,11 @@ use super::{Urgency, Volume, settled_file};
 impl Volume {
     /// Gains segments up to `goal`. Returns how many were cleaned on the way.
     fn gains(&self, urgency: Urgency, goal: u64) -> u32 {
-        let cleaning = self.lfs.lock_cleaning();
-        self.lfs.gain_segments(&cleaning, urgency, goal).unwrap()
+        let cleaning = self.lfs.cleaner.lock_cleaning();
+        self.lfs
+            .cleaner
+            .gain_segments(&cleaning, urgency, goal)
+            .unwrap()
     }
 }
 
@@ -39,7 +42,7 @@ fn what_waits_for_checkpoints_is_had_by_checkpoints() {
     let (file, segments) = settled_file(&v, 200);
     for &segment in &segments[..3] {
         v.lfs.segments.lock().takes_metadata(segment);
-        assert!(v.lfs.clean_segment(segment).unwrap());
+        assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     }
     let are_clean = || segments[..3].iter().all(|s| v.is_clean(*s));
     assert!(!are_clean());
@@ -57,17 +60,17 @@ fn no_checkpoint_is_tried_that_does_not_fit() {
     let (v, file) = Volume::half_dead(600);
     let logged = v.lfs.geometry.volume_bytes();
     v.leave_clean(0);
-    assert!(!v.lfs.checkpoint_fits());
+    assert!(!v.lfs.checkpoints.checkpoint_fits());
     let taken = v.checkpoints_of(|| {
-        v.lfs.committed.write().live.log_bytes = logged;
+        v.lfs.layers.change().live.log_bytes = logged;
         for urgency in [Urgency::Background, Urgency::Waiting] {
             v.gains(urgency, 50);
         }
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         settings.pace.running = false;
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         v.lfs.segments.lock().get_mut(0).cleaned = Some(u64::MAX);
-        v.lfs.clean_if_due().unwrap();
+        v.lfs.cleaner.clean_if_due().unwrap();
     });
     assert_eq!(taken, 0);
     v.is_whole(file, 0, 600);
@@ -86,8 +89,8 @@ fn what_replay_may_have_left_empty_is_looked_at_until_there_is_room() {
         segments.moved_from.extend(&may);
         segments.stale = true;
     }
-    assert!(v.lfs.checkpoint_fits());
-    v.lfs.look_for_room();
+    assert!(v.lfs.checkpoints.checkpoint_fits());
+    v.lfs.checkpoints.look_for_room();
     let segments = v.lfs.segments.lock();
     assert_eq!(segments.moved_from.len(), may.len() - 16);
     assert!(segments.stale, "the others are left for later");
@@ -101,14 +104,17 @@ fn what_replay_may_have_left_empty_is_looked_at_until_there_is_room() {
 fn as_many_as_are_worth_checkpoints_is_a_batch_or_two_folds() {
     let v = Volume::new();
     settled_file(&v, 100);
-    let worth = || v.lfs.worth_checkpoints();
+    let worth = || v.lfs.cleaner.worth_checkpoints();
     assert_eq!(
         worth(),
-        v.lfs.batch_segments().max(2 * v.lfs.fold_segments())
+        v.lfs
+            .space
+            .batch_segments()
+            .max(2 * v.lfs.space.fold_segments())
     );
-    let folds = v.lfs.fold_segments();
-    let many = 20 * v.lfs.dependable_bytes();
-    v.lfs.committed.write().live.counts.bytes = many;
-    assert_eq!(v.lfs.fold_segments(), folds + 20);
+    let folds = v.lfs.space.fold_segments();
+    let many = 20 * v.lfs.space.dependable_bytes();
+    v.lfs.layers.change().live.counts.bytes = many;
+    assert_eq!(v.lfs.space.fold_segments(), folds + 20);
     assert_eq!(worth(), 2 * (folds + 20));
 }

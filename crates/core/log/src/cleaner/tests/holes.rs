@@ -121,7 +121,7 @@ fn a_full_volume_writes_into_holes_and_is_whole() {
 /// which something logged since the checkpoint leaves none alive.
 fn dead_copies(v: &Volume, file: InodeNo, first: Pointer) -> usize {
     let segment = v.lfs.geometry.segment_of(first.sector()).unwrap();
-    let contents = v.lfs.read_segment(segment).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
     let of_file = contents.blocks.iter().filter(|info| {
         matches!(info.item, ChainItem::Block { ino, pointer, .. }
             if ino == file && pointer.birth() == first.birth())
@@ -130,7 +130,7 @@ fn dead_copies(v: &Volume, file: InodeNo, first: Pointer) -> usize {
     assert!(!of_file.is_empty(), "the segment has blocks of the file");
     of_file
         .iter()
-        .filter(|info| !v.lfs.still_lives(info))
+        .filter(|info| !v.lfs.cleaner.still_lives(info))
         .count()
 }
 
@@ -141,7 +141,7 @@ fn blocks_that_a_snapshot_has_are_no_holes() {
     let file = v.create("file");
     let overwritten = || {
         v.checkpoint();
-        let first = v.lfs.lookup().blocks(file, 0, 1).unwrap().0[0].1;
+        let first = v.lfs.layers.lookup().blocks(file, 0, 1).unwrap().0[0].1;
         v.write(file, 0, 256);
         v.fs.sync().unwrap();
         dead_copies(&v, file, first)
@@ -190,7 +190,7 @@ fn a_map_that_does_not_tell_of_all_is_not_believed() {
     }
     let again = v.again();
     // The cleaner would leave what it does not know of behind.
-    assert!(!again.clean_segment(segment).unwrap());
+    assert!(!again.cleaner.clean_segment(segment).unwrap());
     assert!(again.segments.lock().get(segment).suspect);
     let edition = again.segments.lock().get(segment).edition();
     assert!(!again.segments.lock().may_plug(segment, edition));
@@ -206,12 +206,12 @@ fn the_cleaner_moves_what_stands_in_holes() {
     // Whether this mount wrote the map or finds it.
     for lfs in [&*v.lfs, &v.again()] {
         let edition = lfs.segments.lock().get(segment).edition();
-        let (_, found) = lfs.judge(segment, &|| true).unwrap().unwrap();
+        let (_, found) = lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
         let live = u64::from(lfs.segments.lock().get(segment).live_bytes);
         assert_eq!(found.live_bytes, live);
         assert_eq!(lfs.segments.lock().get(segment).edition(), edition);
     }
-    assert!(v.lfs.clean_segment(segment).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
     v.checkpoint();
     v.checkpoint();
     assert!(v.is_clean(segment));
@@ -230,7 +230,9 @@ fn who_judged_a_segment_before_it_was_plugged_does_not_declare_it_empty() {
     };
     v.plug(file, blocks, 7);
     let (segment, _) = v.plugged()[0];
-    v.lfs.segclean(segment, judged[segment as usize].1, 9, true);
+    v.lfs
+        .mechanism
+        .segclean(segment, judged[segment as usize].1, 9, true);
     let found = v.lfs.segments.lock().get(segment).clone();
     assert!(found.cleaned.is_none() && found.vacated.is_none());
 }
@@ -307,7 +309,7 @@ fn plugs_that_the_device_refuses_are_stored_elsewhere() {
     // What the next group will write into.
     let items = group_of(file);
     let stocked = || {
-        lfs.stock_holes(&items).unwrap();
+        lfs.cleaner.stock_holes(&items).unwrap();
         let log = lfs.log.lock();
         log.holes.iter().map(|holes| holes.segment).max()
     };
@@ -376,8 +378,8 @@ fn small_groups_end_what_a_large_one_expects() {
     };
     let segment = u64::from(v.lfs.geometry.segment_bytes);
     plugs.looked(true);
-    v.leave_clean(v.lfs.cleaning_gauge().high);
-    assert!(v.lfs.is_short());
+    v.leave_clean(v.lfs.space.cleaning_gauge().high);
+    assert!(v.lfs.cleaner.is_short());
     small_groups(segment / 4);
     assert!(plugs.is_expected());
     small_groups(segment);
@@ -390,7 +392,7 @@ fn small_groups_end_what_a_large_one_expects() {
 fn what_has_died_decides_how_soon_segments_are_plugged_again() {
     let v = Volume::new();
     let volume = v.lfs.geometry.volume_bytes();
-    assert_eq!(v.lfs.plugging_interval(), volume / 64);
+    assert_eq!(v.lfs.cleaner.plugging_interval(), volume / 64);
     let count = v.lfs.geometry.segment_count;
     let (segment, live) = (v.lfs.geometry.segment_bytes, 1000);
     let dead = || {
@@ -408,10 +410,10 @@ fn what_has_died_decides_how_soon_segments_are_plugged_again() {
         let bounds = volume / 64..volume / 8;
         between += u32::from(bounds.contains(&quarter));
         let interval = quarter.clamp(bounds.start, bounds.end);
-        assert_eq!(v.lfs.plugging_interval(), interval);
+        assert_eq!(v.lfs.cleaner.plugging_interval(), interval);
     }
     assert!(between > 10 && dead() > volume / 2 + volume / 8);
-    assert_eq!(v.lfs.plugging_interval(), volume / 8);
+    assert_eq!(v.lfs.cleaner.plugging_interval(), volume / 8);
 }
 
 #[test]
@@ -422,9 +424,9 @@ fn as_many_segments_are_looked_into_as_are_likely_to_have_room() {
     // Room for four blocks each, and a bit.
     let segments: Vec<(u32, u32)> = (0..100).map(|n| (n, full - 5 * block + 1)).collect();
     for (blocks, likely) in [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (1000, 64)] {
-        assert_eq!(v.lfs.likely(&segments, blocks), likely, "{blocks}");
+        assert_eq!(v.lfs.cleaner.likely(&segments, blocks), likely, "{blocks}");
     }
-    assert_eq!(v.lfs.likely(&segments[..2], 1000), 2);
+    assert_eq!(v.lfs.cleaner.likely(&segments[..2], 1000), 2);
 }
 
 /// More than half full, emptiest first, and none that is known already.
@@ -432,12 +434,12 @@ fn as_many_segments_are_looked_into_as_are_likely_to_have_room() {
 fn what_is_half_empty_is_left_to_the_cleaner() {
     let (v, _, _) = Volume::crowded();
     let half = v.lfs.geometry.usable_bytes() / 2;
-    let worth: Vec<(u32, u32)> = v.lfs.worth_plugging(&[]);
+    let worth: Vec<(u32, u32)> = v.lfs.cleaner.worth_plugging(&[]);
     assert!(worth.len() > 10 && worth.is_sorted_by_key(|(_, live)| *live));
     let (first, last) = (worth[0].0, worth[worth.len() - 1].0);
     let lives = |segment: u32, live_bytes| {
         v.lfs.segments.lock().get_mut(segment).live_bytes = live_bytes;
-        let worth = v.lfs.worth_plugging(&[]);
+        let worth = v.lfs.cleaner.worth_plugging(&[]);
         worth.iter().position(|(number, _)| *number == segment)
     };
     assert_eq!(lives(last, half), None);
@@ -450,14 +452,14 @@ fn what_is_half_empty_is_left_to_the_cleaner() {
 #[test]
 fn holes_are_wanted_before_the_cleaner_begins() {
     let v = Volume::new();
-    let gauge = v.lfs.cleaning_gauge();
-    let mark = gauge.high + v.lfs.batch_segments();
-    assert!(u64::from(v.clean()) > mark && !v.lfs.is_short());
+    let gauge = v.lfs.space.cleaning_gauge();
+    let mark = gauge.high + v.lfs.space.batch_segments();
+    assert!(u64::from(v.clean()) > mark && !v.lfs.cleaner.is_short());
     while u64::from(v.clean()) > mark {
-        assert!(!v.lfs.is_short());
+        assert!(!v.lfs.cleaner.is_short());
         v.lfs.segments.lock().take(0).unwrap();
     }
-    assert!(!v.lfs.is_short());
+    assert!(!v.lfs.cleaner.is_short());
     v.lfs.segments.lock().take(0).unwrap();
-    assert!(v.lfs.is_short());
+    assert!(v.lfs.cleaner.is_short());
 }

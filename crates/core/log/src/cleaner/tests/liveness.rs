@@ -23,9 +23,9 @@ use varve_fs::{Caller, InodeNo};
 impl Volume {
     /// Whether a segment is a candidate, and whether it is settled.
     fn stands(&self, segment: u32) -> (bool, bool) {
-        let candidates = self.lfs.candidates();
+        let candidates = self.lfs.cleaner.candidates();
         let is_one = candidates.iter().any(|c| c.segment == segment);
-        (is_one, self.lfs.settled(segment).is_some())
+        (is_one, self.lfs.mechanism.settled(segment).is_some())
     }
 
     fn change(&self, segment: u32, change: impl FnOnce(&mut Segment)) {
@@ -34,7 +34,7 @@ impl Volume {
 
     /// The pointer of a node of the newest image.
     fn node_at(&self, id: NodeId) -> Option<Pointer> {
-        let base = Arc::clone(&self.lfs.committed.read().base);
+        let base = Arc::clone(&self.lfs.layers.read().base);
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
         let image = base.inode(reader, geometry, id.ino).unwrap().unwrap();
         let (ino, root) = (id.ino, image.root.as_ref().unwrap());
@@ -48,7 +48,7 @@ impl Volume {
             pointer,
         };
         let mut found = Found::default();
-        self.lfs.life_of(&item, &mut found).unwrap()
+        self.lfs.mechanism.life_of(&item, &mut found).unwrap()
     }
 }
 
@@ -62,7 +62,13 @@ fn frozen_at(boundary: u64) -> Option<Arc<Delta>> {
 fn candidates_are_the_used_segments_and_no_others() {
     let v = Volume::new();
     settled_file(&v, 100);
-    let candidates: Vec<u32> = v.lfs.candidates().iter().map(|c| c.segment).collect();
+    let candidates: Vec<u32> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.segment)
+        .collect();
     let segments = v.lfs.segments.lock();
     let used = segments
         .iter()
@@ -109,7 +115,7 @@ fn what_is_on_its_way_or_behind_a_running_checkpoint_is_not_judged() {
         v.lfs.durability.landed(serial);
     }
     for (boundary, stands) in [(last - 1, false), (last, true)] {
-        v.lfs.committed.write().frozen = frozen_at(boundary);
+        v.lfs.layers.change().frozen = frozen_at(boundary);
         assert_eq!(v.stands(segment), (stands, stands), "{boundary} of {last}");
     }
 }
@@ -120,17 +126,17 @@ fn a_candidates_live_bytes_are_the_tables_and_what_deltas_add() {
     let (_, segments) = settled_file(&v, 100);
     let (segment, live) = (segments[0], v.live(segments[0]));
     for (added, now) in [(0, live), (5000, live + 5000), (-4096, live - 4096)] {
-        v.lfs.committed.write().live.usage.insert(segment, added);
-        let candidates = v.lfs.candidates();
+        v.lfs.layers.change().live.usage.insert(segment, added);
+        let candidates = v.lfs.cleaner.candidates();
         let candidate = candidates.iter().find(|c| c.segment == segment).unwrap();
-        let settled = v.lfs.settled(segment).unwrap();
+        let settled = v.lfs.mechanism.settled(segment).unwrap();
         assert_eq!((candidate.live_bytes, settled.1), (now, now));
     }
     let all_and_more = -(live as i64) - 1;
-    let mut committed = v.lfs.committed.write();
+    let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segment, all_and_more);
     drop(committed);
-    assert_eq!(v.lfs.settled(segment).unwrap().1, 0);
+    assert_eq!(v.lfs.mechanism.settled(segment).unwrap().1, 0);
 }
 
 #[test]
@@ -170,7 +176,7 @@ fn a_touched_node_is_counted_once() {
     let (file, _) = settled_file(&v, 100);
     let node = v.node(file);
     let segment = v.segment(node);
-    let contents = v.lfs.read_segment(segment).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
     let nodes = contents.blocks.iter().filter_map(|info| match info.item {
         ChainItem::Node { id, pointer, .. } => v.life(id, pointer).map(|life| (id, life)),
         _ => None,
@@ -180,8 +186,8 @@ fn a_touched_node_is_counted_once() {
     let mut counted = Vec::new();
     for _ in 0..2 {
         let found = found_in(&v, &[segment]);
-        assert!(v.lfs.markv(found).unwrap().is_some());
-        let committed = v.lfs.committed.read();
+        assert!(v.lfs.mechanism.markv(found).unwrap().is_some());
+        let committed = v.lfs.layers.read();
         assert!(nodes.iter().all(|id| committed.live.is_touched(id)));
         counted.push(committed.live.counts());
     }
@@ -227,9 +233,9 @@ fn what_is_wrong_with_a_part_is_wrong_with_the_whole() {
 
     assert!(part().is_all_data());
     let incomplete = wholes(&|found| {
-        let mut contents = v.lfs.read_segment(segments[0]).unwrap();
+        let mut contents = v.lfs.mechanism.read_segment(segments[0]).unwrap();
         contents.complete = false;
-        *found = v.lfs.bmapv(&contents).unwrap();
+        *found = v.lfs.mechanism.bmapv(&contents).unwrap();
     });
     assert!(!incomplete.iter().any(Found::is_all_data));
 
@@ -246,19 +252,19 @@ fn what_is_wrong_with_a_part_is_wrong_with_the_whole() {
     };
     let [mut first, _] = torn();
     first.append(Found::default());
-    assert_eq!(v.lfs.markv(first).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(first).unwrap(), None);
     let ([second, _], mut whole) = (torn(), Found::default());
     whole.append(second);
-    assert_eq!(v.lfs.markv(whole).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(whole).unwrap(), None);
     let [mut both, other] = torn();
     both.append(other);
-    assert_eq!(v.lfs.markv(both).unwrap(), None);
+    assert_eq!(v.lfs.mechanism.markv(both).unwrap(), None);
 }
 
 #[test]
 fn on_a_slow_device_fewer_moves_go_into_a_group() {
     let v = Volume::new();
-    assert_eq!(v.lfs.group_bytes(), 1 << 20);
+    assert_eq!(v.lfs.mechanism.group_bytes(), 1 << 20);
     let read = || -> Result<(), ()> {
         v.clock.advance(Duration::from_secs(1));
         Ok(())
@@ -267,7 +273,7 @@ fn on_a_slow_device_fewer_moves_go_into_a_group() {
         v.lfs.counters.speed.timed(128 << 10, read).unwrap();
     }
     let unit = v.lfs.geometry.block_bytes.max(v.lfs.geometry.write_unit);
-    assert_eq!(v.lfs.group_bytes(), 16 * unit as usize);
+    assert_eq!(v.lfs.mechanism.group_bytes(), 16 * unit as usize);
 }
 
 /// What waits for checkpoints: what is empty by now, and what was cleaned.
@@ -275,14 +281,14 @@ fn on_a_slow_device_fewer_moves_go_into_a_group() {
 fn empty_and_cleaned_segments_wait_for_checkpoints() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let before = v.lfs.waiting_for_checkpoint();
+    let before = v.lfs.cleaner.waiting_for_checkpoint();
     v.change(segments[0], |s| s.cleaned = Some(9));
-    assert_eq!(v.lfs.waiting_for_checkpoint(), before + 1);
+    assert_eq!(v.lfs.cleaner.waiting_for_checkpoint(), before + 1);
     let dead = -(v.live(segments[1]) as i64);
-    let mut committed = v.lfs.committed.write();
+    let mut committed = v.lfs.layers.change();
     committed.live.usage.insert(segments[1], dead);
     drop(committed);
-    assert_eq!(v.lfs.waiting_for_checkpoint(), before + 2);
+    assert_eq!(v.lfs.cleaner.waiting_for_checkpoint(), before + 2);
 }
 
 #[test]
@@ -290,8 +296,8 @@ fn a_checkpoint_may_see_more_once_so_much_has_been_logged() {
     let v = Volume::new();
     let eighth = v.lfs.geometry.volume_bytes() / 8;
     let sees = |logged: u64, urgency| {
-        v.lfs.committed.write().live.log_bytes = logged;
-        v.lfs.may_see_more(urgency)
+        v.lfs.layers.change().live.log_bytes = logged;
+        v.lfs.cleaner.may_see_more(urgency)
     };
     for (urgency, part) in [
         (Urgency::Background, 2),
@@ -308,15 +314,15 @@ fn deaths_pay_for_a_checkpoint_once_they_are_many_or_somebody_waits() {
     let v = Volume::new();
     v.checkpoint();
     let pays = |urgency, change: &dyn Fn(&mut Delta)| {
-        let mut committed = v.lfs.committed.write();
+        let mut committed = v.lfs.layers.change();
         let live = &mut committed.live;
         (live.log_bytes, live.removes, live.entries) = (0, false, 0);
         change(live);
         drop(committed);
-        v.lfs.pending_deaths(urgency)
+        v.lfs.cleaner.pending_deaths(urgency)
     };
     let segment = u64::from(v.lfs.geometry.segment_bytes);
-    let many = v.lfs.batch_segments().max(8) * segment;
+    let many = v.lfs.space.batch_segments().max(8) * segment;
     let (nobody, waits) = (Urgency::Background, Urgency::Waiting);
     assert!(!pays(nobody, &|_| ()) && !pays(waits, &|_| ()));
     assert!(pays(waits, &|live| live.entries = 1));
@@ -338,22 +344,27 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     let v = Volume::new();
     let (file, segments) = settled_file(&v, 100);
     let place = v.place(file, 0);
-    assert!(v.lfs.may_move(BLOCK, Default::default()));
+    assert!(v.lfs.space.may_move(BLOCK, Default::default()));
     v.lfs.segments.lock().waiting.bytes = v.lfs.geometry.volume_bytes();
-    assert!(!v.lfs.may_move(BLOCK, Default::default()));
-    assert!(!v.lfs.clean_segment(segments[0]).unwrap());
-    let cleaning = v.lfs.lock_cleaning();
+    assert!(!v.lfs.space.may_move(BLOCK, Default::default()));
+    assert!(!v.lfs.cleaner.clean_segment(segments[0]).unwrap());
+    let cleaning = v.lfs.cleaner.lock_cleaning();
     let mut batch = crate::cleaner::pass::Batch::default();
-    let (edition, found) = v.lfs.judge(segments[0], &|| true).unwrap().unwrap();
+    let (edition, found) = v
+        .lfs
+        .mechanism
+        .judge(segments[0], &|| true)
+        .unwrap()
+        .unwrap();
     batch.add((segments[0], edition), found, Default::default());
-    assert_eq!(v.lfs.move_out(batch).unwrap(), 0);
+    assert_eq!(v.lfs.cleaner.move_out(batch).unwrap(), 0);
     drop(cleaning);
-    assert_eq!(v.lfs.clean_batch().unwrap(), 0);
+    assert_eq!(v.lfs.cleaner.clean_batch().unwrap(), 0);
     assert_eq!(v.place(file, 0), place);
 }
 
 impl Volume {
-    /// What [`Lfs::life_of`](crate::Lfs) must say of a block, by a look-up that the
+    /// What [`Mechanism::life_of`](crate::mechanism::Mechanism) must say of a block, by a look-up that the
     /// cleaner does not use.
     fn lives(&self, item: &ChainItem) -> bool {
         let (ino, version, block, pointer) = match *item {
@@ -365,11 +376,11 @@ impl Volume {
                 ..
             } if ino != InodeNo::IFILE => (ino, version, block, pointer),
             _ => {
-                let life = self.lfs.life_of(item, &mut Found::default());
+                let life = self.lfs.mechanism.life_of(item, &mut Found::default());
                 return life.unwrap().is_some();
             }
         };
-        let lookup = self.lfs.lookup();
+        let lookup = self.lfs.layers.lookup();
         let place = lookup.inode_place(ino).unwrap().0;
         if place.is_none_or(|(now, _)| now != version) {
             return false;
@@ -408,10 +419,14 @@ fn what_is_judged_together_is_as_what_is_judged_alone() {
 
     let (mut alive, mut dead) = (0, 0);
     for segment in 0..v.lfs.geometry.segment_count {
-        let contents = v.lfs.read_segment(segment).unwrap();
+        let contents = v.lfs.mechanism.read_segment(segment).unwrap();
         let blocks: Vec<_> = contents.blocks.iter().collect();
         let mut found = Found::default();
-        let lives = v.lfs.lives_of(&blocks, &mut found, &|| true).unwrap();
+        let lives = v
+            .lfs
+            .mechanism
+            .lives_of(&blocks, &mut found, &|| true)
+            .unwrap();
         assert!(!found.interrupted);
         for (info, life) in blocks.iter().zip(lives) {
             assert_eq!(life.is_some(), v.lives(&info.item), "{:?}", info.item);
@@ -429,7 +444,7 @@ fn what_is_judged_together_is_as_what_is_judged_alone() {
 fn judging_ends_at_the_next_block_when_somebody_comes() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let contents = v.lfs.read_segment(segments[0]).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segments[0]).unwrap();
     let all: Vec<usize> = (0..contents.blocks.len()).collect();
     assert!(all.len() > 10);
     for allowed in [0, 1, 5, all.len() - 1] {
@@ -438,7 +453,7 @@ fn judging_ends_at_the_next_block_when_somebody_comes() {
             asked.set(asked.get() + 1);
             asked.get() <= allowed
         };
-        let found = v.lfs.bmapv_some(&contents, &all, &go_on).unwrap();
+        let found = v.lfs.mechanism.bmapv_some(&contents, &all, &go_on).unwrap();
         assert!(found.interrupted && found.is_empty());
         // Judged by file, and asked once more before the next.
         assert_eq!(asked.get(), allowed + 1);

@@ -30,8 +30,9 @@ impl Volume {
     }
 
     fn passes(&self, urgency: Urgency) -> BTreeSet<u32> {
-        let cleaning = self.lfs.lock_cleaning();
+        let cleaning = self.lfs.cleaner.lock_cleaning();
         self.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
             .unwrap();
         self.which(|segment| self.lfs.segments.lock().get(segment).cleaned.is_some())
@@ -45,8 +46,8 @@ fn a_judgement_ends_before_any_block_at_which_somebody_comes() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
     let segment = segments[0];
-    let blocks = v.lfs.read_segment(segment).unwrap().blocks.len();
-    let (_, all) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+    let blocks = v.lfs.mechanism.read_segment(segment).unwrap().blocks.len();
+    let (_, all) = v.lfs.mechanism.judge(segment, &|| true).unwrap().unwrap();
     assert!(!all.interrupted && all.len() > 1);
     let asked = blocks + all.len();
     for answers in [0, 1, blocks - 1, blocks, blocks + 1, asked - 1, asked] {
@@ -56,7 +57,7 @@ fn a_judgement_ends_before_any_block_at_which_somebody_comes() {
             left.set(left.get().saturating_sub(1));
             goes
         };
-        let (_, found) = v.lfs.judge(segment, &go_on).unwrap().unwrap();
+        let (_, found) = v.lfs.mechanism.judge(segment, &go_on).unwrap().unwrap();
         assert_eq!(found.interrupted, answers < asked, "{answers} of {asked}");
         assert_eq!(found.len(), answers.saturating_sub(blocks), "{answers}");
     }
@@ -106,7 +107,7 @@ fn a_segment_that_another_claims_during_a_pass_is_passed_over() {
     for (urgency, heeds) in [(Urgency::Background, true), (Urgency::Waiting, false)] {
         let (v, file) = Volume::half_dead(600);
         let stranger = CleanerId(join(&v));
-        let first = v.lfs.candidates();
+        let first = v.lfs.cleaner.candidates();
         let first = first.iter().min_by_key(|c| c.live_bytes);
         let (first, lfs) = (first.unwrap().segment, Arc::clone(&v.lfs));
         let claimed = *all.iter().find(|segment| **segment != first).unwrap();
@@ -214,18 +215,22 @@ fn what_another_moves_before_it_is_read_is_no_damage() {
         assert!(lfs.segments.lock().may_vacate(segment));
         let id = join(&v);
         let blocks = living(&v, id, segment);
-        let contents = lfs.read_segment(segment).unwrap().without_bytes();
+        let contents = lfs.mechanism.read_segment(segment).unwrap().without_bytes();
         v.lfs.drop_caches();
         v.errands
             .before(Operation::Read, Volume::bytes(place), move || {
-                assert!(lfs.clean_segment(segment).unwrap());
-                lfs.settle_vacated().unwrap();
+                assert!(lfs.cleaner.clean_segment(segment).unwrap());
+                lfs.checkpoints.settle_vacated().unwrap();
                 false
             });
         if own {
-            let found = v.lfs.bmapv(&contents).unwrap();
+            let found = v.lfs.mechanism.bmapv(&contents).unwrap();
             assert_eq!(found.damaged, 0);
-            assert_eq!(v.lfs.markv(found).unwrap(), None, "to be judged again");
+            assert_eq!(
+                v.lfs.mechanism.markv(found).unwrap(),
+                None,
+                "to be judged again"
+            );
         } else {
             let marked = markv(&v, id, &blocks);
             assert_eq!((marked.damaged.get(), marked.moved.get()), (0, 0));
@@ -245,7 +250,7 @@ fn an_image_that_is_replaced_while_it_is_asked_is_no_damage() {
     for of_ifile in [false, true] {
         let v = Volume::new();
         let (file, _) = settled_file(&v, 20);
-        let base = Arc::clone(&v.lfs.committed.read().base);
+        let base = Arc::clone(&v.lfs.layers.read().base);
         let map = v.lfs.geometry.imap_block(file.0);
         let map = base.ifile_tree(&v.lfs.reader).get(map).unwrap().unwrap();
         let (judged, leading) = match of_ifile {
@@ -267,7 +272,7 @@ fn an_image_that_is_replaced_while_it_is_asked_is_no_damage() {
                 .unwrap();
             false
         });
-        let judged = v.lfs.judge(segment, &|| true).unwrap();
+        let judged = v.lfs.mechanism.judge(segment, &|| true).unwrap();
         assert!(v.errands.is_done());
         assert!(
             judged.is_some() && !v.is_suspect(segment),
@@ -284,7 +289,7 @@ fn damage_in_the_inode_map_keeps_its_segment() {
     let more = v.create("more");
     v.write(more, 0, 100);
     v.fs.sync().unwrap();
-    let base = Arc::clone(&v.lfs.committed.read().base);
+    let base = Arc::clone(&v.lfs.layers.read().base);
     let mut block = None;
     let mut take = |at, pointer| {
         block = block.or(Some((at, pointer)));
@@ -295,7 +300,7 @@ fn damage_in_the_inode_map_keeps_its_segment() {
     let (_, pointer) = block.expect("a block of the table or the map");
     let segment = v.segment(pointer);
     v.spoil(Volume::bytes(pointer).start);
-    assert!(!v.lfs.clean_segment(segment).unwrap());
+    assert!(!v.lfs.cleaner.clean_segment(segment).unwrap());
     assert!(v.is_suspect(segment));
     assert_eq!(v.lfs.segments.lock().get(segment).cleaned, None);
 }
@@ -311,7 +316,7 @@ fn a_stranger_does_not_wait_for_another_move() {
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let lfs = &v.lfs;
         scope.spawn(move || {
-            let _moving = lfs.moving.lock();
+            let _moving = lfs.cleaner.moving();
             begun.send(()).unwrap();
             let _ = ends.recv();
         });
@@ -365,7 +370,7 @@ fn a_segment_is_not_declared_across_a_checkpoint() {
     assert!(v.errands.is_done());
     assert!(matches!(early, Err(CallError::Again)), "{early:?}");
     assert_eq!(cleaned(), None);
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     declared().unwrap();
     assert_eq!(cleaned(), Some(serial + 1));
     v.is_whole(file, 0, 20);
@@ -416,7 +421,7 @@ fn what_a_stranger_declares_waits_for_checkpoints_if_a_summary_is_illegible() {
             rest = &rest[markv(&v, id, rest).done.get() as usize..];
         }
         call(&v, id, Request::Segclean { segment }).unwrap();
-        v.lfs.settle_vacated().unwrap();
+        v.lfs.checkpoints.settle_vacated().unwrap();
         let state = v.lfs.segments.lock().get(segment).state;
         assert_eq!(state == SegmentState::Clean, legible);
         v.is_whole(file, 0, 600);
@@ -432,7 +437,7 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
     let needy = v.lfs.control.in_need();
     v.lfs.control.wait(forever);
     drop(needy);
-    v.lfs.hurry();
+    v.lfs.cleaner.hurry();
     v.lfs.control.wait(forever);
     assert!(v.lfs.control.is_closing());
 }
@@ -441,9 +446,9 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
 fn a_cleaners_thread_that_is_not_to_run_or_gains_nothing_is_not_waited_for() {
     let v = Volume::new();
     let gains = |running, threaded, fruitless| {
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         (settings.pace.running, settings.pace.threaded) = (running, threaded);
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         let mut shared = v.lfs.control.shared();
         shared.fruitless = fruitless;
         shared.own_thread_gains()

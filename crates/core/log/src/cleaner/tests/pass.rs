@@ -31,8 +31,9 @@ impl Volume {
     }
 
     fn cleans(&self, urgency: Urgency, among: Among, wanted: u64) -> BTreeSet<u32> {
-        let cleaning = self.lfs.lock_cleaning();
+        let cleaning = self.lfs.cleaner.lock_cleaning();
         self.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, among, wanted)
             .unwrap();
         drop(cleaning);
@@ -40,7 +41,7 @@ impl Volume {
     }
 
     fn freed(&self, segments: &BTreeSet<u32>) -> u64 {
-        let whole = self.lfs.dependable_bytes();
+        let whole = self.lfs.space.dependable_bytes();
         let freed = segments.iter().map(|s| whole.saturating_sub(self.live(*s)));
         freed.sum()
     }
@@ -53,9 +54,14 @@ fn a_pass_ends_when_what_it_has_freed_is_as_much_as_was_wanted() {
         let freed: u64 = v
             .cleans(Urgency::Waiting, Among::All, wanted)
             .iter()
-            .map(|&segment| v.lfs.dependable_bytes().saturating_sub(v.live(segment)))
+            .map(|&segment| {
+                v.lfs
+                    .space
+                    .dependable_bytes()
+                    .saturating_sub(v.live(segment))
+            })
             .sum();
-        let segment = v.lfs.dependable_bytes();
+        let segment = v.lfs.space.dependable_bytes();
         let enough = wanted * segment..(wanted + 1) * segment;
         assert!(enough.contains(&freed), "{freed} for {wanted} of {segment}");
     }
@@ -88,7 +94,7 @@ fn what_is_to_be_had_at_once_is_data_that_no_record_needs() {
 fn what_is_to_be_had_at_once_must_not_be_far_dearer() {
     let (v, _) = Volume::half_dead(600);
     let may = v.which(|s| v.lfs.segments.lock().may_vacate(s));
-    let (&one, whole) = (may.first().unwrap(), v.lfs.dependable_bytes());
+    let (&one, whole) = (may.first().unwrap(), v.lfs.space.dependable_bytes());
     let mut segments = v.lfs.segments.lock();
     // All others are full, and one that waits for checkpoints gives most.
     let behind = segments
@@ -131,8 +137,8 @@ fn the_own_cleaner_lets_go_of_its_claims_behind_a_pass() {
 fn a_pass_ends_for_somebody_who_waits_once_it_has_half_a_batch() {
     for (urgency, yields) in [(Urgency::Background, true), (Urgency::Waiting, false)] {
         let (v, _) = Volume::half_dead(2000);
-        let segment = v.lfs.dependable_bytes();
-        let half = v.lfs.batch_segments() * segment / 2;
+        let segment = v.lfs.space.dependable_bytes();
+        let half = v.lfs.space.batch_segments() * segment / 2;
         let _needy = v.lfs.control.in_need();
         let cleaned = v.cleans(urgency, Among::All, u64::MAX);
         let freed = v.freed(&cleaned);
@@ -152,7 +158,7 @@ fn a_pass_ends_when_enough_wait_for_checkpoints() {
     for segment in v.which(|s| v.lfs.segments.lock().may_vacate(s)) {
         v.lfs.segments.lock().takes_metadata(segment);
     }
-    let worth = v.lfs.worth_checkpoints();
+    let worth = v.lfs.cleaner.worth_checkpoints();
     let cleaned = v.cleans(Urgency::Ahead, Among::Behind, u64::MAX);
     assert_eq!(cleaned.len() as u64, worth);
 }
@@ -168,9 +174,9 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
     ] {
         let (v, _) = Volume::half_dead(600);
         v.appears_slow(); // a step is a segment then
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         settings.pace.threaded = threaded;
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         let _needy = v.lfs.control.in_need();
         let before = v.lfs.statistics().segments_vacated;
         v.cleans(urgency, Among::AtOnce, u64::MAX);
@@ -183,13 +189,19 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
 #[test]
 fn segments_moved_together_must_find_room_together() {
     let (v, _) = Volume::half_dead(600);
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner.cleaner_settings();
     settings.policy = PolicyKind::COST_BENEFIT;
-    v.lfs.set_cleaner(settings).unwrap();
-    let live: Vec<u64> = v.lfs.candidates().iter().map(|c| c.live_bytes).collect();
+    v.lfs.cleaner.set_cleaner(settings).unwrap();
+    let live: Vec<u64> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.live_bytes)
+        .collect();
     let largest = *live.iter().max().unwrap();
     let waits = |bytes| v.lfs.segments.lock().waiting.bytes = bytes;
-    let fits = |bytes| v.lfs.may_move(bytes, Default::default());
+    let fits = |bytes| v.lfs.space.may_move(bytes, Default::default());
     // Room for one of them, and for hardly more.
     let mut waiting = 0;
     while fits(largest + 4096) {
@@ -209,7 +221,7 @@ fn segments_moved_together_must_find_room_together() {
 fn nobody_hurries_to_clean_what_is_nearly_full() {
     let v = Volume::new();
     let (file, segments) = settled_file(&v, 100);
-    let (segment, whole) = (segments[1], v.lfs.dependable_bytes());
+    let (segment, whole) = (segments[1], v.lfs.space.dependable_bytes());
     let block = (0..100).find(|&block| v.segment(v.place(file, block)) == segment);
     let block = block.unwrap();
     let freed = || whole.saturating_sub(v.live(segment));
@@ -222,8 +234,9 @@ fn nobody_hurries_to_clean_what_is_nearly_full() {
     }
     assert!(freed() * 8 < whole, "{} of {whole}", freed());
     let clean = |urgency| {
-        let cleaning = v.lfs.cleaning.lock();
+        let cleaning = v.lfs.cleaner.lock_cleaning();
         v.lfs
+            .cleaner
             .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
             .unwrap();
         v.segment(v.place(file, block))

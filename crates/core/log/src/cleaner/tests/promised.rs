@@ -38,15 +38,15 @@ impl Volume {
 
     /// Bytes that folding what has changed may write.
     fn fold(&self) -> u64 {
-        let committed = self.lfs.committed.read();
-        self.lfs.fold_bytes(&committed.base, &committed.live)
+        let committed = self.lfs.layers.read();
+        self.lfs.space.fold_bytes(&committed.base, &committed.live)
     }
 
     /// Has what waits appended, and compares.
     fn appends_as_told(&self) {
         let waiting = self.lfs.segments.lock().waiting;
-        let told = self.lfs.stock().with_fold(waiting);
-        let left = || self.lfs.room_bytes() as i64 - self.lfs.whole_fold_bytes() as i64;
+        let told = self.lfs.space.stock().with_fold(waiting);
+        let left = || self.lfs.space.room_bytes() as i64 - self.lfs.space.whole_fold_bytes() as i64;
         let (before, folds) = (left(), self.fold());
         self.fs.sync().unwrap();
         let taken = before - left();
@@ -59,13 +59,13 @@ impl Volume {
 
     /// Moves what lives in a segment, and compares. False if it was left alone.
     fn moves_as_promised(&self, segment: u32) -> bool {
-        let Some((_, found)) = self.lfs.judge(segment, &|| true).unwrap() else {
+        let Some((_, found)) = self.lfs.mechanism.judge(segment, &|| true).unwrap() else {
             return false;
         };
-        let further = self.lfs.fold_of(&[&found]);
-        let promised = self.lfs.further_bytes(&further);
+        let further = self.lfs.mechanism.fold_of(&[&found]);
+        let promised = self.lfs.space.further_bytes(&further);
         let before = self.fold();
-        assert!(self.lfs.markv(found).unwrap().is_some());
+        assert!(self.lfs.mechanism.markv(found).unwrap().is_some());
         let grown = self.fold().saturating_sub(before);
         assert!(
             grown <= promised,
@@ -149,7 +149,7 @@ fn moves_and_what_waits_cost_no_more_than_they_were_promised() {
                 1 => v = v.killed(),
                 _ => v.checkpoint(),
             }
-            let mut candidates = v.lfs.candidates();
+            let mut candidates = v.lfs.cleaner.candidates();
             candidates.sort_by_key(|candidate| candidate.live_bytes);
             for candidate in candidates.iter().take(rng.random_range(0..4)) {
                 moved += u32::from(v.moves_as_promised(candidate.segment));

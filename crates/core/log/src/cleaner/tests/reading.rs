@@ -42,7 +42,7 @@ impl Volume {
         let segment = self.segment(self.place(file, 0));
         self.write(file, 200, 600);
         self.checkpoint();
-        let contents = self.lfs.read_segment(segment).unwrap();
+        let contents = self.lfs.mechanism.read_segment(segment).unwrap();
         assert!(contents.summaries.len() >= 6);
         (segment, contents)
     }
@@ -62,7 +62,7 @@ fn a_segment_is_read_whole_once_that_is_no_dearer() {
     let unit = u64::from(v.lfs.geometry.write_unit);
     let size = u64::from(v.lfs.geometry.segment_bytes);
     let survey = |live_bytes| {
-        let (contents, _, bytes) = v.reads(|| v.lfs.survey(segment, edition, live_bytes));
+        let (contents, _, bytes) = v.reads(|| v.lfs.mechanism.survey(segment, edition, live_bytes));
         let contents = contents.unwrap();
         assert_eq!(places(&contents), places(&whole));
         assert!(contents.complete);
@@ -91,7 +91,7 @@ fn a_segment_is_read_whole_where_what_lives_in_others_was_scattered() {
     (0..1000).step_by(2).for_each(|at| v.write(file, at, 1));
     v.checkpoint();
     let judge = |segment| {
-        let (_, requests, bytes) = v.reads(|| v.lfs.judge(segment, &|| true).unwrap());
+        let (_, requests, bytes) = v.reads(|| v.lfs.mechanism.judge(segment, &|| true).unwrap());
         (requests, bytes)
     };
     let size = u64::from(v.lfs.geometry.segment_bytes);
@@ -104,17 +104,18 @@ fn a_segment_is_read_whole_where_what_lives_in_others_was_scattered() {
 fn what_lives_is_fetched_in_runs_that_bridge_small_gaps() {
     let v = Volume::large();
     let (_, segments) = settled_file(&v, 1000);
-    let whole = v.lfs.read_segment(segments[0]).unwrap();
+    let whole = v.lfs.mechanism.read_segment(segments[0]).unwrap();
     let contents = whole.clone().without_bytes();
     let blocks: Vec<BlockInfo> = {
         let all = contents.blocks.iter().copied();
         all.filter(|info| u64::from(info.length) == BLOCK).collect()
     };
     let fetch = |wanted: &[BlockInfo]| {
-        let (fetched, requests, bytes) = v.reads(|| v.lfs.fetch(&contents, wanted.iter()));
+        let (fetched, requests, bytes) =
+            v.reads(|| v.lfs.mechanism.fetch(&contents, wanted.iter()));
         let (fetched, image) = (
             fetched.unwrap(),
-            v.lfs.fetch(&whole, wanted.iter()).unwrap(),
+            v.lfs.mechanism.fetch(&whole, wanted.iter()).unwrap(),
         );
         for info in wanted {
             assert_eq!(fetched.of(info).len(), info.length as usize);

@@ -14,7 +14,7 @@ use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{InodeNo, Layout};
 
 pub(super) fn call(v: &Volume, id: u64, request: Request) -> Result<(u64, Answer), CallError> {
-    v.lfs.serve_cleaner(id, request, 77)
+    v.lfs.cleaner.serve_cleaner(id, request, 77)
 }
 
 pub(super) fn join(v: &Volume) -> u64 {
@@ -57,7 +57,13 @@ fn a_stranger_cleans_a_segment() {
         // Nobody else gets it, and it is not done before everything has moved.
         let taken = call(&v, b, Request::Bmapv { segment, from: 0 });
         assert!(matches!(taken, Err(CallError::Taken)), "{taken:?}");
-        assert!(v.lfs.candidates().iter().all(|c| c.segment != segment));
+        assert!(
+            v.lfs
+                .cleaner
+                .candidates()
+                .iter()
+                .all(|c| c.segment != segment)
+        );
         let early = call(&v, a, Request::Segclean { segment });
         let all = blocks.len() as u32;
         assert!(
@@ -78,7 +84,7 @@ fn a_stranger_cleans_a_segment() {
     v.lfs.checkpoint().unwrap();
     assert!(segments.iter().all(|&segment| v.is_clean(segment)));
     v.is_whole(file, 0, 100);
-    let status = v.lfs.cleaner_status();
+    let status = v.lfs.cleaner.cleaner_status();
     let cleaned: Vec<u64> = status.others.iter().map(|info| info.cleaned).collect();
     assert_eq!(cleaned, [segments.len() as u64, 0]);
     assert_eq!(status.others[0].pid, 77);
@@ -234,9 +240,15 @@ fn a_claim_takes_no_room_from_those_who_wait_for_it() {
     for &segment in &segments {
         living(&v, id, segment);
     }
-    let free: Vec<u32> = v.lfs.candidates().iter().map(|c| c.segment).collect();
+    let free: Vec<u32> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.segment)
+        .collect();
     assert!(segments.iter().all(|segment| !free.contains(segment)));
-    assert!(v.lfs.clean_batch().unwrap() >= segments.len() as u32);
+    assert!(v.lfs.cleaner.clean_batch().unwrap() >= segments.len() as u32);
     v.lfs.checkpoint().unwrap();
     v.lfs.checkpoint().unwrap();
     assert!(segments.iter().all(|&segment| v.is_clean(segment)));
@@ -259,8 +271,14 @@ fn claims_of_the_dead_expire() {
     let late = call(&v, dead, Request::Segclean { segment });
     assert!(matches!(late, Err(CallError::Unknown)), "{late:?}");
     call(&v, heir, Request::Leave).unwrap();
-    assert!(v.lfs.cleaner_status().others.is_empty());
-    assert!(v.lfs.candidates().iter().any(|c| c.segment == segment));
+    assert!(v.lfs.cleaner.cleaner_status().others.is_empty());
+    assert!(
+        v.lfs
+            .cleaner
+            .candidates()
+            .iter()
+            .any(|c| c.segment == segment)
+    );
 }
 
 /// Calls within this process; time stands still.
@@ -271,7 +289,7 @@ impl Outside for Here<'_> {
         // By way of the bytes that would travel.
         let bytes = request.encode(id);
         let (id, request) = Request::parse(&bytes).unwrap();
-        let (id, answer) = self.0.lfs.serve_cleaner(id, request, 1)?;
+        let (id, answer) = self.0.lfs.cleaner.serve_cleaner(id, request, 1)?;
         Ok(Answer::parse(&answer.encode(id)).unwrap())
     }
 
@@ -295,9 +313,9 @@ fn strangers_of_every_policy_clean_while_the_mounts_own_rests() {
         PolicyKind::COST_BENEFIT,
     ] {
         let v = Volume::new();
-        let mut settings = v.lfs.cleaner_settings();
+        let mut settings = v.lfs.cleaner.cleaner_settings();
         settings.pace.running = false;
-        v.lfs.set_cleaner(settings).unwrap();
+        v.lfs.cleaner.set_cleaner(settings).unwrap();
         let files: Vec<InodeNo> = (0..4).map(|n| v.create(&format!("f{n}"))).collect();
         for round in 0..60 {
             let file = files[round % 4];
@@ -344,12 +362,12 @@ fn strangers_of_every_policy_clean_while_the_mounts_own_rests() {
 #[test]
 fn settings_that_a_mount_cannot_follow_are_refused() {
     let v = Volume::new();
-    let settings = v.lfs.cleaner_settings();
+    let settings = v.lfs.cleaner.cleaner_settings();
     let refused = |change: &dyn Fn(&mut CleanerSettings)| {
         let mut wrong = settings;
         change(&mut wrong);
-        let text = v.lfs.set_cleaner(wrong).unwrap_err().to_string();
-        assert_eq!(v.lfs.cleaner_settings(), settings);
+        let text = v.lfs.cleaner.set_cleaner(wrong).unwrap_err().to_string();
+        assert_eq!(v.lfs.cleaner.cleaner_settings(), settings);
         text
     };
     assert!(refused(&|s| s.pace.low_percent = Some(0)).contains("1 to 90"));
@@ -378,25 +396,25 @@ fn an_idle_volume_is_cleaned_and_a_read_ends_its_idleness() {
         .step_by(2)
         .for_each(|block| v.write(file, block, 1));
     v.checkpoint();
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner.cleaner_settings();
     settings.pace = Pace {
         idle_ns: Some(5_000_000_000),
         low_percent: Some(1),
         high_percent: Some(90),
         ..Pace::default()
     };
-    v.lfs.set_cleaner(settings).unwrap();
-    let gauge = v.lfs.cleaning_gauge();
+    v.lfs.cleaner.set_cleaner(settings).unwrap();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.clean >= gauge.low && gauge.clean < gauge.high && !gauge.idle);
     v.lfs.maintain().unwrap();
     assert_eq!(v.lfs.statistics().segments_cleaned, 0);
     v.clock.advance(Duration::from_secs(6));
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.idle, "{gauge:?}");
     v.lfs.maintain().unwrap();
     let cleaned = v.lfs.statistics().segments_cleaned;
     assert!(cleaned > 0);
     v.is_whole(file, 0, 400);
     // The read was a request.
-    assert!(!v.lfs.cleaning_gauge().idle);
+    assert!(!v.lfs.space.cleaning_gauge().idle);
 }

@@ -51,7 +51,7 @@ fn a_segment_is_not_done_before_each_block_has_moved_or_is_put_down() {
     let id = join(&v);
     let declared = |segment| call(&v, id, Request::Segclean { segment });
     let (mut ifile, mut last) = (0, 0);
-    for segment in v.lfs.candidates().iter().map(|c| c.segment) {
+    for segment in v.lfs.cleaner.candidates().iter().map(|c| c.segment) {
         let blocks = living(&v, id, segment);
         let of_ifile = |block: &&Block| block.ino.get() == InodeNo::IFILE.0;
         ifile += blocks.iter().filter(of_ifile).count();
@@ -71,10 +71,10 @@ fn a_segment_is_not_done_before_each_block_has_moved_or_is_put_down() {
     let segment = last;
     living(&v, id, segment);
     // A checkpoint that runs already folds none of it.
-    let serial = v.lfs.committed.read().base.serial;
+    let serial = v.lfs.layers.read().base.serial;
     let mut frozen = Delta::default();
     frozen.boundary = u64::MAX;
-    v.lfs.committed.write().frozen = Some(Arc::new(frozen));
+    v.lfs.layers.change().frozen = Some(Arc::new(frozen));
     declared(segment).unwrap();
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(serial + 2));
@@ -99,7 +99,13 @@ fn lists_of_segments_go_on_where_they_are_asked_to() {
     let v = Volume::new();
     settled_file(&v, 400);
     let id = join(&v);
-    let all: Vec<u32> = v.lfs.candidates().iter().map(|c| c.segment).collect();
+    let all: Vec<u32> = v
+        .lfs
+        .cleaner
+        .candidates()
+        .iter()
+        .map(|c| c.segment)
+        .collect();
     let count = v.lfs.geometry.segment_count;
     for from in [0, all[3], all[3] + 1, count - 1, count, u32::MAX] {
         let (_, answer) = call(&v, id, Request::Usage { from }).unwrap();
@@ -125,8 +131,8 @@ fn large_segments_are_told_of_in_pages() {
     let id = join(&v);
     let segment = segments[0];
     let told = living(&v, id, segment);
-    let contents = v.lfs.read_segment(segment).unwrap();
-    let found = v.lfs.bmapv(&contents).unwrap();
+    let contents = v.lfs.mechanism.read_segment(segment).unwrap();
+    let found = v.lfs.mechanism.bmapv(&contents).unwrap();
     assert!(told.len() > BLOCKS, "{}", told.len());
     assert_eq!(told.len(), found.len());
     let mut bytes: Vec<u64> = told.iter().map(|block| block.byte.get()).collect();
@@ -149,7 +155,7 @@ fn there_is_no_rest_for_strangers_either_while_somebody_waits() {
             other => panic!("{other:?}"),
         }
     };
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     let now = standing();
     assert_eq!(
         (now.clean.get(), now.floor.get()),

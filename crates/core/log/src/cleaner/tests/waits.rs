@@ -55,9 +55,9 @@ impl Volume {
     }
 
     pub(super) fn set_threaded(&self, threaded: bool) {
-        let mut settings = self.lfs.cleaner_settings();
+        let mut settings = self.lfs.cleaner.cleaner_settings();
         settings.pace.threaded = threaded;
-        self.lfs.set_cleaner(settings).unwrap();
+        self.lfs.cleaner.set_cleaner(settings).unwrap();
     }
 
     /// What comes of `wait`, and how long it took, nanoseconds. `others` is
@@ -86,7 +86,10 @@ impl Volume {
             |_| (),
             || {
                 let enough = || u64::from(self.clean()) >= goal;
-                self.lfs.wait_for_cleaner(patience_ns, enough).is_some()
+                self.lfs
+                    .cleaner
+                    .wait_for_cleaner(patience_ns, enough)
+                    .is_some()
             },
         )
     }
@@ -95,7 +98,7 @@ impl Volume {
     fn summons(&self) -> Arc<AtomicU64> {
         let summons = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&summons);
-        self.lfs.on_need(Box::new(move || {
+        self.lfs.cleaner.on_need(Box::new(move || {
             counted.fetch_add(1, Relaxed);
         }));
         summons
@@ -151,7 +154,10 @@ fn every_gain_renews_patience() {
     };
     let enough = || u64::from(v.clean()) >= goal;
     let (must_clean, took_ns) = v.waits(gains, || {
-        v.lfs.wait_for_cleaner(PATIENCE_NS, enough).is_some()
+        v.lfs
+            .cleaner
+            .wait_for_cleaner(PATIENCE_NS, enough)
+            .is_some()
     });
     assert!(!must_clean);
     assert!(took_ns > 2 * PATIENCE_NS, "{took_ns}");
@@ -169,7 +175,10 @@ fn who_is_told_of_a_gain_looks_at_once() {
     };
     let enough = || u64::from(v.clean()) >= goal;
     let (must_clean, took_ns) = v.waits(gains, || {
-        v.lfs.wait_for_cleaner(PATIENCE_NS, enough).is_some()
+        v.lfs
+            .cleaner
+            .wait_for_cleaner(PATIENCE_NS, enough)
+            .is_some()
     });
     assert_eq!((must_clean, took_ns), (false, 0));
 }
@@ -180,7 +189,7 @@ fn nobody_waits_for_a_thread_that_gains_nothing_or_a_volume_that_closes() {
     v.lfs.control.shared().fruitless = true;
     assert_eq!(v.waits_for_cleaner(PATIENCE_NS, u64::MAX), (true, 0));
     v.lfs.control.shared().fruitless = false;
-    v.lfs.hurry();
+    v.lfs.cleaner.hurry();
     assert_eq!(v.waits_for_cleaner(PATIENCE_NS, u64::MAX), (true, 0));
 }
 
@@ -189,11 +198,11 @@ fn nobody_waits_for_a_thread_that_gains_nothing_or_a_volume_that_closes() {
 #[test]
 fn the_thread_stands_back_for_a_writer_who_must_clean() {
     let v = Volume::threaded();
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner.cleaner_settings();
     (settings.pace.low_percent, settings.pace.high_percent) = (Some(89), Some(90));
-    v.lfs.set_cleaner(settings).unwrap();
+    v.lfs.cleaner.set_cleaner(settings).unwrap();
     v.leave_clean(20);
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     assert!(gauge.clean < gauge.low, "a pass is due: {gauge:?}");
     let (begun, has_begun) = mpsc::channel();
     let (end, is_to_end) = mpsc::channel::<()>();
@@ -201,7 +210,7 @@ fn the_thread_stands_back_for_a_writer_who_must_clean() {
     thread::scope(|s| {
         let lfs = &v.lfs;
         s.spawn(move || {
-            let pass = lfs.lock_cleaning();
+            let pass = lfs.cleaner.lock_cleaning();
             begun.send(()).unwrap();
             is_to_end.recv().unwrap();
             drop(pass);
@@ -212,13 +221,15 @@ fn the_thread_stands_back_for_a_writer_who_must_clean() {
         let others = move |look| {
             assert!(lfs.control.somebody_comes_next());
             // It would wait for the pass that is going on.
-            lfs.clean_if_due().unwrap();
+            lfs.cleaner.clean_if_due().unwrap();
             if look == 3 {
                 end.send(()).unwrap();
                 has_ended.recv().unwrap();
             }
         };
-        let (right, took_ns) = v.waits(others, || v.lfs.wait_for_cleaner(0, || false).is_some());
+        let (right, took_ns) = v.waits(others, || {
+            v.lfs.cleaner.wait_for_cleaner(0, || false).is_some()
+        });
         assert_eq!((right, took_ns), (true, 30 * MS));
     });
     assert!(!v.lfs.control.somebody_comes_next());
@@ -228,22 +239,22 @@ fn the_thread_stands_back_for_a_writer_who_must_clean() {
 /// nanoseconds.
 fn pressed() -> (Volume, f64) {
     let v = Volume::threaded();
-    let marks = v.lfs.cleaning_gauge();
+    let marks = v.lfs.space.cleaning_gauge();
     v.leave_clean(marks.floor + 1);
-    let toll = v.lfs.cleaning_gauge().toll();
-    assert!(toll > 0.0, "{:?}", v.lfs.cleaning_gauge());
+    let toll = v.lfs.space.cleaning_gauge().toll();
+    assert!(toll > 0.0, "{:?}", v.lfs.space.cleaning_gauge());
     let segment_ns = v.lfs.control.shared().pacer.segment_ns(0);
     (v, segment_ns * toll)
 }
 
 fn log(v: &Volume, segments: u64) {
-    let bytes = segments * v.lfs.dependable_bytes();
+    let bytes = segments * v.lfs.space.dependable_bytes();
     v.lfs.counters.user_log_bytes.fetch_add(bytes, Relaxed);
 }
 
 fn pays(v: &Volume) -> (bool, u64) {
     let before = v.lfs.counters.toll_ns.load(Relaxed);
-    let (paid, took_ns) = v.waits(|_| (), || v.lfs.pay_toll());
+    let (paid, took_ns) = v.waits(|_| (), || v.lfs.cleaner.pay_toll());
     assert_eq!(v.lfs.counters.toll_ns.load(Relaxed) - before, took_ns);
     (paid, took_ns)
 }
@@ -281,7 +292,7 @@ fn on_a_slow_device_a_writer_pays_a_quarter_of_a_segments_write_at_once() {
         v.clock.advance(took);
         Ok(())
     };
-    let bytes = v.lfs.dependable_bytes();
+    let bytes = v.lfs.space.dependable_bytes();
     for _ in 0..200 {
         v.lfs.counters.speed.timed(bytes, write).unwrap();
     }
@@ -299,11 +310,11 @@ fn who_pays_nothing_owes_nothing() {
     v.lfs.control.owed_ns.store(9 * MS, Relaxed);
     assert_eq!(pays(&v), (true, 0));
     assert_eq!(v.lfs.control.owed_ns.load(Relaxed), 0);
-    v.leave_clean(v.lfs.cleaning_gauge().low);
+    v.leave_clean(v.lfs.space.cleaning_gauge().low);
     assert_eq!(pays(&v), (true, 0));
     assert_eq!(summons.load(Relaxed), 0, "there is nothing to clean for");
     // What was logged meanwhile is not paid for later.
-    v.leave_clean(v.lfs.cleaning_gauge().floor);
+    v.leave_clean(v.lfs.space.cleaning_gauge().floor);
     assert_eq!(pays(&v), (true, 0));
 }
 
@@ -317,7 +328,7 @@ fn writers_pay_only_if_somebody_cleans_for_them() {
         shared.fruitless = true;
         id
     };
-    assert!(!v.lfs.pay_toll(), "the thread gains nothing");
+    assert!(!v.lfs.cleaner.pay_toll(), "the thread gains nothing");
     let cleans = |id: CleanerId| {
         let now_ns = v.clock.monotonic_ns();
         let mut shared = v.lfs.control.shared();
@@ -325,31 +336,31 @@ fn writers_pay_only_if_somebody_cleans_for_them() {
         shared.claims.count_cleaned(id, now_ns);
     };
     cleans(stranger);
-    assert!(v.lfs.pay_toll(), "a process does");
+    assert!(v.lfs.cleaner.pay_toll(), "a process does");
     v.set_threaded(false);
     assert!(
-        !v.lfs.pay_toll(),
+        !v.lfs.cleaner.pay_toll(),
         "nobody is held back for a mount without thread"
     );
     v.set_threaded(true);
     v.clock.advance(Duration::from_nanos(LEASE_NS + 1));
-    assert!(!v.lfs.pay_toll(), "it has died");
+    assert!(!v.lfs.cleaner.pay_toll(), "it has died");
 }
 
 /// A volume whose cleaner is at work, with a share of a half.
 fn half_at_work() -> Volume {
     let v = Volume::threaded();
-    let mut settings = v.lfs.cleaner_settings();
+    let mut settings = v.lfs.cleaner.cleaner_settings();
     (settings.pace.low_percent, settings.pace.high_percent) = (Some(60), Some(80));
-    v.lfs.set_cleaner(settings).unwrap();
-    let gauge = v.lfs.cleaning_gauge();
+    v.lfs.cleaner.set_cleaner(settings).unwrap();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.leave_clean((gauge.low + gauge.high) / 2);
-    v.lfs.work_begins();
+    v.lfs.cleaner.work_begins();
     v
 }
 
 fn share(v: &Volume) -> f64 {
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.lfs.control.shared().pacer.share(&gauge)
 }
 
@@ -359,12 +370,12 @@ fn the_cleaner_rests_as_its_share_says_and_looks_up_meanwhile() {
     let due_ns = Pacer::rest_ns(170 * MS, share(&v));
     assert!((160 * MS..180 * MS).contains(&due_ns), "{due_ns}");
     let rested = || v.lfs.counters.cleaner_rest_ns.load(Relaxed);
-    let ((), took_ns) = v.waits(|_| (), || v.lfs.rest(170 * MS));
+    let ((), took_ns) = v.waits(|_| (), || v.lfs.cleaner.rest(170 * MS));
     assert_eq!((took_ns, rested()), (due_ns, due_ns));
     // That was no work: what follows is.
     v.clock.advance(Duration::from_millis(7));
-    assert_eq!(v.lfs.work_is_done(), 7 * MS);
-    assert_eq!(v.lfs.work_is_done(), 0);
+    assert_eq!(v.lfs.cleaner.work_is_done(), 7 * MS);
+    assert_eq!(v.lfs.cleaner.work_is_done(), 0);
 
     // From the second look on there is enough.
     let lfs = Arc::clone(&v.lfs);
@@ -377,10 +388,10 @@ fn the_cleaner_rests_as_its_share_says_and_looks_up_meanwhile() {
             taken.iter().for_each(|segment| segments.put_back(*segment));
         }
     };
-    let ((), took_ns) = v.waits(gains, || v.lfs.rest(500 * MS));
+    let ((), took_ns) = v.waits(gains, || v.lfs.cleaner.rest(500 * MS));
     assert_eq!(took_ns, 100 * MS);
     assert_eq!(share(&v), 0.0);
-    let ((), took_ns) = v.waits(|_| (), || v.lfs.rest(500 * MS));
+    let ((), took_ns) = v.waits(|_| (), || v.lfs.cleaner.rest(500 * MS));
     assert_eq!(took_ns, 0);
 }
 
@@ -388,7 +399,7 @@ fn the_cleaner_rests_as_its_share_says_and_looks_up_meanwhile() {
 fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
     let v = half_at_work();
     let needy = v.lfs.control.in_need();
-    let ((), took_ns) = v.waits(|_| (), || v.lfs.rest(500 * MS));
+    let ((), took_ns) = v.waits(|_| (), || v.lfs.cleaner.rest(500 * MS));
     assert_eq!(took_ns, 0);
     drop(needy);
     // Who comes to wait ends the rest.
@@ -398,12 +409,12 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
             std::mem::forget(lfs.control.in_need());
         }
     };
-    let ((), took_ns) = v.waits(comes, || v.lfs.rest(500 * MS));
+    let ((), took_ns) = v.waits(comes, || v.lfs.cleaner.rest(500 * MS));
     assert_eq!(took_ns, 50 * MS);
 
     let v = half_at_work();
-    v.lfs.hurry();
-    let ((), took_ns) = v.waits(|_| (), || v.lfs.rest(500 * MS));
+    v.lfs.cleaner.hurry();
+    let ((), took_ns) = v.waits(|_| (), || v.lfs.cleaner.rest(500 * MS));
     assert_eq!(took_ns, 0);
     assert!(share(&v) > 0.0);
 }
@@ -411,21 +422,22 @@ fn nobody_rests_while_somebody_waits_or_the_volume_closes() {
 #[test]
 fn what_the_cleaner_has_gained_is_what_it_emptied_without_what_it_wrote() {
     let v = Volume::threaded();
-    let before = v.lfs.gained_bytes();
+    let before = v.lfs.cleaner.gained_bytes();
     let counters = &v.lfs.counters;
     counters.segments_emptied.fetch_add(3, Relaxed);
     counters.cleaner_log_bytes.fetch_add(1000, Relaxed);
     counters.checkpoint_log_bytes.fetch_add(234, Relaxed);
-    let segments = 3 * v.lfs.dependable_bytes() as i64;
-    assert_eq!(v.lfs.gained_bytes() - before, segments - 1234);
+    let segments = 3 * v.lfs.space.dependable_bytes() as i64;
+    assert_eq!(v.lfs.cleaner.gained_bytes() - before, segments - 1234);
 
     // The pace learns it, and nothing from before the work began.
-    v.lfs.work_begins();
+    v.lfs.cleaner.work_begins();
     v.clock.advance(Duration::from_secs(1));
     counters.segments_emptied.fetch_add(1000, Relaxed);
-    assert_eq!(v.lfs.work_is_done(), 1_000_000_000);
+    assert_eq!(v.lfs.cleaner.work_is_done(), 1_000_000_000);
     let segment_ns = v.lfs.control.shared().pacer.segment_ns(0);
-    let dependable = v.lfs.dependable_bytes() as f64 / f64::from(v.lfs.geometry.segment_bytes);
+    let dependable =
+        v.lfs.space.dependable_bytes() as f64 / f64::from(v.lfs.geometry.segment_bytes);
     assert!((segment_ns * dependable - 1e6).abs() < 1e4, "{segment_ns}");
 }
 
@@ -446,24 +458,24 @@ fn what_a_step_has_gained_is_given_back_if_it_is_wanted() {
     let (one, others) = segments.split_first().unwrap();
     let over = |given_back: bool| {
         let before = vacated(&v);
-        v.lfs.step_is_over().unwrap();
+        v.lfs.cleaner.step_is_over().unwrap();
         assert_eq!(vacated(&v), if given_back { 0 } else { before });
     };
-    assert!(v.lfs.clean_segment(*one).unwrap());
+    assert!(v.lfs.cleaner.clean_segment(*one).unwrap());
     over(false);
     let needy = v.lfs.control.in_need();
     over(true);
     drop(needy);
 
     // A mebibyte of them, where writers pay.
-    let worth = (1u64 << 20).div_ceil(v.lfs.dependable_bytes()) as usize;
+    let worth = (1u64 << 20).div_ceil(v.lfs.space.dependable_bytes()) as usize;
     for &segment in &others[..worth] {
-        assert!(v.lfs.clean_segment(segment).unwrap());
+        assert!(v.lfs.cleaner.clean_segment(segment).unwrap());
         over(false);
     }
-    v.leave_clean(v.lfs.cleaning_gauge().need - 1);
+    v.leave_clean(v.lfs.space.cleaning_gauge().need - 1);
     over(true);
-    assert!(v.lfs.clean_segment(others[worth]).unwrap());
-    v.leave_clean(v.lfs.cleaning_gauge().need - 1);
+    assert!(v.lfs.cleaner.clean_segment(others[worth]).unwrap());
+    v.leave_clean(v.lfs.space.cleaning_gauge().need - 1);
     over(false);
 }

@@ -27,7 +27,11 @@ fn lasting(v: &Volume) -> &'static Lfs {
 fn a_portion_waits_for_requests_that_began_before_it_and_no_others() {
     let v = cleaning();
     let lfs = lasting(&v);
-    assert_eq!(v.waits(|_| (), || lfs.give_way()).1, 0, "nobody is there");
+    assert_eq!(
+        v.waits(|_| (), || lfs.mechanism.give_way()).1,
+        0,
+        "nobody is there"
+    );
     let mut first = Some(lfs.control.way.begin());
     let mut second = None;
     let others = move |look| {
@@ -36,7 +40,7 @@ fn a_portion_waits_for_requests_that_began_before_it_and_no_others() {
             first.take();
         }
     };
-    let ((), waited_ns) = v.waits(others, || lfs.give_way());
+    let ((), waited_ns) = v.waits(others, || lfs.mechanism.give_way());
     assert_eq!(waited_ns, 3 * MS / 2, "three looks, as the first ended");
     assert_eq!(lfs.counters.cleaner_way_ns.load(Relaxed), waited_ns);
 }
@@ -45,9 +49,9 @@ fn a_portion_waits_for_requests_that_began_before_it_and_no_others() {
 fn nobody_is_waited_for_for_ever() {
     let v = cleaning();
     let stuck = v.lfs.control.way.begin();
-    assert_eq!(v.waits(|_| (), || v.lfs.give_way()).1, 100 * MS);
+    assert_eq!(v.waits(|_| (), || v.lfs.mechanism.give_way()).1, 100 * MS);
     drop(stuck);
-    assert_eq!(v.waits(|_| (), || v.lfs.give_way()).1, 0);
+    assert_eq!(v.waits(|_| (), || v.lfs.mechanism.give_way()).1, 0);
 }
 
 #[test]
@@ -56,12 +60,12 @@ fn short_portions_and_other_threads_give_no_way() {
     quick.set_threaded(true);
     quick.lfs.control.cleans_here();
     let _under_way = quick.lfs.control.way.begin();
-    assert_eq!(quick.waits(|_| (), || quick.lfs.give_way()).1, 0);
+    assert_eq!(quick.waits(|_| (), || quick.lfs.mechanism.give_way()).1, 0);
 
     let v = Volume::threaded();
     v.appears_slow();
     let _under_way = v.lfs.control.way.begin();
-    let ((), waited_ns) = v.waits(|_| (), || v.lfs.give_way());
+    let ((), waited_ns) = v.waits(|_| (), || v.lfs.mechanism.give_way());
     assert_eq!(waited_ns, 0, "it is somebody's who waits for it");
 }
 
@@ -75,23 +79,23 @@ fn who_waits_for_room_is_no_reason_to_wait() {
             std::mem::forget(lfs.control.in_need());
         }
     };
-    let ((), waited_ns) = v.waits(comes, || lfs.give_way());
+    let ((), waited_ns) = v.waits(comes, || lfs.mechanism.give_way());
     assert_eq!(
         waited_ns,
         3 * MS / 2,
         "three looks, and at the fourth he comes"
     );
-    assert_eq!(v.waits(|_| (), || lfs.give_way()).1, 0);
+    assert_eq!(v.waits(|_| (), || lfs.mechanism.give_way()).1, 0);
 }
 
 #[test]
 fn a_cleaner_in_a_hurry_gives_no_way() {
     let v = cleaning();
-    let gauge = v.lfs.cleaning_gauge();
+    let gauge = v.lfs.space.cleaning_gauge();
     v.leave_clean((gauge.floor + gauge.need).div_ceil(2) + 1);
     let under_way = v.lfs.control.way.begin();
-    assert!(!v.lfs.cleaning_gauge().is_pressed());
-    assert_eq!(v.waits(|_| (), || v.lfs.give_way()).1, 100 * MS);
+    assert!(!v.lfs.space.cleaning_gauge().is_pressed());
+    assert_eq!(v.waits(|_| (), || v.lfs.mechanism.give_way()).1, 100 * MS);
     drop(under_way);
 
     // It needs more than half of its time to keep up.
@@ -106,12 +110,15 @@ fn a_cleaner_in_a_hurry_gives_no_way() {
     assert!(learn(0));
     assert!(!learn(1 << 40));
     let _under_way = v.lfs.control.way.begin();
-    assert_eq!(v.waits(|_| (), || v.lfs.give_way()).1, 0);
+    assert_eq!(v.waits(|_| (), || v.lfs.mechanism.give_way()).1, 0);
 
     // Half of what lies before a standstill is gone.
     let pressed = cleaning();
     pressed.leave_clean(gauge.floor + 1);
-    assert!(pressed.lfs.cleaning_gauge().is_pressed());
+    assert!(pressed.lfs.space.cleaning_gauge().is_pressed());
     let _under_way = pressed.lfs.control.way.begin();
-    assert_eq!(pressed.waits(|_| (), || pressed.lfs.give_way()).1, 0);
+    assert_eq!(
+        pressed.waits(|_| (), || pressed.lfs.mechanism.give_way()).1,
+        0
+    );
 }

@@ -9,9 +9,9 @@ impl Volume {
     /// Looks for holes for a group, and says in which segments there are some.
     fn stock(&self, file: InodeNo) -> BTreeSet<u32> {
         // A checkpoint may have made some clean.
-        self.leave_clean(self.lfs.cleaning_gauge().high);
+        self.leave_clean(self.lfs.space.cleaning_gauge().high);
         self.lfs.log.lock().holes.clear();
-        self.lfs.stock_holes(&group_of(file)).unwrap();
+        self.lfs.cleaner.stock_holes(&group_of(file)).unwrap();
         let log = self.lfs.log.lock();
         log.holes.iter().map(|holes| holes.segment).collect()
     }
@@ -25,9 +25,9 @@ impl Volume {
 #[test]
 fn one_looks_for_holes_at_a_time() {
     let (v, file, _) = Volume::crowded();
-    v.lfs.finding_holes.store(true, Relaxed);
+    v.lfs.cleaner.finding_holes.store(true, Relaxed);
     assert_eq!(v.stock(file), BTreeSet::new());
-    v.lfs.finding_holes.store(false, Relaxed);
+    v.lfs.cleaner.finding_holes.store(false, Relaxed);
     assert_ne!(v.stock(file), BTreeSet::new());
 }
 
@@ -41,7 +41,7 @@ fn where_blocks_do_not_lie_on_write_units_nothing_is_plugged() {
         };
         let (v, file, _) = Volume::crowded_on(&format);
         assert_eq!(v.lfs.geometry.aligned, aligned);
-        assert!(v.lfs.is_short());
+        assert!(v.lfs.cleaner.is_short());
         assert_eq!(v.stock(file).is_empty(), !aligned);
     }
 }
@@ -54,14 +54,14 @@ fn where_no_checkpoint_fits_holes_are_looked_for_without_one() {
         if !fits {
             // Nor in what is left of the open segment.
             v.leave_clean(0);
-            v.lfs.committed.write().live.counts.bytes = 64 << 20;
+            v.lfs.layers.change().live.counts.bytes = 64 << 20;
         }
-        assert_eq!(v.lfs.checkpoint_fits(), fits);
+        assert_eq!(v.lfs.checkpoints.checkpoint_fits(), fits);
         let all = v.lfs.segments.lock().pluggable();
         for (segment, _) in all {
             v.lfs.segments.lock().get_mut(segment).suspect = true;
         }
-        v.lfs.committed.write().live.log_bytes = v.lfs.geometry.volume_bytes() / 8;
+        v.lfs.layers.change().live.log_bytes = v.lfs.geometry.volume_bytes() / 8;
         let before = v.lfs.statistics().checkpoints;
         v.stock(file);
         assert_eq!(v.lfs.stopped(), None);
@@ -82,7 +82,15 @@ fn segments_that_cannot_be_read_are_not_plugged() {
     assert!(!others.is_empty() && !others.contains(&segment));
     assert!(!v.lfs.segments.lock().get(segment).suspect);
     // All blocks are found by way of the file's inode.
-    let inode = v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+    let inode = v
+        .lfs
+        .layers
+        .lookup()
+        .inode_place(file)
+        .unwrap()
+        .0
+        .unwrap()
+        .1;
     v.refuse_segment(v.lfs.geometry.segment_of(inode.sector).unwrap());
     assert_eq!(v.stock(file), BTreeSet::new());
     v.errands.refuse(0..0);
@@ -97,11 +105,11 @@ fn a_map_that_cannot_be_read_is_not_believed_either() {
     v.checkpoint();
     let (segment, edition) = v.plugged()[0];
     let holes_of = || {
-        let known = v.lfs.recorded(segment);
-        let contents = v.lfs.read_for_holes(&[(segment, edition)]).unwrap();
+        let known = v.lfs.mechanism.recorded(segment);
+        let contents = v.lfs.cleaner.read_for_holes(&[(segment, edition)]).unwrap();
         let contents = contents.into_iter().next().unwrap();
         contents.map(|contents| {
-            let led_to = v.lfs.led_to(&contents, &known).unwrap();
+            let led_to = v.lfs.mechanism.led_to(&contents, &known).unwrap();
             led_to.map(|led_to| led_to.len())
         })
     };
@@ -131,8 +139,17 @@ fn metadata_keeps_a_segment_from_being_plugged_and_attributes_do_not() {
     attribute(1);
     v.write(file, 0, 20);
     v.checkpoint();
-    let place = || v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
-    let xattrs = v.lfs.lookup().xattrs(file).unwrap();
+    let place = || {
+        v.lfs
+            .layers
+            .lookup()
+            .inode_place(file)
+            .unwrap()
+            .0
+            .unwrap()
+            .1
+    };
+    let xattrs = v.lfs.layers.lookup().xattrs(file).unwrap();
     type Is = fn(&ChainItem) -> bool;
     let is_inode: Is = |item| matches!(item, ChainItem::Inode { .. });
     let is_xattrs: Is = |item| matches!(item, ChainItem::Block { xattrs: true, .. });
@@ -140,11 +157,11 @@ fn metadata_keeps_a_segment_from_being_plugged_and_attributes_do_not() {
     let node: Is = |item| matches!(item, ChainItem::Node { .. });
     let led_to = |sector: u64, is_one: Is, bytes: u64| {
         let segment = v.lfs.geometry.segment_of(sector).unwrap();
-        let mut contents = v.lfs.read_segment(segment).unwrap();
+        let mut contents = v.lfs.mechanism.read_segment(segment).unwrap();
         contents.blocks.retain(|info| is_one(&info.item));
         assert!(!contents.blocks.is_empty());
-        let (base, _) = v.lfs.recorded(segment);
-        let led_to = v.lfs.led_to(&contents, &(base, bytes)).unwrap();
+        let (base, _) = v.lfs.mechanism.recorded(segment);
+        let led_to = v.lfs.mechanism.led_to(&contents, &(base, bytes)).unwrap();
         led_to.map(|led_to| led_to.len())
     };
     let (inode, index) = (place().sector, v.node(file).sector());

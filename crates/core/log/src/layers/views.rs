@@ -2,13 +2,13 @@
 
 use crate::committed::{Committed, Lookup};
 use crate::error::Error;
-use crate::lfs::Lfs;
+use crate::layers::Layers;
 use crate::locks::{Rank, RankedRwLock};
-use crate::snapshots::Snapshot;
+use crate::snapshots::PinnedState;
 use std::sync::Arc;
 use varve_fs::{SnapshotNo, View};
 
-impl Lfs {
+impl Layers {
     /// Answers for [`varve_fs::Layout::snapshot`]. Takes as long as the live delta has
     /// inodes.
     pub(crate) fn take_snapshot(&self) -> SnapshotNo {
@@ -25,12 +25,23 @@ impl Lfs {
         // Of the same moment: nothing that lives can be given back in between.
         let broken = self.segments.lock().pin(number.0);
         drop(committed);
-        let snapshot = Snapshot {
+        let snapshot = PinnedState {
             committed: RankedRwLock::new(Rank::Committed, layers),
             broken,
         };
-        snapshots.held.insert(number, Arc::new(snapshot));
+        let former = snapshots.held.insert(number, Arc::new(snapshot));
+        assert!(former.is_none(), "pin {number:?} is given out twice");
         number
+    }
+
+    /// Pins snapshot `number` of the volume.
+    pub(crate) fn pin_volume_snapshot(&self, number: u32) -> SnapshotNo {
+        let mut snapshots = self.snapshots.lock();
+        snapshots.taken += 1;
+        let pin = SnapshotNo(snapshots.taken);
+        let former = snapshots.opened.insert(pin, number);
+        assert!(former.is_none(), "pin {pin:?} is given out twice");
+        pin
     }
 
     /// Answers for [`varve_fs::Layout::release_snapshot`].
@@ -43,7 +54,6 @@ impl Lfs {
         drop(snapshots);
         drop(gone);
         self.segments.lock().unpin(number.0);
-        self.control.tell_gain();
     }
 
     /// The number of the volume's snapshot that `view` names, if it names one.

@@ -12,7 +12,7 @@ use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::history::{History, HistoryFile, Snapshot};
 use crate::kept::{attributes, data_block};
-use crate::lfs::Lfs;
+use crate::layers::Layers;
 use crate::reader::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use varve_fs::InodeNo;
 
 /// A snapshot, and the image that it is read of.
 struct Past<'a> {
-    lfs: &'a Lfs,
+    layers: &'a Layers,
     base: &'a Base,
     snapshot: &'a Snapshot,
     history: &'a History<'a>,
 }
 
-impl Lfs {
+impl Layers {
     /// Reads the history of a base image: `look` gets it with the image.
     pub(crate) fn with_history<T>(
         &self,
@@ -63,7 +63,7 @@ impl Lfs {
             };
             let found = self.with_history(&base, |history| {
                 look(&Past {
-                    lfs: self,
+                    layers: self,
                     base: &base,
                     snapshot,
                     history,
@@ -117,7 +117,7 @@ impl Past<'_> {
                 false => Err(Error::NoInode(ino)),
             };
         }
-        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let (reader, geometry) = (&self.layers.reader, &self.layers.geometry);
         let epoch = self.base.epoch(reader, geometry, ino)?;
         let image = match epoch.is_some_and(|epoch| epoch < number) {
             true => self.base.inode(reader, geometry, ino)?,
@@ -129,7 +129,7 @@ impl Past<'_> {
 
     /// The inode of the image, if it is the same file.
     fn present(&self, image: &InodeImage) -> Result<Option<Arc<InodeImage>>> {
-        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let (reader, geometry) = (&self.layers.reader, &self.layers.geometry);
         let present = self.base.inode(reader, geometry, image.inode.ino)?;
         Ok(present.filter(|present| present.inode.version == image.inode.version))
     }
@@ -163,7 +163,7 @@ impl Past<'_> {
 
     fn tree<'t>(&'t self, ino: InodeNo, root: &'t crate::format::inode::Root) -> Tree<'t> {
         Tree {
-            reader: &self.lfs.reader,
+            reader: &self.layers.reader,
             ino,
             root,
         }
@@ -189,7 +189,7 @@ impl Past<'_> {
         let unchanged =
             |(_, pointer): &(u64, Pointer)| !pointer.is_none() && pointer.birth() <= position;
         blocks.extend(present.into_iter().filter(unchanged));
-        let committed = self.lfs.committed.read();
+        let committed = self.layers.committed.read();
         let placed = blocks.into_iter().map(|(block, pointer)| {
             let identity = Identity { block, ..first };
             let moved = committed.moved(identity, pointer.birth());
