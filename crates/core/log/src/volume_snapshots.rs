@@ -126,7 +126,26 @@ impl Lfs {
             sectors: usage.sectors + bytes / 512,
             ..usage
         };
-        Ok(self.make_room(total, waiting, Purpose::Grow)?)
+        self.make_room_from_snapshots(total, waiting, Purpose::Grow)
+    }
+
+    /// Makes free space, if need be by deleting automatic snapshots.
+    ///
+    /// # Errors
+    /// `NoSpace` if none is left; what a checkpoint or the cleaner failed with.
+    pub(crate) fn make_room_from_snapshots(
+        &self,
+        total: Usage,
+        waiting: Waiting,
+        purpose: Purpose,
+    ) -> varve_fs::Result<()> {
+        loop {
+            let made = self.make_room(total, waiting, purpose);
+            match made.map_err(varve_fs::Error::from) {
+                Err(varve_fs::Error::NoSpace) if self.give_up_a_snapshot()? => {}
+                made => return made,
+            }
+        }
     }
 
     /// Deletes the oldest automatic snapshot, because space is short. False if there is

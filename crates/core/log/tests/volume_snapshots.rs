@@ -438,3 +438,116 @@ fn a_snapshot_is_read_while_the_log_is_cleaned() {
     });
     assert!(fs.layout().statistics().segments_cleaned > 20);
 }
+
+/// Creates a file of `bytes` bytes.
+fn add(fs: &Fs, name: &str, bytes: u64) -> varve_fs::Result<InodeNo> {
+    let root = Caller::root();
+    let made = fs.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o644, 0)?;
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = (bytes - offset).min(64 << 10);
+        let written = fs.write(&root, made.ino, offset, &vec![7; piece as usize])?;
+        offset += written as u64;
+    }
+    fs.sync()?;
+    Ok(made.ino)
+}
+
+/// A snapshot is taken only if what it may come to list fits, and so no removal is refused
+/// because of one.
+#[test]
+fn a_snapshot_that_does_not_fit_is_refused_and_a_removal_is_not() {
+    for (bytes, file) in [(64 * MIB, 4096), (64 * MIB, 64 << 10), (64 * MIB, 100)] {
+        let device = fresh(bytes);
+        let fs = mount(&device);
+        let mut names: Vec<String> = Vec::new();
+        let refused = |result: varve_fs::Result<()>| matches!(result, Err(Error::NoSpace));
+        // One is taken when there is still space; it is not refused before that.
+        let mut is_taken = false;
+        loop {
+            let name = format!("file {}", names.len());
+            names.push(name.clone());
+            let added = add(&fs, &name, file);
+            if added.is_err() {
+                assert!(refused(added.map(drop)));
+                break;
+            }
+            if !is_taken && names.len() * file as usize > 8 << 20 {
+                fs.create_snapshot("early").unwrap();
+                is_taken = true;
+            }
+            if file == 100 && names.len() == 6000 {
+                break;
+            }
+        }
+        if file > 100 {
+            let late = fs.create_snapshot("late");
+            assert!(refused(late.map(drop)), "{file}");
+        }
+        for name in &names {
+            match fs.unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes()) {
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(error) => panic!("{file}: {name}: {error}"),
+            }
+        }
+        fs.sync().unwrap();
+        fs.layout().checkpoint().unwrap();
+        let all = fs.snapshots().unwrap();
+        let numbers: Vec<u32> = all.iter().map(|one| one.number).collect();
+        fs.delete_snapshots(&numbers).unwrap();
+        fs.create_snapshot("late").unwrap();
+        add(&fs, "file", 30 * MIB).unwrap();
+        fs.layout().unmount().unwrap();
+        assert_sound(&device, "emptied");
+    }
+}
+
+/// A volume of 64 MiB with a file of 16 MiB that was written again after a snapshot.
+fn rewritten(name: &str) -> Arc<Fs> {
+    let fs = mount(&fresh(64 * MIB));
+    let ino = add(&fs, "file", 16 * MIB).unwrap();
+    fs.create_snapshot(name).unwrap();
+    for at in 0..256 {
+        let piece = vec![8; 64 << 10];
+        fs.write(&Caller::root(), ino, at * (64 << 10), &piece)
+            .unwrap();
+    }
+    fs.sync().unwrap();
+    fs
+}
+
+fn names(fs: &Fs) -> Vec<String> {
+    let all = fs.snapshots().unwrap().into_iter();
+    all.map(|one| one.name).collect()
+}
+
+/// An automatic snapshot is deleted before a named one is refused.
+#[test]
+fn automatic_snapshots_give_way_to_a_named_one() {
+    let fs = rewritten("");
+    let mut made = 0;
+    // Of these blocks a snapshot reserves more.
+    while fs.statfs().free > 100 {
+        made += 1;
+        add(&fs, &format!("{made}"), 8192).unwrap();
+    }
+    assert_eq!(names(&fs), [""]);
+    fs.create_snapshot("monday").unwrap();
+    assert_eq!(names(&fs), ["monday"]);
+    add(&fs, "new", 4 * MIB).unwrap();
+    assert_eq!(names(&fs), ["monday"]);
+}
+
+/// What a deleted snapshot kept can be written at once, although a writer was refused before.
+#[test]
+fn a_full_volume_takes_writes_when_a_snapshot_is_deleted() {
+    let fs = rewritten("monday");
+    let mut made = 0;
+    while add(&fs, &format!("{made}"), 64 << 10).is_ok() {
+        made += 1;
+    }
+    assert!(add(&fs, "refused", 64 << 10).is_err());
+    let number = fs.snapshots().unwrap()[0].number;
+    fs.delete_snapshots(&[number]).unwrap();
+    add(&fs, "new", 12 * MIB).unwrap();
+}
