@@ -44,6 +44,7 @@ fn an_image_has_snapshots() {
     varve(["snapshot", "show", &image, "tuesday"]).expect(0, "changed since: 0");
     varve(["snapshot", "delete", &image, "tuesday", "none"]).expect(1, "`none`: no such snapshot");
     assert_eq!(names(&image), ["tuesday"]);
+    varve(["dump", &image, "history"]).expect(0, "snapshot 1: tuesday, taken at ");
     varve(["snapshot", "keep", &image]).expect(0, "of 0 hours, 0 days, 0 weeks");
     varve(["snapshot", "keep", &image, "--hourly", "24", "--daily", "7"]).expect(0, "24 hours");
     varve(["snapshot", "keep", &image]).expect(0, "of 24 hours, 7 days, 0 weeks");
@@ -373,5 +374,59 @@ fn many_snapshots_are_in_the_directory() {
         mount.dir
     ));
     drop(open);
+    mount.finish();
+}
+
+/// On a full volume the log of the server, `varve stats` and the error of a new snapshot say
+/// what snapshots keep.
+#[test]
+fn a_full_volume_says_which_snapshot_keeps_space() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    let path = |name: &str| Path::new(&mount.dir).join(name);
+    fs::write(path("small"), vec![1; 1 << 20]).unwrap();
+    varve(["snapshot", "create", &mount.dir, "first"]).expect(0, "");
+    fs::write(path("large"), vec![2; 12 << 20]).unwrap();
+    varve(["snapshot", "create", &mount.dir, "second"]).expect(0, "");
+    fs::remove_file(path("large")).unwrap();
+    fs::remove_file(path("small")).unwrap();
+    let piece = vec![3; 256 << 10];
+    let mut files = (0..).map(|n| fs::write(path(&format!("{n}")), &piece));
+    let refused = files.find_map(Result::err).unwrap();
+    assert_eq!(
+        refused.raw_os_error(),
+        Some(rustix::io::Errno::NOSPC.raw_os_error())
+    );
+    let advice = "delete files, or `second`, which frees 12.0 MiB";
+    varve(["snapshot", "create", &mount.dir, "third"]).expect(1, advice);
+    let stats = json(&["stats", &mount.dir]);
+    let snapshots = &stats["snapshots"];
+    assert_eq!(
+        (&snapshots["named"], &snapshots["automatic"]),
+        (&2.into(), &0.into())
+    );
+    let kept = snapshots["kept_bytes"].as_u64().unwrap();
+    assert!((13 << 20..14 << 20).contains(&kept), "{snapshots}");
+    let log = fs::read_to_string(mount.scratch.path("log")).unwrap();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("refused for lack of space"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("second"), "{log}");
+    mount.umount();
+    let dumped = json(&["dump", &mount.image, "history"]);
+    let only = |at: usize| dumped["snapshots"][at]["only_bytes"].as_u64().unwrap();
+    assert_eq!(dumped["snapshots"][1]["name"], "second");
+    assert!((12 << 20..13 << 20).contains(&only(1)), "{dumped}");
+    assert!(
+        only(0) < 65536 && !dumped["runs"].as_array().unwrap().is_empty(),
+        "{dumped}"
+    );
+    mount.mount();
+    varve(["snapshot", "delete", &mount.dir, "second"]).expect(0, "");
+    fs::write(path("large"), vec![4; 8 << 20]).unwrap();
     mount.finish();
 }

@@ -219,7 +219,10 @@ impl Layout for Lfs {
     fn make_space(&self, request: &Request) -> Result<Answer> {
         match self.make_room_from_snapshots(request.total, request.waiting, request.purpose) {
             Ok(()) => Ok(Answer::Granted),
-            Err(varve_fs::Error::NoSpace) => Ok(Answer::Refused),
+            Err(varve_fs::Error::NoSpace) => {
+                self.report_kept_space();
+                Ok(Answer::Refused)
+            }
             Err(error) => Err(error),
         }
     }
