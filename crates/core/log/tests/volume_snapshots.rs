@@ -551,3 +551,119 @@ fn a_full_volume_takes_writes_when_a_snapshot_is_deleted() {
     fs.delete_snapshots(&[number]).unwrap();
     add(&fs, "new", 12 * MIB).unwrap();
 }
+
+/// Content of a file of a tree.
+fn content(fs: &Fs, ino: InodeNo) -> Vec<u8> {
+    let mut data = vec![0; fs.getattr(ino).unwrap().size as usize];
+    let read = fs.read(ino, 0, &mut data).unwrap();
+    assert_eq!(read, data.len());
+    data
+}
+
+/// Blocks that only a snapshot has are moved out of the part that a shorter volume lacks.
+#[test]
+fn a_volume_with_snapshots_is_shrunk() {
+    let device = fresh(128 * MIB);
+    let fs = mount(&device);
+    add(&fs, "filler", 60 * MIB).unwrap();
+    let ino = add(&fs, "file", 20 * MIB).unwrap();
+    let number = fs.create_snapshot("monday").unwrap().number;
+    for piece in 0..10 {
+        let data = vec![piece; MIB as usize];
+        fs.write(&Caller::root(), ino, 2 * MIB * u64::from(piece), &data)
+            .unwrap();
+    }
+    fs.unlink(&Caller::root(), InodeNo::ROOT, b"filler")
+        .unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    // The filler is part of the snapshot.
+    let shared: Arc<dyn varve_device::Device> = device.clone();
+    let options = varve_lfs::ResizeOptions::default();
+    assert!(varve_lfs::resize(&shared, clock(), 64 * MIB, &options).is_err());
+    assert_sound(&device, "refused");
+    varve_lfs::resize(&shared, clock(), 116 * MIB, &options).unwrap();
+    assert_sound(&device, "shrunk");
+    let fs = mount(&device);
+    let past = fs.at(number).unwrap();
+    assert!(content(&past, ino).iter().all(|byte| *byte == 7));
+    let filler = past.lookup(&Caller::root(), InodeNo::ROOT, b"filler");
+    assert!(
+        content(&past, filler.unwrap().ino)
+            .iter()
+            .all(|byte| *byte == 7)
+    );
+    assert!(
+        content(&fs, ino)[..MIB as usize]
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+}
+
+/// A schedule keeps each hour of a month and more, up to 1,000 snapshots with
+/// `VARVE_PROVE_SCALE=20`; then it is thinned, and all are deleted.
+#[test]
+fn a_month_of_snapshots_is_kept_and_thinned() {
+    let scale = std::env::var("VARVE_PROVE_SCALE").ok();
+    let scale = scale.and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+    let hours = (50 * scale).clamp(50, 1000);
+    let device = fresh(256 * MIB);
+    let time = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+    let lfs = Lfs::mount(device.clone(), time.clone(), MountOptions::default()).unwrap();
+    let options = Options {
+        cache_bytes: 8 * MIB,
+        ..Options::default()
+    };
+    let fs = Arc::new(FileSystem::mount(Arc::new(lfs), time.clone(), options).unwrap());
+    let ino = add(&fs, "file", 8 * MIB).unwrap();
+    fs.layout().checkpoint().unwrap();
+    let empty = fs.statfs().free;
+    let schedule = |hourly, daily, weekly| varve_fs::Schedule {
+        hourly,
+        daily,
+        weekly,
+    };
+    fs.set_snapshot_schedule(schedule(1000, 0, 0)).unwrap();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut now = content(&fs, ino);
+    let mut past: Vec<Vec<u8>> = Vec::new();
+    for hour in 0..hours {
+        fs.keep_snapshots().unwrap();
+        assert_eq!(fs.snapshots().unwrap().len(), hour as usize + 1);
+        // Of an hour the first block is enough to know it, of some hours all are compared.
+        past.push(now[..4096].to_vec());
+        if hour == hours / 2 {
+            past[hour as usize].clone_from(&now);
+        }
+        for at in [0, rng.random_range(1..2000), rng.random_range(1..2000)] {
+            let data: Vec<u8> = (0..4096).map(|_| rng.random()).collect();
+            fs.write(&Caller::root(), ino, at * 4096, &data).unwrap();
+            now[at as usize * 4096..][..4096].copy_from_slice(&data);
+        }
+        fs.maintain().unwrap();
+        time.advance(std::time::Duration::from_secs(3600));
+    }
+    fs.sync().unwrap();
+    let all = fs.snapshots().unwrap();
+    for (snapshot, wanted) in all.iter().zip(&past) {
+        let tree = fs.at(snapshot.number).unwrap();
+        let mut data = vec![0; wanted.len()];
+        tree.read(ino, 0, &mut data).unwrap();
+        assert!(&data == wanted, "snapshot {}", snapshot.number);
+    }
+    fs.set_snapshot_schedule(schedule(24, 7, 4)).unwrap();
+    fs.keep_snapshots().unwrap();
+    let left = fs.snapshots().unwrap();
+    assert!((24..=36).contains(&left.len()), "{}", left.len());
+    assert!(content(&fs, ino) == now);
+    fs.set_snapshot_schedule(schedule(0, 0, 0)).unwrap();
+    let numbers: Vec<u32> = left.iter().map(|one| one.number).collect();
+    fs.delete_snapshots(&numbers).unwrap();
+    for _ in 0..3 {
+        fs.layout().checkpoint().unwrap();
+    }
+    let free = fs.statfs().free;
+    assert!(free + 200 > empty, "{free} of {empty} blocks are free");
+    fs.unmount().unwrap();
+    assert_sound(&device, "emptied");
+}
