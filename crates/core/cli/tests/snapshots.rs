@@ -45,6 +45,7 @@ fn an_image_has_snapshots() {
     varve(["snapshot", "delete", &image, "tuesday", "none"]).expect(1, "`none`: no such snapshot");
     assert_eq!(names(&image), ["tuesday"]);
     varve(["dump", &image, "history"]).expect(0, "snapshot 1: tuesday, taken at ");
+    varve(["salvage", &image, &scratch.text("copy")]).expect(0, "not copied: snapshots");
     varve(["snapshot", "keep", &image]).expect(0, "of 0 hours, 0 days, 0 weeks");
     varve(["snapshot", "keep", &image, "--hourly", "24", "--daily", "7"]).expect(0, "24 hours");
     varve(["snapshot", "keep", &image]).expect(0, "of 24 hours, 7 days, 0 weeks");
