@@ -165,6 +165,7 @@ pub fn resize_image(data: &[u8]) {
     let tuning = Tune {
         label: Some("fuzzed".into()),
         uuid: Some([flags | 1; 16]),
+        snapshots: true,
     };
     if varve_lfs::resize(&shared, sample::clock(), wanted, &options).is_ok() {
         let _ = varve_lfs::tune(&*device, &tuning);

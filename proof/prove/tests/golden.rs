@@ -21,8 +21,8 @@ use std::io::{IoSlice, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_device::{Device, MemoryDevice};
-use varve_fs::{Caller, FileSystem, InodeNo, TransactionOptions};
-use varve_lfs::{FormatOptions, Lfs};
+use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Layout, TransactionOptions};
+use varve_lfs::{FormatOptions, Lfs, Tune};
 use varve_prove::generator::{Generator, Kind, Profile};
 use varve_prove::in_place::InPlace;
 use varve_prove::model::{Model, Refusal};
@@ -247,6 +247,90 @@ fn virtual_logs_of_earlier_versions_are_opened_walked_changed_and_checked() {
 #[test]
 fn volumes_in_place_of_earlier_versions_are_opened_walked_changed_and_checked() {
     are_kept("ffs-", 3);
+}
+
+/// Kind, attributes and content of every path below a directory.
+fn walked(fs: &FileSystem<Lfs>, directory: InodeNo, path: &str, all: &mut Vec<(String, Vec<u8>)>) {
+    let mut entries = Vec::new();
+    fs.readdir(directory, 0, &mut |entry| {
+        entries.push((entry.name.to_vec(), entry.ino));
+        true
+    })
+    .unwrap();
+    for (name, ino) in entries
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with(b"."))
+    {
+        let attr = fs.getattr(ino).unwrap();
+        let path = format!("{path}/{}", name.escape_ascii());
+        let mut content = Vec::new();
+        match attr.kind {
+            FileKind::Directory => walked(fs, ino, &path, all),
+            FileKind::Regular => {
+                content = vec![0; attr.size as usize];
+                assert_eq!(fs.read(ino, 0, &mut content).unwrap(), content.len());
+            }
+            _ => {}
+        }
+        let text = format!("{path} {:o} {} {:?}", attr.mode, attr.nlink, attr.mtime);
+        all.push((text, content));
+    }
+}
+
+/// A volume of a version without snapshots has them once `tune` allows it.
+#[test]
+fn logs_of_earlier_versions_can_have_snapshots() {
+    let caller = Caller::root();
+    for name in ["log-closed", "log-crashed", "log-transaction"] {
+        let packed = std::fs::read(directory().join(format!("v1-{name}.img.zst"))).unwrap();
+        let device = device_of(&decompressed(&packed));
+        let mount = || {
+            let options = varve_lfs::MountOptions::default();
+            let lfs = Lfs::mount(device.clone(), new_clock(), options).unwrap();
+            let options = varve_fs::Options::default();
+            Arc::new(FileSystem::mount(Arc::new(lfs), new_clock(), options).unwrap())
+        };
+        let fs = mount();
+        let refused = fs.create_snapshot("monday").unwrap_err();
+        assert!(
+            refused.to_string().contains("varve tune --snapshots"),
+            "{refused}"
+        );
+        fs.unmount().unwrap();
+        let tune = Tune {
+            snapshots: true,
+            ..Tune::default()
+        };
+        varve_lfs::tune(&*device, &tune).unwrap();
+        let fs = mount();
+        let (mut before, mut now, mut past) = (Vec::new(), Vec::new(), Vec::new());
+        walked(&fs, InodeNo::ROOT, "", &mut before);
+        let number = fs.create_snapshot("monday").unwrap().number;
+        for round in 0..2 {
+            let mut names = Vec::new();
+            fs.readdir(InodeNo::ROOT, 0, &mut |entry| {
+                names.push((entry.name.to_vec(), entry.ino));
+                true
+            })
+            .unwrap();
+            for (at, (name, ino)) in names.into_iter().enumerate() {
+                match at % 2 == round {
+                    true => fs.unlink(&caller, InodeNo::ROOT, &name).map(drop),
+                    false => fs.write(&caller, ino, 100, &[9; 5000]).map(drop),
+                }
+                .unwrap_or_default();
+            }
+            fs.sync().unwrap();
+            fs.layout().checkpoint().unwrap();
+        }
+        walked(&fs, InodeNo::ROOT, "", &mut now);
+        assert!(now != before, "{name}: nothing was changed");
+        walked(&fs.at(number).unwrap(), InodeNo::ROOT, "", &mut past);
+        assert!(past == before, "{name}: the snapshot shows other files");
+        fs.unmount().unwrap();
+        let problems = subject_of(name).check(device.clone());
+        assert_eq!(problems, Vec::<String>::new(), "{name}");
+    }
 }
 
 /// Makes the volumes of this version, if `VARVE_GOLDEN` names it (see `README.md`).

@@ -54,6 +54,13 @@ fn tune_refuses_what_cannot_be() {
     for wrong in ["7", "", "0123456789abcdef0123456789abcdeg", &"0".repeat(32)] {
         varve(["tune", &image, "--uuid", wrong]).expect(2, "is no UUID");
     }
+    let refused = "only volumes with the layout log have snapshots";
+    for layout in ["vlfs", "ffs"] {
+        let other = s.text(layout);
+        varve(["mkfs", &other, "--size", "32M", "--layout", layout]).expect(0, "");
+        varve(["tune", &other, "--snapshots"]).expect(1, refused);
+    }
+    varve(["tune", &image, "--snapshots"]).expect(0, "label:");
     varve(["tune", &s.text("none")]).expect(1, "No such file");
     varve(["tune", "/dev/null"]).expect(1, "neither a regular file nor a block device");
     varve(["tune"]).expect(2, "--help");

@@ -13,7 +13,7 @@ pub struct Identity {
     pub hash_seed: u64,
 }
 
-/// Changes to the identity of a volume that is not mounted. `None` leaves a part as it
+/// Changes to the superblock of a volume that is not mounted. `None` leaves a part as it
 /// is.
 #[derive(Clone, Debug, Default)]
 pub struct Tune {
@@ -22,7 +22,19 @@ pub struct Tune {
     /// New UUID. The tag that distinguishes the structures of the volume from those of
     /// another one does not change.
     pub uuid: Option<[u8; 16]>,
+    /// A volume of a version that did not know them may have snapshots from now on.
+    pub snapshots: bool,
 }
+
+impl Tune {
+    /// True if nothing is to be changed.
+    pub fn is_empty(&self) -> bool {
+        self.label.is_none() && self.uuid.is_none() && !self.snapshots
+    }
+}
+
+/// The reason why another layout than the log refuses [`Tune::snapshots`].
+pub const ONLY_LOG_HAS_SNAPSHOTS: &str = "only volumes with the layout log have snapshots";
 
 /// Creates the identity of a new volume; the same seed gives the same identity.
 ///

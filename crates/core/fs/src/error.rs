@@ -68,7 +68,8 @@ pub enum Error {
     /// The layout keeps no former state.
     #[error(
         "only volumes with the layout log have snapshots: the others overwrite or free what was \
-         there before; make the volume with `varve mkfs --layout log`"
+         there before; make the volume with `varve mkfs --layout log`, or if it has that layout and is \
+         of an older version: `varve tune --snapshots`"
     )]
     NoSnapshots,
     /// No snapshot of the volume has this name, or is as old as this time.

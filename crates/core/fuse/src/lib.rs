@@ -59,7 +59,7 @@ pub mod transport;
 mod unmounter;
 mod view;
 
-pub use adapter::{Adapter, BLOCK_COUNT_LAG, Later, Outcome};
+pub use adapter::{Adapter, BLOCK_COUNT_LAG, Later, Outcome, SNAPSHOTS};
 pub use apart::pass_on_no_descriptors;
 pub use calls::{
     EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, RESPELL, StatisticsSource,

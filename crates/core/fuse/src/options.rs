@@ -97,6 +97,10 @@ pub struct MountOptions {
     /// the host. The kernel then sends a request for each open and each close. Default none: the kernel
     /// keeps locks itself.
     pub outside: Option<Arc<Outside>>,
+    /// The root has a directory [`crate::SNAPSHOTS`] with the snapshots of the volume, which
+    /// listings omit. The kernel then asks before it opens a file, as with `ask_opens`.
+    /// Default off.
+    pub snapshot_directory: bool,
     /// More to say in the statistics: a JSON object, merged into ours.
     pub statistics: Option<StatisticsSource>,
     /// Answers ioctls on the mount's root that this crate does not know.
@@ -131,6 +135,7 @@ impl Default for MountOptions {
             held_bytes_max: 64 << 20,
             note_names: false,
             outside: None,
+            snapshot_directory: false,
             statistics: None,
             ioctl: None,
         }
@@ -158,6 +163,7 @@ impl MountOptions {
             "acl" | "noacl" => self.acl = option == "acl",
             "chattr" | "nochattr" => self.ask_opens = option == "chattr",
             "dsync" | "nodsync" => self.dsync = option == "dsync",
+            "snapdir" | "nosnapdir" => self.snapshot_directory = option == "snapdir",
             "sync" => self.synchronous = Synchronous::Everything,
             "dirsync" if self.synchronous == Synchronous::Everything => {}
             "dirsync" => self.synchronous = Synchronous::Names,

@@ -46,8 +46,8 @@ pub struct Resized {
     pub device_bytes: u64,
 }
 
-/// Changes the label or the UUID of a volume that is not in use. If `tune` names neither,
-/// the superblock is only read. A power cut leaves either the old or the new values.
+/// Changes the label or the UUID of a volume that is not in use, or lets it have snapshots.
+/// If `tune` is empty, the superblock is only read. A power cut leaves either the old or the new values.
 ///
 /// ```
 /// use varve::{Volume, admin::{self, Superblock, Tune}};
@@ -61,10 +61,10 @@ pub struct Resized {
 /// ```
 ///
 /// # Errors
-/// `ResourceBusy` if the volume is in use, `InvalidInput` if the label is too long,
+/// `ResourceBusy` if the volume is in use, `InvalidInput` if the label is too long or the layout has no snapshots,
 /// `InvalidData` if there is no volume, and errors of the host.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
-    let mode = match tune.label.is_none() && tune.uuid.is_none() {
+    let mode = match tune.is_empty() {
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };

@@ -223,14 +223,13 @@ impl Layout for Lfs {
     }
 
     fn make_space(&self, request: &Request) -> Result<Answer> {
-        loop {
-            let made = self.make_room(request.total, request.waiting, request.purpose);
-            match made.map_err(varve_fs::Error::from) {
-                Ok(()) => return Ok(Answer::Granted),
-                Err(varve_fs::Error::NoSpace) if self.give_up_a_snapshot()? => {}
-                Err(varve_fs::Error::NoSpace) => return Ok(Answer::Refused),
-                Err(error) => return Err(error),
+        match self.make_room_from_snapshots(request.total, request.waiting, request.purpose) {
+            Ok(()) => Ok(Answer::Granted),
+            Err(varve_fs::Error::NoSpace) => {
+                self.report_kept_space();
+                Ok(Answer::Refused)
             }
+            Err(error) => Err(error),
         }
     }
 

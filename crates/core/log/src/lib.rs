@@ -91,6 +91,7 @@ pub use superblocks::{newest_bytes, superblock_offsets};
 pub use tune::tune;
 pub use varve_format::OwnerIdentity;
 pub use varve_format::identity::Tune;
+pub use volume_snapshots::SnapshotSpace;
 
 /// What those who look at a volume from outside share with the log, so that there
 /// is one reader of everything on it. It follows the log, and is no interface.

@@ -36,4 +36,6 @@ pub(crate) struct Snapshots {
     pub taken: u64,
     /// Snapshots of the volume that are open, and their numbers.
     pub opened: BTreeMap<SnapshotNo, u32>,
+    /// When the log last named the snapshots that keep space, by the volume's clock.
+    pub reported_ns: Option<i64>,
 }

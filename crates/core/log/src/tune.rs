@@ -5,10 +5,11 @@
 
 use crate::error::{Error, Result};
 use crate::format::Superblock;
-use crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
+use crate::format::superblock::{KNOWN_READ_ONLY_COMPAT, incompat_flags};
 use crate::superblocks;
 use varve_device::Device;
 use varve_format::identity::{Tune, not_to_be_written, padded_label};
+use zerocopy::little_endian::U64;
 
 /// The superblock that an offline change begins with: of all whole copies one of
 /// the highest generation, so that a change which was interrupted is completed.
@@ -21,8 +22,9 @@ pub(crate) fn to_be_changed(device: &dyn Device) -> Result<Superblock> {
     not_to_be_written(unknown).map_or(Ok(superblock), |reason| Err(Error::Unfit(reason)))
 }
 
-/// Changes the label or the UUID. A power cut leaves the old ones or the new
-/// ones.
+/// Changes the label or the UUID, or lets the volume have snapshots: their history is the
+/// inode 0, which no volume has used, and inode map entries of older versions have the epoch 0.
+/// A power cut leaves the old values or the new ones.
 ///
 /// # Errors
 /// `Unfit` for a label that is too long, `NoVolume`, or device errors.
@@ -33,6 +35,9 @@ pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     }
     if let Some(uuid) = tune.uuid {
         superblock = superblock.with_uuid(uuid);
+    }
+    if tune.snapshots {
+        superblock.incompat |= U64::new(incompat_flags::SNAPSHOTS);
     }
     let present = superblocks::find(device)?.superblock;
     if superblock.sealed_for(0) == present.sealed_for(0) {

@@ -10,6 +10,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Purpose, SnapshotNo, Timestamp, Usage, VolumeSnapshot, Waiting};
 
+/// Least time between two reports of the snapshots that keep space.
+const REPORT_NS: i64 = 60_000_000_000;
+/// Most entries of the history that a report reads.
+const REPORT_ENTRIES: u64 = 1 << 20;
+
+/// The space of a volume's snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSpace {
+    /// Number of snapshots that stay until they are deleted.
+    pub named: usize,
+    /// Number of those that are deleted when space is short.
+    pub automatic: usize,
+    /// Bytes that only snapshots have, with the lists of them.
+    pub kept_bytes: u64,
+    /// Bytes reserved for what the newest one may come to list.
+    pub reserved_bytes: u64,
+}
+
 /// A snapshot without what the log alone needs.
 fn as_seen(snapshot: &Snapshot) -> VolumeSnapshot {
     VolumeSnapshot {
@@ -130,7 +148,81 @@ impl Lfs {
             sectors: usage.sectors + bytes / 512,
             ..usage
         };
-        Ok(self.make_room(total, waiting, Purpose::Grow)?)
+        self.make_room_from_snapshots(total, waiting, Purpose::Grow)
+    }
+
+    /// Makes free space, if need be by deleting automatic snapshots.
+    ///
+    /// # Errors
+    /// `NoSpace` if none is left; what a checkpoint or the cleaner failed with.
+    pub(crate) fn make_room_from_snapshots(
+        &self,
+        total: Usage,
+        waiting: Waiting,
+        purpose: Purpose,
+    ) -> varve_fs::Result<()> {
+        loop {
+            let made = self.make_room(total, waiting, purpose);
+            match made.map_err(varve_fs::Error::from) {
+                Err(varve_fs::Error::NoSpace) if self.give_up_a_snapshot()? => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// The space of the volume's snapshots, as of the last checkpoint.
+    pub fn snapshot_space(&self) -> SnapshotSpace {
+        let base = Arc::clone(&self.committed.read().base);
+        let readable = || base.history.directory.readable();
+        let automatic = readable().filter(|one| one.name.is_empty()).count();
+        SnapshotSpace {
+            named: readable().count() - automatic,
+            automatic,
+            kept_bytes: base.history.bytes(),
+            reserved_bytes: self.history_bytes(&base, 0, None),
+        }
+    }
+
+    /// Logs which snapshot keeps most, at most once a minute, because a writer was refused.
+    pub(crate) fn report_kept_space(&self) {
+        let base = Arc::clone(&self.committed.read().base);
+        let directory = &base.history.directory;
+        let entries: u64 = directory.runs.iter().map(|run| run.blocks).sum();
+        if directory.snapshots.is_empty() {
+            return;
+        }
+        let now = self.clock.now_ns();
+        {
+            let mut snapshots = self.snapshots.lock();
+            if snapshots
+                .reported_ns
+                .is_some_and(|last| now < last + REPORT_NS)
+            {
+                return;
+            }
+            snapshots.reported_ns = Some(now);
+        }
+        let kept = base.history.bytes();
+        // More entries would let the writer wait too long.
+        let alone = match entries <= REPORT_ENTRIES {
+            true => self.bytes_of_snapshots().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let most = alone.iter().max_by_key(|(_, bytes)| *bytes);
+        match most.and_then(|(number, bytes)| Some((directory.get(*number)?, bytes))) {
+            Some((snapshot, bytes)) => tracing::warn!(
+                kept,
+                snapshot = snapshot.name,
+                bytes,
+                "a write was refused for lack of space; deleting this snapshot alone frees so many \
+                 of the bytes that snapshots keep: varve snapshot delete"
+            ),
+            None => tracing::warn!(
+                kept,
+                "a write was refused for lack of space, and snapshots keep so many bytes: varve \
+                 snapshot list"
+            ),
+        }
     }
 
     /// Deletes the oldest automatic snapshot, because space is short. False if there is

@@ -438,3 +438,232 @@ fn a_snapshot_is_read_while_the_log_is_cleaned() {
     });
     assert!(fs.layout().statistics().segments_cleaned > 20);
 }
+
+/// Creates a file of `bytes` bytes.
+fn add(fs: &Fs, name: &str, bytes: u64) -> varve_fs::Result<InodeNo> {
+    let root = Caller::root();
+    let made = fs.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o644, 0)?;
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = (bytes - offset).min(64 << 10);
+        let written = fs.write(&root, made.ino, offset, &vec![7; piece as usize])?;
+        offset += written as u64;
+    }
+    fs.sync()?;
+    Ok(made.ino)
+}
+
+/// A snapshot is taken only if what it may come to list fits, and so no removal is refused
+/// because of one.
+#[test]
+fn a_snapshot_that_does_not_fit_is_refused_and_a_removal_is_not() {
+    for (bytes, file) in [(64 * MIB, 4096), (64 * MIB, 64 << 10), (64 * MIB, 100)] {
+        let device = fresh(bytes);
+        let fs = mount(&device);
+        let mut names: Vec<String> = Vec::new();
+        let refused = |result: varve_fs::Result<()>| matches!(result, Err(Error::NoSpace));
+        // One is taken when there is still space; it is not refused before that.
+        let mut is_taken = false;
+        loop {
+            let name = format!("file {}", names.len());
+            names.push(name.clone());
+            let added = add(&fs, &name, file);
+            if added.is_err() {
+                assert!(refused(added.map(drop)));
+                break;
+            }
+            if !is_taken && names.len() * file as usize > 8 << 20 {
+                fs.create_snapshot("early").unwrap();
+                is_taken = true;
+            }
+            if file == 100 && names.len() == 6000 {
+                break;
+            }
+        }
+        if file > 100 {
+            let late = fs.create_snapshot("late");
+            assert!(refused(late.map(drop)), "{file}");
+        }
+        for name in &names {
+            match fs.unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes()) {
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(error) => panic!("{file}: {name}: {error}"),
+            }
+        }
+        fs.sync().unwrap();
+        fs.layout().checkpoint().unwrap();
+        let all = fs.snapshots().unwrap();
+        let numbers: Vec<u32> = all.iter().map(|one| one.number).collect();
+        fs.delete_snapshots(&numbers).unwrap();
+        fs.create_snapshot("late").unwrap();
+        add(&fs, "file", 30 * MIB).unwrap();
+        fs.layout().unmount().unwrap();
+        assert_sound(&device, "emptied");
+    }
+}
+
+/// A volume of 64 MiB with a file of 16 MiB that was written again after a snapshot.
+fn rewritten(name: &str) -> Arc<Fs> {
+    let fs = mount(&fresh(64 * MIB));
+    let ino = add(&fs, "file", 16 * MIB).unwrap();
+    fs.create_snapshot(name).unwrap();
+    for at in 0..256 {
+        let piece = vec![8; 64 << 10];
+        fs.write(&Caller::root(), ino, at * (64 << 10), &piece)
+            .unwrap();
+    }
+    fs.sync().unwrap();
+    fs
+}
+
+fn names(fs: &Fs) -> Vec<String> {
+    let all = fs.snapshots().unwrap().into_iter();
+    all.map(|one| one.name).collect()
+}
+
+/// An automatic snapshot is deleted before a named one is refused.
+#[test]
+fn automatic_snapshots_give_way_to_a_named_one() {
+    let fs = rewritten("");
+    let mut made = 0;
+    // Of these blocks a snapshot reserves more.
+    while fs.statfs().free > 100 {
+        made += 1;
+        add(&fs, &format!("{made}"), 8192).unwrap();
+    }
+    assert_eq!(names(&fs), [""]);
+    fs.create_snapshot("monday").unwrap();
+    assert_eq!(names(&fs), ["monday"]);
+    add(&fs, "new", 4 * MIB).unwrap();
+    assert_eq!(names(&fs), ["monday"]);
+}
+
+/// What a deleted snapshot kept can be written at once, although a writer was refused before.
+#[test]
+fn a_full_volume_takes_writes_when_a_snapshot_is_deleted() {
+    let fs = rewritten("monday");
+    let mut made = 0;
+    while add(&fs, &format!("{made}"), 64 << 10).is_ok() {
+        made += 1;
+    }
+    assert!(add(&fs, "refused", 64 << 10).is_err());
+    let number = fs.snapshots().unwrap()[0].number;
+    fs.delete_snapshots(&[number]).unwrap();
+    add(&fs, "new", 12 * MIB).unwrap();
+}
+
+/// Content of a file of a tree.
+fn content(fs: &Fs, ino: InodeNo) -> Vec<u8> {
+    let mut data = vec![0; fs.getattr(ino).unwrap().size as usize];
+    let read = fs.read(ino, 0, &mut data).unwrap();
+    assert_eq!(read, data.len());
+    data
+}
+
+/// Blocks that only a snapshot has are moved out of the part that a shorter volume lacks.
+#[test]
+fn a_volume_with_snapshots_is_shrunk() {
+    let device = fresh(128 * MIB);
+    let fs = mount(&device);
+    add(&fs, "filler", 60 * MIB).unwrap();
+    let ino = add(&fs, "file", 20 * MIB).unwrap();
+    let number = fs.create_snapshot("monday").unwrap().number;
+    for piece in 0..10 {
+        let data = vec![piece; MIB as usize];
+        fs.write(&Caller::root(), ino, 2 * MIB * u64::from(piece), &data)
+            .unwrap();
+    }
+    fs.unlink(&Caller::root(), InodeNo::ROOT, b"filler")
+        .unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    // The filler is part of the snapshot.
+    let shared: Arc<dyn varve_device::Device> = device.clone();
+    let options = varve_lfs::ResizeOptions::default();
+    assert!(varve_lfs::resize(&shared, clock(), 64 * MIB, &options).is_err());
+    assert_sound(&device, "refused");
+    varve_lfs::resize(&shared, clock(), 116 * MIB, &options).unwrap();
+    assert_sound(&device, "shrunk");
+    let fs = mount(&device);
+    let past = fs.at(number).unwrap();
+    assert!(content(&past, ino).iter().all(|byte| *byte == 7));
+    let filler = past.lookup(&Caller::root(), InodeNo::ROOT, b"filler");
+    assert!(
+        content(&past, filler.unwrap().ino)
+            .iter()
+            .all(|byte| *byte == 7)
+    );
+    assert!(
+        content(&fs, ino)[..MIB as usize]
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+}
+
+/// A schedule keeps each hour of a month and more, up to 1,000 snapshots with
+/// `VARVE_PROVE_SCALE=20`; then it is thinned, and all are deleted.
+#[test]
+fn a_month_of_snapshots_is_kept_and_thinned() {
+    let scale = std::env::var("VARVE_PROVE_SCALE").ok();
+    let scale = scale.and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+    let hours = (50 * scale).clamp(50, 1000);
+    let device = fresh(256 * MIB);
+    let time = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+    let lfs = Lfs::mount(device.clone(), time.clone(), MountOptions::default()).unwrap();
+    let options = Options {
+        cache_bytes: 8 * MIB,
+        ..Options::default()
+    };
+    let fs = Arc::new(FileSystem::mount(Arc::new(lfs), time.clone(), options).unwrap());
+    let ino = add(&fs, "file", 8 * MIB).unwrap();
+    fs.layout().checkpoint().unwrap();
+    let empty = fs.statfs().free;
+    let schedule = |hourly, daily, weekly| varve_fs::Schedule {
+        hourly,
+        daily,
+        weekly,
+    };
+    fs.set_snapshot_schedule(schedule(1000, 0, 0)).unwrap();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut now = content(&fs, ino);
+    let mut past: Vec<Vec<u8>> = Vec::new();
+    for hour in 0..hours {
+        fs.keep_snapshots().unwrap();
+        assert_eq!(fs.snapshots().unwrap().len(), hour as usize + 1);
+        // Of an hour the first block is enough to know it, of some hours all are compared.
+        past.push(now[..4096].to_vec());
+        if hour == hours / 2 {
+            past[hour as usize].clone_from(&now);
+        }
+        for at in [0, rng.random_range(1..2000), rng.random_range(1..2000)] {
+            let data: Vec<u8> = (0..4096).map(|_| rng.random()).collect();
+            fs.write(&Caller::root(), ino, at * 4096, &data).unwrap();
+            now[at as usize * 4096..][..4096].copy_from_slice(&data);
+        }
+        fs.maintain().unwrap();
+        time.advance(std::time::Duration::from_secs(3600));
+    }
+    fs.sync().unwrap();
+    let all = fs.snapshots().unwrap();
+    for (snapshot, wanted) in all.iter().zip(&past) {
+        let tree = fs.at(snapshot.number).unwrap();
+        let mut data = vec![0; wanted.len()];
+        tree.read(ino, 0, &mut data).unwrap();
+        assert!(&data == wanted, "snapshot {}", snapshot.number);
+    }
+    fs.set_snapshot_schedule(schedule(24, 7, 4)).unwrap();
+    fs.keep_snapshots().unwrap();
+    let left = fs.snapshots().unwrap();
+    assert!((24..=36).contains(&left.len()), "{}", left.len());
+    assert!(content(&fs, ino) == now);
+    fs.set_snapshot_schedule(schedule(0, 0, 0)).unwrap();
+    let numbers: Vec<u32> = left.iter().map(|one| one.number).collect();
+    fs.delete_snapshots(&numbers).unwrap();
+    for _ in 0..3 {
+        fs.layout().checkpoint().unwrap();
+    }
+    let free = fs.statfs().free;
+    assert!(free + 200 > empty, "{free} of {empty} blocks are free");
+    fs.unmount().unwrap();
+    assert_sound(&device, "emptied");
+}

@@ -291,6 +291,7 @@ fn every_size_of_blocks_makes_a_volume() {
             let tuning = Tune {
                 label: Some("large".into()),
                 uuid: Some([8; 16]),
+                ..Tune::default()
             };
             let superblock = tune(&*device, &tuning).unwrap();
             assert!(Ffs::read_owner(&*device, &superblock).unwrap().is_some());

@@ -9,7 +9,7 @@ use crate::format::{Geometry, Superblock};
 use crate::replay::find_superblock;
 use std::io::IoSlice;
 use varve_device::Device;
-use varve_format::identity::{Tune, not_to_be_written, padded_label};
+use varve_format::identity::{ONLY_LOG_HAS_SNAPSHOTS, Tune, not_to_be_written, padded_label};
 use zerocopy::IntoBytes;
 
 /// Changes the label or the UUID. After a power cut the volume has either the old
@@ -22,6 +22,9 @@ pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let present = find_superblock(device)?;
     if let Some(reason) = not_to_be_written(present.read_only_compat.get()) {
         return Err(Error::Unfit(reason));
+    }
+    if tune.snapshots {
+        return Err(Error::Unfit(ONLY_LOG_HAS_SNAPSHOTS.to_owned()));
     }
     let mut superblock = present;
     if let Some(label) = &tune.label {
@@ -70,6 +73,7 @@ mod tests {
         let tuning = Tune {
             label: Some("new".into()),
             uuid: Some([8; 16]),
+            ..Tune::default()
         };
         let after = tune(&recorder, &tuning).unwrap();
         assert_eq!(after.volume_tag(), before.volume_tag());

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::{Measures, Superblock};
 use std::io::IoSlice;
 use varve_device::Device;
-use varve_format::identity::{Tune, not_to_be_written, padded_label};
+use varve_format::identity::{ONLY_LOG_HAS_SNAPSHOTS, Tune, not_to_be_written, padded_label};
 use zerocopy::IntoBytes;
 
 /// Changes the label or the UUID. After a power cut the volume has either the old
@@ -23,6 +23,9 @@ pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let present = Vlfs::find_superblock(device)?;
     if let Some(reason) = not_to_be_written(present.read_only_compat.get()) {
         return Err(Error::Unfit(reason));
+    }
+    if tune.snapshots {
+        return Err(Error::Unfit(ONLY_LOG_HAS_SNAPSHOTS.to_owned()));
     }
     let mut superblock = present;
     if let Some(label) = &tune.label {
@@ -68,6 +71,7 @@ mod tests {
         let tuning = Tune {
             label: Some("new".into()),
             uuid: Some([8; 16]),
+            ..Tune::default()
         };
         let after = tune(&recorder, &tuning).unwrap();
         assert_eq!(after.volume_tag(), before.volume_tag());
@@ -104,8 +108,8 @@ mod tests {
         let made = made.unwrap();
         let named = |uuid| {
             let tuning = Tune {
-                label: None,
                 uuid: Some(uuid),
+                ..Tune::default()
             };
             tune(&*device, &tuning).unwrap()
         };
@@ -113,7 +117,13 @@ mod tests {
         assert_eq!(named(made.uuid).as_bytes(), made.as_bytes());
         let label = Some("x".repeat(65));
         assert!(matches!(
-            tune(&*device, &Tune { label, uuid: None }),
+            tune(
+                &*device,
+                &Tune {
+                    label,
+                    ..Tune::default()
+                }
+            ),
             Err(Error::Unfit(_))
         ));
     }

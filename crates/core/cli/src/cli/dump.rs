@@ -59,6 +59,8 @@ enum What {
     },
     /// The ifile: regions, inode map, free list, unfinished inodes.
     Ifile,
+    /// The history of snapshots: snapshots and runs of displaced blocks.
+    History,
 }
 
 impl Dump {
@@ -115,6 +117,7 @@ impl Dump {
                 let ino = self.inode(&volume, inode)?;
                 self.one(&volume.inode(ino));
             }
+            What::History => self.one(&volume.history().map_err(|error| self.failed(error))?),
             What::Ifile => self.one(&volume.ifile().map_err(|error| self.failed(error))?),
         }
         Ok(0)

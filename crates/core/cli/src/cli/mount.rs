@@ -16,7 +16,7 @@ use std::time::Duration;
 use varve::admin::{self, Statistics, Tree, Verifier};
 use varve::{IoMode, Volume};
 use varve_fs::{FileSystem, Layout};
-use varve_fuse::{End, MountOptions, Session, signals};
+use varve_fuse::{End, MountOptions, SNAPSHOTS, Session, signals};
 use varve_lfs::Lfs;
 
 const USAGE: u8 = 1;
@@ -225,6 +225,16 @@ impl Mount {
             return self.serve_snapshot(volume, name, mount);
         }
         let tree = admin::tree(&volume).clone();
+        if mount.snapshot_directory
+            && let Err(why) = may_have_snapshot_directory(&tree)
+        {
+            volume.close()?;
+            let text = format_args!(
+                "cannot mount {} with `snapdir`: {why}",
+                self.volume.display()
+            );
+            return Err(Failure::new(FAILED, text));
+        }
         match tree {
             Tree::Log(fs) => {
                 let transactions = Transactions::new(Arc::clone(&fs));
@@ -337,6 +347,24 @@ impl Mount {
             FAILED,
             format_args!("cannot mount {volume} on {directory}: {error}"),
         )
+    }
+}
+
+/// Succeeds if the root can have the directory of snapshots.
+///
+/// # Errors
+/// Says why not.
+fn may_have_snapshot_directory(tree: &Tree) -> Result<(), String> {
+    let fs = tree.log().ok_or(varve_fs::Error::NoSnapshots);
+    let fs = fs.map_err(|error| error.to_string())?;
+    fs.snapshots().map_err(|error| error.to_string())?;
+    match fs.lookup_path(&varve_fs::Caller::root(), SNAPSHOTS.as_bytes()) {
+        Ok(_) => Err(format!(
+            "the root has a file `{SNAPSHOTS}`, which would be hidden; mount without the option \
+             and rename it"
+        )),
+        Err(varve_fs::Error::NotFound) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use varve::admin::{format, identity, open_device};
 use varve::{IoMode, VolumeOptions};
 use varve_device::{Clock, Device, HostClock, OpenMode};
+use varve_fsck::inspect::Inspector;
 use varve_fsck::salvage::{Copied, SalvageOptions, Salvaged, open};
 
 const LOST: u8 = 4;
@@ -63,7 +64,11 @@ impl Salvage {
     pub fn run(self) -> Outcome {
         super::vlfs::refuse(&self.volume, "salvage: its map is its only directory", 1)?;
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-        let source = open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
+        let source = Arc::new(open_device(
+            &self.volume,
+            OpenMode::ReadOnly,
+            IoMode::Direct,
+        )?);
         let size = source.geometry().size;
         let spinner = Spinner::new("salvaging");
         let options = SalvageOptions {
@@ -75,7 +80,8 @@ impl Salvage {
                 _ => spinner.say(format_args!("{what}: {} %", done * 100 / total)),
             },
         };
-        let salvaged = open(source, Arc::clone(&clock), &options).map_err(Failure::with(1))?;
+        let salvaged =
+            open(source.clone(), Arc::clone(&clock), &options).map_err(Failure::with(1))?;
         self.make_target(&salvaged, size)?;
         let target = open_device(&self.target, OpenMode::ReadWrite, IoMode::Direct)?;
         let copied = salvaged.copy_to(target, &clock, &options);
@@ -84,7 +90,10 @@ impl Salvage {
             let shown = self.target.display();
             Failure::new(1, format_args!("{shown} is not complete: {error}"))
         })?;
-        self.tell(&salvaged, &copied);
+        // Without a superblock or a record the number is unknown.
+        let history = Inspector::open(source, clock).and_then(|volume| volume.history());
+        let snapshots = history.map_or(0, |history| history.snapshots.len());
+        self.tell(&salvaged, &copied, snapshots);
         let lost = salvaged.repair.actions.iter().any(|action| action.loss);
         match lost || !salvaged.repair.is_whole() || !copied.left_out.is_empty() {
             true => Ok(LOST),
@@ -107,7 +116,7 @@ impl Salvage {
         Ok(())
     }
 
-    fn tell(&self, salvaged: &Salvaged, copied: &Copied) {
+    fn tell(&self, salvaged: &Salvaged, copied: &Copied, snapshots: usize) {
         if self.json {
             return output::json(&json!({
                 "superblock_inferred": salvaged.superblock_inferred,
@@ -115,6 +124,7 @@ impl Salvage {
                 "actions": salvaged.repair.actions,
                 "refused": salvaged.repair.refused,
                 "copied": copied,
+                "snapshots_left_out": snapshots,
             }));
         }
         if salvaged.superblock_inferred {
@@ -128,6 +138,10 @@ impl Salvage {
         }
         for refused in &salvaged.repair.refused {
             output::line(format_args!("not done: {refused}"));
+        }
+        if snapshots > 0 {
+            let text = "not copied: snapshots; mount one with -o snapshot=NAME to read it";
+            output::line(format_args!("{text} ({snapshots})"));
         }
         for left_out in &copied.left_out {
             output::line(format_args!("lost: {left_out}"));

@@ -157,6 +157,13 @@ fn print(value: &Value, prefix: &str) {
 /// volume takes changes, and the findings of verifications.
 pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
     all["device"] = device(layout);
+    let snapshots = layout.snapshot_space();
+    all["snapshots"] = json!({
+        "named": snapshots.named,
+        "automatic": snapshots.automatic,
+        "kept_bytes": snapshots.kept_bytes,
+        "reserved_bytes": snapshots.reserved_bytes,
+    });
     let stopped = layout.stopped();
     all["state"] = json!({
         "read_only": u8::from(stopped.is_some()),

@@ -21,6 +21,10 @@ pub struct Tune {
     /// image.
     #[arg(short = 'U', long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
+    /// Let a volume of the layout log that an older version made have snapshots. Versions
+    /// that do not know snapshots refuse the volume from then on.
+    #[arg(long)]
+    snapshots: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -42,6 +46,7 @@ impl Tune {
         let change = Change {
             label: self.label,
             uuid: self.uuid,
+            snapshots: self.snapshots,
         };
         let (label, uuid, tag) = match tune(&self.volume, &change)? {
             Superblock::Log(found) => (found.label_text(), found.uuid, found.volume_tag()),

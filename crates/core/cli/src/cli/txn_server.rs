@@ -270,6 +270,8 @@ impl Transactions {
             note_names: true,
             statistics: None,
             ioctl: Some(no_answers()),
+            // Snapshots do not belong to what a transaction isolates.
+            snapshot_directory: false,
             outside: outside.clone(),
             ..options.clone()
         };

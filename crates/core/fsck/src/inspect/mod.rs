@@ -6,12 +6,14 @@
 //! parts; only a volume without any superblock is an error.
 
 mod collector;
+mod history;
 mod ifile;
 mod inode;
 mod runs;
 mod segments;
 mod volume;
 
+pub use history::{HistoryRunView, HistoryView, SnapshotView};
 pub use ifile::{IfileRegion, IfileView, NumberRange};
 pub use inode::{InodeView, Place};
 pub use runs::{Run, RunState};

@@ -25,11 +25,13 @@ mod maintenance;
 mod names;
 mod respell;
 mod seek;
+mod snapshots;
 mod view;
 mod xattrs;
 
 pub use invalidate::BLOCK_COUNT_LAG;
 pub use later::Later;
+pub use snapshots::SNAPSHOTS;
 
 use crate::caches::{BlockCounts, DirectWrites, Merge, Merging};
 use crate::calls::{IoctlHandler, StatisticsSource};
@@ -44,6 +46,7 @@ use crate::request::Request;
 use crate::shutdown::Shutdown;
 use crate::space::{ATTRIBUTES_VALID_S, Patience, WriteErrors};
 use crate::view::{FoundNames, Locks, LostWrites};
+use snapshots::Snapshots;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout};
 
@@ -88,6 +91,8 @@ pub struct Adapter<L: Layout> {
     names: Option<FoundNames>,
     lost: LostWrites,
     locks: Option<Locks>,
+    /// The directory of snapshots in the root, if the mount has it.
+    snapshots: Option<Snapshots<L>>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -103,6 +108,7 @@ impl<L: Layout> Adapter<L> {
         // What cannot be read will say so when somebody looks.
         let asks_opens = options.ask_opens
             || options.dsync
+            || options.snapshot_directory
             || options.outside.is_some()
             || fs.is_guarded().unwrap_or(true);
         Adapter {
@@ -134,6 +140,7 @@ impl<L: Layout> Adapter<L> {
             locks: options.outside.as_ref().map(Locks::new),
             names: options.note_names.then(FoundNames::default),
             lost: LostWrites::default(),
+            snapshots: options.snapshot_directory.then(Snapshots::default),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -251,6 +258,9 @@ impl<L: Layout> Adapter<L> {
         }
         if self.shutdown.refuses(opcode, request.header.nodeid) {
             return Err(Errno(libc::EIO));
+        }
+        if let Some(done) = self.in_snapshots(opcode, request, reply) {
+            return done.map(|()| Outcome::Reply);
         }
         match opcode {
             Opcode::Forget | Opcode::BatchForget => {

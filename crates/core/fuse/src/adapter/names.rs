@@ -84,6 +84,9 @@ impl<L: Layout> Adapter<L> {
     }
 
     fn release(&self, ino: InodeNo, count: u64) {
+        if self.snapshots.is_some() && super::snapshots::has(ino.0) {
+            return;
+        }
         self.write_errors.forget(ino);
         self.direct.forget(ino);
         if let Some(names) = &self.names {
@@ -204,14 +207,12 @@ impl<L: Layout> Adapter<L> {
     }
 
     pub(super) fn rename(&self, opcode: Opcode, request: &Request<'_>) -> Done {
-        let mut arguments = request.arguments();
-        let (new_parent, flags) = if opcode == Opcode::Rename {
-            (arguments.take::<RenameIn>()?.newdir, 0)
-        } else {
-            let rename: Rename2In = arguments.take()?;
-            (rename.newdir, rename.flags)
-        };
-        let (old, new) = (arguments.name()?, arguments.name()?);
+        let Renamed {
+            old,
+            new_parent,
+            new,
+            flags,
+        } = renamed(opcode, request)?;
         let known = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
         if flags & !known != 0 {
             return Err(Errno::INVALID);
@@ -222,7 +223,6 @@ impl<L: Layout> Adapter<L> {
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
         let (caller, parent) = (self.caller(request), request.inode());
-        let new_parent: InodeNo = nodes::inode(new_parent);
         self.fs.rename(&caller, parent, old, new_parent, new, how)?;
         self.note_renamed(&caller, new_parent, new);
         if how.exchange {
@@ -243,6 +243,32 @@ impl<L: Layout> Adapter<L> {
         });
         Ok(())
     }
+}
+
+/// What RENAME and RENAME2 ask for.
+pub(super) struct Renamed<'a> {
+    pub(super) old: &'a [u8],
+    pub(super) new_parent: InodeNo,
+    pub(super) new: &'a [u8],
+    flags: u32,
+}
+
+/// Parses RENAME or RENAME2.
+pub(super) fn renamed<'a>(opcode: Opcode, request: &Request<'a>) -> Result<Renamed<'a>, Errno> {
+    let mut arguments = request.arguments();
+    let (new_parent, flags) = if opcode == Opcode::Rename {
+        (arguments.take::<RenameIn>()?.newdir, 0)
+    } else {
+        let rename: Rename2In = arguments.take()?;
+        (rename.newdir, rename.flags)
+    };
+    let (old, new) = (arguments.name()?, arguments.name()?);
+    Ok(Renamed {
+        old,
+        new_parent: nodes::inode(new_parent),
+        new,
+        flags,
+    })
 }
 
 /// A file that has a name.

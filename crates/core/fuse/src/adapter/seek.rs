@@ -31,11 +31,7 @@ pub(super) struct Seek {
 impl<L: Layout> Adapter<L> {
     pub(super) fn seek(&self, request: &Request<'_>, reply: &mut Reply) -> Result<Outcome, Errno> {
         let asked: LseekIn = request.arguments().take()?;
-        let whence = match i32::try_from(asked.whence) {
-            Ok(libc::SEEK_DATA) => Whence::Data,
-            Ok(libc::SEEK_HOLE) => Whence::Hole,
-            _ => return Err(Errno::INVALID),
-        };
+        let whence = whence(asked.whence)?;
         let offset = asked.offset;
         if !self.read_only {
             let ino = request.inode();
@@ -122,5 +118,17 @@ impl<L: Layout> Adapter<L> {
             Err(Error::NoData) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Where LSEEK begins to count.
+///
+/// # Errors
+/// EINVAL for what the kernel answers itself.
+pub(super) fn whence(asked: u32) -> Result<Whence, Errno> {
+    match i32::try_from(asked) {
+        Ok(libc::SEEK_DATA) => Ok(Whence::Data),
+        Ok(libc::SEEK_HOLE) => Ok(Whence::Hole),
+        _ => Err(Errno::INVALID),
     }
 }

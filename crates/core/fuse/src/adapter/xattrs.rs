@@ -11,18 +11,28 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::{Arguments, Request};
-use varve_fs::{Layout, SetAttr};
+use varve_fs::{FileSystem, InodeNo, Layout, SetAttr};
 
 /// How the names of access lists begin.
 const ACL: &[u8] = b"system.posix_acl_";
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        self.getxattr_of(&self.fs, request.inode(), request, reply)
+    }
+
+    /// GETXATTR of an inode of `tree`.
+    pub(super) fn getxattr_of(
+        &self,
+        tree: &FileSystem<L>,
+        ino: InodeNo,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Done {
         let mut arguments = request.arguments();
         let get: GetxattrIn = arguments.take()?;
         let name = self.attribute(&mut arguments)?;
-        let (caller, ino) = (self.asker(request), request.inode());
-        let value = self.fs.getxattr(&caller, ino, name)?;
+        let value = tree.getxattr(&self.asker(request), ino, name)?;
         sized(&value, get.size, reply)
     }
 
@@ -52,16 +62,25 @@ impl<L: Layout> Adapter<L> {
     }
 
     pub(super) fn listxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        let list: GetxattrIn = request.arguments().take()?;
-        let (caller, ino) = (self.asker(request), request.inode());
+        self.listxattr_of(&self.fs, request.inode(), request, reply)
+    }
+
+    /// LISTXATTR of an inode of `tree`.
+    pub(super) fn listxattr_of(
+        &self,
+        tree: &FileSystem<L>,
+        ino: InodeNo,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Done {
         let mut names = Vec::new();
-        for name in self.fs.listxattr(&caller, ino)? {
+        for name in tree.listxattr(&self.asker(request), ino)? {
             if self.is_shown(&name) {
                 names.extend_from_slice(&name);
                 names.push(0);
             }
         }
-        sized(&names, list.size, reply)
+        put_names(&names, request, reply)
     }
 
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Done {
@@ -83,6 +102,12 @@ impl<L: Layout> Adapter<L> {
     fn is_shown(&self, name: &[u8]) -> bool {
         !name.starts_with(ACL) || self.has(capability::POSIX_ACL)
     }
+}
+
+/// Replies to LISTXATTR with names that each end in a zero.
+pub(super) fn put_names(names: &[u8], request: &Request<'_>, reply: &mut Reply) -> Done {
+    let list: GetxattrIn = request.arguments().take()?;
+    sized(names, list.size, reply)
 }
 
 /// Replies with `value`, or with its size if the caller has no room and asks

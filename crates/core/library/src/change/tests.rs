@@ -117,7 +117,7 @@ fn what_is_in_use_or_not_to_be_written_is_left_alone() {
     let (host, path) = made(16 << 20, Layout::Log);
     let label = Tune {
         label: Some("new".into()),
-        uuid: None,
+        ..Tune::default()
     };
     let volume = Volume::open(&path).unwrap();
     assert_eq!(
@@ -168,6 +168,7 @@ fn the_virtual_log_has_a_name_and_keeps_its_size() {
     let both = Tune {
         label: Some("lake".into()),
         uuid: Some([3; 16]),
+        ..Tune::default()
     };
     let Superblock::VirtualLog(superblock) = tune(&path, &both).unwrap() else {
         panic!("another layout");

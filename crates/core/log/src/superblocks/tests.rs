@@ -28,7 +28,7 @@ fn spoil(device: &MemoryDevice, offset: u64) {
 fn named(label: &str) -> Tune {
     Tune {
         label: Some(label.into()),
-        uuid: None,
+        ..Tune::default()
     }
 }
 
@@ -100,7 +100,10 @@ fn a_device_that_is_too_short_is_refused_and_a_longer_one_is_not() {
 fn a_new_uuid_keeps_the_tag_and_an_old_one_needs_no_feature() {
     let device = volume();
     let before = find(&*device).unwrap().superblock;
-    let uuid = |uuid| Tune { label: None, uuid };
+    let uuid = |uuid| Tune {
+        uuid,
+        ..Tune::default()
+    };
     let changed = tune(&*device, &uuid(Some([7; 16]))).unwrap();
     assert_eq!(changed.uuid, [7; 16]);
     assert_eq!(changed.volume_tag(), before.volume_tag());

@@ -70,9 +70,10 @@ fn options_of_snapshot() -> MountOptions {
     })
 }
 
-/// These options for a mount whose root answers no command.
+/// These options for a mount whose root answers no command and has no snapshots.
 pub fn answering_nothing(options: MountOptions) -> MountOptions {
     MountOptions {
+        snapshot_directory: false,
         ioctl: Some(Arc::new(|request: &IoctlRequest<'_>| {
             refuse(request, NO_ANSWERS)
         })),

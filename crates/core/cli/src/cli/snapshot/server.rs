@@ -20,6 +20,7 @@
 //! | `{"content": PATH, "at": NAME}` | bytes | |
 //! | `{"restore": PATH, "at": NAME or null}` | | what was done; null is the newest with it |
 
+use crate::cli::size;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use varve_fs::{
@@ -84,7 +85,8 @@ impl Asked<'_> {
             return Ok(Value::Null);
         }
         if let Some(name) = word("create") {
-            return Ok(describe(&fs.create_snapshot(name).map_err(told)?));
+            let created = fs.create_snapshot(name);
+            return Ok(describe(&created.map_err(|error| self.refused(&error))?));
         }
         if let Some(names) = question["delete"].as_array() {
             let named = names.iter().map(|name| self.named(name));
@@ -143,6 +145,23 @@ impl Asked<'_> {
             return self.restore(path.as_bytes(), &question["at"]);
         }
         Err("the server does not know this question: it is of another version".to_owned())
+    }
+
+    /// An error of taking a snapshot. For lack of space it says what can be deleted.
+    fn refused(&self, error: &Error) -> String {
+        let Error::NoSpace = error else {
+            return error.to_string();
+        };
+        let advice = || {
+            let bytes = self.fs.snapshot_bytes().ok()?;
+            let (number, bytes) = bytes.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+            let all = self.fs.snapshots().ok()?;
+            let most = all.iter().find(|snapshot| snapshot.number == number)?;
+            let (name, bytes) = (title(most), size::show(bytes));
+            Some(format!("delete files, or `{name}`, which frees {bytes}"))
+        };
+        let advice = advice().unwrap_or_else(|| "delete files".to_owned());
+        format!("no space for the changes that a snapshot may have to list; {advice}")
     }
 
     fn named(&self, name: &Value) -> Result<VolumeSnapshot, String> {
