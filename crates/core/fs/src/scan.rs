@@ -101,7 +101,7 @@ impl<L: Layout> ScannedFile<L> {
 /// A part of a file that is stored in one piece.
 #[derive(Clone, Debug)]
 pub struct ScannedPart {
-    /// The place on the device; none of what is in memory, which comes first.
+    /// The place on the device; none of a part in memory, which is sorted first.
     pub place: Option<u64>,
     /// Which file of the window.
     pub file: usize,

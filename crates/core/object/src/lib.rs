@@ -3,8 +3,11 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`folder`] | objects as files below a directory |
 //! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
 
+pub mod folder;
 pub mod store;
 
+pub use folder::FolderStore;
 pub use store::*;

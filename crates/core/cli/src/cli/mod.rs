@@ -34,6 +34,7 @@ mod replay;
 mod resize;
 mod resize_server;
 mod salvage;
+mod scan;
 mod scrub;
 mod scrub_server;
 mod server;
@@ -84,6 +85,8 @@ enum Command {
     Undelete(snapshot::undelete::Undelete),
     Versions(snapshot::versions::Versions),
     Rollback(snapshot::rollback::Rollback),
+    Tar(scan::tar::Tar),
+    Cp(scan::cp::Cp),
     Ship(ship::Ship),
     Replay(replay::Replay),
     Scrub(scrub::Scrub),
@@ -133,6 +136,8 @@ pub fn main() -> ExitCode {
         Command::Undelete(command) => command.run(),
         Command::Versions(command) => command.run(),
         Command::Rollback(command) => command.run(),
+        Command::Tar(command) => command.run(),
+        Command::Cp(command) => command.run(),
         Command::Ship(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Scrub(command) => command.run(),

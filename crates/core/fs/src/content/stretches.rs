@@ -17,7 +17,7 @@ const BLOCKS_AT_ONCE: u64 = 1 << 16;
 
 /// A part of a file that is stored in one piece.
 pub(crate) struct Placed {
-    /// The place on the device; none of what is in memory.
+    /// The place on the device; none of a part in memory.
     pub place: Option<u64>,
     /// The blocks.
     pub blocks: Range<u64>,
