@@ -5,6 +5,7 @@
 //! line on stderr: the object, the cause, the next step.
 
 mod allocator;
+mod archive;
 mod calls;
 mod cleaner;
 mod cleaner_server;
@@ -85,6 +86,7 @@ enum Command {
     Undelete(snapshot::undelete::Undelete),
     Versions(snapshot::versions::Versions),
     Rollback(snapshot::rollback::Rollback),
+    Archive(archive::Archive),
     Tar(scan::tar::Tar),
     Cp(scan::cp::Cp),
     Ship(ship::Ship),
@@ -136,6 +138,7 @@ pub fn main() -> ExitCode {
         Command::Undelete(command) => command.run(),
         Command::Versions(command) => command.run(),
         Command::Rollback(command) => command.run(),
+        Command::Archive(command) => command.run(),
         Command::Tar(command) => command.run(),
         Command::Cp(command) => command.run(),
         Command::Ship(command) => command.run(),

@@ -18,6 +18,7 @@
 //! | `{"removed": PATH}` | names | |
 //! | `{"versions": PATH}` | versions | |
 //! | `{"content": PATH, "at": NAME}` | bytes | |
+//! | `{"archive": ...}` | `../archive/source.rs` | the manifest |
 //! | `{"scan": PATH, "at": NAME or null}`, `"tar"` | `../scan/server.rs` | counts |
 //! | `{"restore": PATH, "at": NAME or null}` | | what was done; null is the newest with it |
 
@@ -143,6 +144,9 @@ impl Asked<'_> {
         }
         if let Some(path) = word("restore") {
             return self.restore(path.as_bytes(), &question["at"]);
+        }
+        if let Some(asked) = question.get("archive") {
+            return crate::cli::archive::source::answer(self.fs, asked, emit);
         }
         if let Some(path) = word("scan") {
             return self.read_tree(&question["at"], |tree| tree.scan(path, emit));
