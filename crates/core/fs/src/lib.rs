@@ -29,6 +29,7 @@ mod names_check;
 mod options;
 #[doc(hidden)]
 pub mod planted;
+mod scan;
 mod setattr;
 mod snapshots;
 mod space;
@@ -55,6 +56,7 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
+pub use scan::{Scan, ScanError, ScanPiece, ScanWindow, ScannedFile, ScannedPart};
 pub use snapshots::{
     Change, ChangeKind, FormerFile, RemovedName, Restored, Schedule, SnapshotTree, parse_time,
     show_time,

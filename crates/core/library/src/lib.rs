@@ -132,7 +132,7 @@ pub use varve_ffs::format::Metadata as MetadataUpdates;
 pub use varve_fs::{
     Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Restored, StatFs,
 };
-pub use volume::{DirEntry, ReadDir, Volume, Walk};
+pub use volume::{DirEntry, ReadDir, Scan, Scanned, Volume, Walk};
 
 /// Checks at compile time that every handle may be shared between threads.
 const _: () = {

@@ -26,6 +26,8 @@ pub struct HeldSegment {
     pub incarnation: u32,
     /// It may be opened.
     pub clean: bool,
+    /// Blocks were written into its holes.
+    pub plugged: bool,
 }
 
 /// See the module's head.
@@ -55,6 +57,7 @@ impl<'a> Hold<'a> {
                 live_bytes: segment.live_bytes,
                 incarnation: segment.incarnation,
                 clean: segment.state == SegmentState::Clean,
+                plugged: segment.plugged,
             })
             .collect();
         Hold {

@@ -172,35 +172,27 @@ impl Lfs {
 
     /// The space of the volume's snapshots, as of the last checkpoint.
     pub fn snapshot_space(&self) -> SnapshotSpace {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = Arc::clone(&self.layers.read().base);
         let readable = || base.history.directory.readable();
         let automatic = readable().filter(|one| one.name.is_empty()).count();
         SnapshotSpace {
             named: readable().count() - automatic,
             automatic,
             kept_bytes: base.history.bytes(),
-            reserved_bytes: self.history_bytes(&base, 0, None),
+            reserved_bytes: self.space.history_bytes(&base, 0, None),
         }
     }
 
     /// Logs which snapshot keeps most, at most once a minute, because a writer was refused.
     pub(crate) fn report_kept_space(&self) {
-        let base = Arc::clone(&self.committed.read().base);
+        let base = Arc::clone(&self.layers.read().base);
         let directory = &base.history.directory;
         let entries: u64 = directory.runs.iter().map(|run| run.blocks).sum();
         if directory.snapshots.is_empty() {
             return;
         }
-        let now = self.clock.now_ns();
-        {
-            let mut snapshots = self.snapshots.lock();
-            if snapshots
-                .reported_ns
-                .is_some_and(|last| now < last + REPORT_NS)
-            {
-                return;
-            }
-            snapshots.reported_ns = Some(now);
+        if !self.layers.is_report_due(self.clock.now_ns(), REPORT_NS) {
+            return;
         }
         let kept = base.history.bytes();
         // More entries would let the writer wait too long.

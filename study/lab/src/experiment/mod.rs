@@ -44,6 +44,7 @@ mod r5;
 mod r6;
 mod rivals;
 mod run;
+mod snapshots;
 mod study;
 mod transactions;
 mod updates;
@@ -243,6 +244,9 @@ pub const ALL: &[Experiment] = &[
     n4::N4,
     n5::N5,
     n6::N6,
+    snapshots::S1,
+    snapshots::S2,
+    snapshots::S3,
     b1::B1,
     b2::B2,
     b3::B3,

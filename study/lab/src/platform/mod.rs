@@ -53,6 +53,12 @@ pub trait System: NumberedFiles<Error = LabError> {
     /// As [`NumberedFiles::enter`].
     fn scan(&mut self, file: u32) -> Result<(), LabError>;
 
+    /// Reads all files in the order in which they are stored.
+    ///
+    /// # Errors
+    /// As [`NumberedFiles::enter`].
+    fn scan_all(&mut self) -> Result<(), LabError>;
+
     /// Waits until what was made and removed is on the medium.
     ///
     /// # Errors

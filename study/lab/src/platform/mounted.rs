@@ -264,6 +264,15 @@ impl<L: Volume> System for Mounted<L> {
         Ok(())
     }
 
+    fn scan_all(&mut self) -> Result<(), LabError> {
+        let scan = self.fs.scan(&Caller::root(), b"/");
+        for piece in scan.map_err(LabError::system)? {
+            let piece = piece.map_err(|failed| LabError::system(failed.error))?;
+            self.cpu().transfer(CALL, piece.bytes.len() as u64);
+        }
+        Ok(())
+    }
+
     fn sync_names(&mut self) -> Result<(), LabError> {
         self.cpu().work(super::host::CALL);
         let durable = self.fs.fsync(InodeNo::ROOT, false);

@@ -5,6 +5,7 @@
 //! line on stderr: the object, the cause, the next step.
 
 mod allocator;
+mod archive;
 mod calls;
 mod cleaner;
 mod cleaner_server;
@@ -34,6 +35,7 @@ mod replay;
 mod resize;
 mod resize_server;
 mod salvage;
+mod scan;
 mod scrub;
 mod scrub_server;
 mod server;
@@ -84,6 +86,9 @@ enum Command {
     Undelete(snapshot::undelete::Undelete),
     Versions(snapshot::versions::Versions),
     Rollback(snapshot::rollback::Rollback),
+    Archive(archive::Archive),
+    Tar(scan::tar::Tar),
+    Cp(scan::cp::Cp),
     Ship(ship::Ship),
     Replay(replay::Replay),
     Scrub(scrub::Scrub),
@@ -133,6 +138,9 @@ pub fn main() -> ExitCode {
         Command::Undelete(command) => command.run(),
         Command::Versions(command) => command.run(),
         Command::Rollback(command) => command.run(),
+        Command::Archive(command) => command.run(),
+        Command::Tar(command) => command.run(),
+        Command::Cp(command) => command.run(),
         Command::Ship(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Scrub(command) => command.run(),

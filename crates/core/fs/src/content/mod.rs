@@ -8,6 +8,6 @@ mod read;
 mod reaper;
 mod seek;
 mod spilled;
-mod stretches;
+pub(crate) mod stretches;
 pub(crate) mod truncate;
 pub(crate) mod write;

@@ -150,7 +150,7 @@ impl<L: Layout> FileSystem<L> {
 }
 
 /// The names that a path consists of.
-pub(super) fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let names = path.split(|byte| *byte == b'/');
     names.filter(|name| !name.is_empty() && *name != b".")
 }

@@ -27,6 +27,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub use diff::{Change, ChangeKind};
+pub(crate) use former::names_of;
 pub use former::{FormerFile, RemovedName};
 pub use keep::Schedule;
 pub use restore::Restored;

@@ -15,6 +15,7 @@ mod isolation_times;
 mod model;
 mod names;
 mod passages;
+mod scan;
 mod small_groups;
 mod snapshots;
 mod snapshots_model;

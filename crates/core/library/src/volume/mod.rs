@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `open.rs` | creating, opening, closing |
 //! | `names.rs`, `directory.rs`, `walk.rs` | names made, changed and listed |
+//! | `scan.rs` | all data in the order in which it is stored |
 //! | `content.rs` | whole files, and opening them |
 //! | `attributes.rs` | attributes |
 //!
@@ -16,6 +17,7 @@ mod directory;
 mod files;
 mod names;
 mod open;
+mod scan;
 mod walk;
 
 #[cfg(test)]
@@ -28,6 +30,7 @@ mod races;
 mod tests;
 
 pub use directory::{DirEntry, ReadDir};
+pub use scan::{Scan, Scanned};
 pub use walk::Walk;
 
 use crate::error::{Cause, Error, Result};

@@ -7,6 +7,7 @@
 //! | `claims.rs`, `contents.rs` | which cleaner has reserved which segment, and the segment's contents |
 //! | `pace.rs`, `way.rs` | how hard it works, and requests with priority |
 //! | `plugging.rs`, `spread.rs` | statistics: of holes, of reading in parts |
+//! | `tap.rs` | segments that were read and an archive wants |
 //! | `state.rs` | the state of the mount's own cleaner between passes |
 
 pub mod ahead;
@@ -16,6 +17,7 @@ pub mod pace;
 pub mod plugging;
 pub mod spread;
 pub mod state;
+pub mod tap;
 pub mod way;
 
 use crate::error::{Error, Result};
@@ -173,6 +175,8 @@ pub(crate) struct Control {
     pub spread: Spread,
     /// Buffers for reading segments, because fresh memory costs more than reading.
     pub buffers: Arc<BufferPool>,
+    /// Segments that an archive wants.
+    pub tap: tap::Tap,
 }
 
 /// Bytes of the pooled buffers, of which there are two at least: enough for all data that
@@ -239,6 +243,7 @@ impl Control {
             plugs: Plugging::default(),
             spread: Spread::default(),
             buffers: buffers_for(segment_bytes as usize),
+            tap: tap::Tap::default(),
         }
     }
 

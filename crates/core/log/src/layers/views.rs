@@ -44,6 +44,17 @@ impl Layers {
         pin
     }
 
+    /// True if the snapshots that keep space were not reported in the last `every` ns; they
+    /// are now.
+    pub(crate) fn is_report_due(&self, now: i64, every: i64) -> bool {
+        let mut snapshots = self.snapshots.lock();
+        let is_due = snapshots.reported_ns.is_none_or(|last| now >= last + every);
+        if is_due {
+            snapshots.reported_ns = Some(now);
+        }
+        is_due
+    }
+
     /// Answers for [`varve_fs::Layout::release_snapshot`].
     pub(crate) fn let_go_of_snapshot(&self, number: SnapshotNo) {
         let mut snapshots = self.snapshots.lock();

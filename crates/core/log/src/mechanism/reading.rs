@@ -1,11 +1,11 @@
 //! Reading the contents of a segment, as a whole or in parts.
 
 use super::price::runs_of;
-use crate::chain::{Summary, maps_in, summaries_while};
+use crate::chain::{ChainItem, Summary, maps_in, summaries_while};
 use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::durability::InFlight;
 use crate::error::{Error, Result};
-use crate::format::{Malformed, SECTOR};
+use crate::format::{Malformed, SECTOR, crc32c};
 use crate::log::Content;
 use crate::mechanism::Mechanism;
 use crate::reader::ReadCause;
@@ -137,6 +137,7 @@ impl Mechanism {
         let geometry = &self.geometry;
         let mut image = self.control.buffers.take(geometry.segment_bytes as usize);
         self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
+        self.control.tap.pass(segment, edition.incarnation, &image);
         let tag = self.volume_tag;
         let walked = summaries_while(geometry, segment, edition.incarnation, |offset| {
             Ok(Summary::parse(&image, geometry, tag, segment, offset).ok())
@@ -148,6 +149,35 @@ impl Mechanism {
         }
         contents.image = Some(Arc::new(image));
         Ok(contents)
+    }
+
+    /// Number of blocks and nodes that the summaries of a segment describe and that fail
+    /// their checksums in `image`, the segment's content. Blocks that were written over by
+    /// later ones, in holes, fail as well.
+    ///
+    /// # Errors
+    /// None of the device.
+    pub fn damaged_in(&self, segment: u32, incarnation: u32, image: &[u8]) -> Result<u64> {
+        let (geometry, tag) = (&self.geometry, self.volume_tag);
+        let walked = summaries_while(geometry, segment, incarnation, |offset| {
+            Ok(Summary::parse(image, geometry, tag, segment, offset).ok())
+        })?;
+        let edition = Edition {
+            incarnation,
+            last_serial: 0,
+        };
+        let first = geometry.byte(segment, 0);
+        let contents = self.list(segment, edition, walked)?;
+        let is_damaged = |info: &&BlockInfo| {
+            let from = (info.byte - first) as usize;
+            let stored = image.get(from..from + info.length as usize);
+            let (ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. }) = info.item
+            else {
+                return false;
+            };
+            stored.is_none_or(|stored| crc32c(stored) != pointer.crc())
+        };
+        Ok(contents.blocks.iter().filter(is_damaged).count() as u64)
     }
 
     /// The plugs of a partial in flight, which is at its head in `segment`.

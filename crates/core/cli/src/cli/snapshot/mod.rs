@@ -18,13 +18,13 @@ mod socket;
 pub mod undelete;
 pub mod versions;
 
+pub use place::Place;
+pub use server::{Emit, Part};
 pub use socket::Snapshots;
 
 use super::output::{self, Failure, Outcome};
 use super::size;
-use place::Place;
 use serde_json::{Value, json};
-use server::Part;
 use std::path::PathBuf;
 
 /// Take, list, show, delete and rename snapshots of a volume.

@@ -18,8 +18,11 @@
 //! | `{"removed": PATH}` | names | |
 //! | `{"versions": PATH}` | versions | |
 //! | `{"content": PATH, "at": NAME}` | bytes | |
+//! | `{"archive": ...}` | `../archive/source.rs` | the manifest |
+//! | `{"scan": PATH, "at": NAME or null}`, `"tar"` | `../scan/server.rs` | counts |
 //! | `{"restore": PATH, "at": NAME or null}` | | what was done; null is the newest with it |
 
+use crate::cli::scan::server::Tree;
 use crate::cli::size;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -144,6 +147,15 @@ impl Asked<'_> {
         if let Some(path) = word("restore") {
             return self.restore(path.as_bytes(), &question["at"]);
         }
+        if let Some(asked) = question.get("archive") {
+            return crate::cli::archive::source::answer(self.fs, asked, emit);
+        }
+        if let Some(path) = word("scan") {
+            return self.read_tree(&question["at"], |tree| tree.scan(path, emit));
+        }
+        if let Some(path) = word("tar") {
+            return self.read_tree(&question["at"], |tree| tree.tar(path, emit));
+        }
         Err("the server does not know this question: it is of another version".to_owned())
     }
 
@@ -216,6 +228,22 @@ impl Asked<'_> {
             emit(Part::Bytes(&buffer[..read]))?;
             offset += read as u64;
         }
+    }
+
+    /// Reads a tree as a snapshot has it, or as it is.
+    fn read_tree(
+        &self,
+        at: &Value,
+        read: impl FnOnce(&Tree<'_>) -> Result<Value, String>,
+    ) -> Result<Value, String> {
+        let at = match at {
+            Value::Null => None,
+            name => Some(self.fs.at(self.named(name)?.number).map_err(told)?),
+        };
+        read(&Tree {
+            fs: at.as_ref().map_or(self.fs, |at| at.tree()),
+            caller: &self.caller,
+        })
     }
 
     fn restore(&self, path: &[u8], at: &Value) -> Result<Value, String> {
