@@ -56,8 +56,8 @@ pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
 pub use snapshots::{
-    Change, ChangeKind, FormerFile, RemovedName, Restored, Schedule, SnapshotTree, parse_time,
-    show_time,
+    Change, ChangeKind, FormerFile, Received, ReceivedMark, RemovedName, Restored, Schedule,
+    SendHeader, SendItem, Sent, SnapshotTree, TransferError, item_kind, parse_time, show_time,
 };
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};

@@ -109,6 +109,7 @@ mod statistics;
 #[cfg(feature = "tp")]
 mod tp;
 mod transaction;
+mod transfer;
 mod tree;
 mod unlocked;
 mod verifier;
@@ -128,7 +129,8 @@ pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
 pub use varve_fs::{
-    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Restored, StatFs,
+    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Received, ReceivedMark,
+    Restored, Sent, StatFs, TransferError,
 };
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
