@@ -58,8 +58,8 @@ pub use names_check::check_names;
 pub use options::{Atime, Options, ReadAheadWindow};
 pub use scan::{Scan, ScanError, ScanPiece, ScanWindow, ScannedFile, ScannedPart};
 pub use snapshots::{
-    Change, ChangeKind, FormerFile, RemovedName, Restored, Schedule, SnapshotTree, parse_time,
-    show_time,
+    Change, ChangeKind, FormerFile, Received, ReceivedMark, RemovedName, Restored, Schedule,
+    SendHeader, SendItem, Sent, SnapshotTree, TransferError, item_kind, parse_time, show_time,
 };
 pub use statistics::FsStatistics;
 pub use transactions::{Appended, Changed, Isolation, Ticket, Transaction, TransactionOptions};

@@ -110,6 +110,7 @@ mod store;
 #[cfg(feature = "tp")]
 mod tp;
 mod transaction;
+mod transfer;
 mod tree;
 mod unlocked;
 mod verifier;
@@ -130,7 +131,8 @@ pub use varve_ffs::FreeMap;
 pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
 pub use varve_fs::{
-    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Restored, StatFs,
+    Atime, ChangeKind, Contended, Detection, FileFlags, Isolation, Received, ReceivedMark,
+    Restored, Sent, StatFs, TransferError,
 };
 pub use volume::{DirEntry, ReadDir, Scan, Scanned, Volume, Walk};
 

@@ -1,6 +1,7 @@
 //! Compares the tables of `docs/spec/stream.md` with the structures of the stream.
 
 use std::mem::{offset_of, size_of};
+use varve_fs::{SendHeader, SendItem};
 use varve_lfs::shipping::{StreamHeader, StreamItem, StreamRecord, record_flags, record_kind};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/spec/stream.md");
@@ -41,6 +42,10 @@ fn the_stream_is_as_documented() {
     compare!(&text, StreamRecord: crc, magic, kind, flags, spare, payload_bytes, serial, check,
         predecessor, written_ns, inodes_used, blocks_used, sectors_used);
     compare!(&text, StreamItem: kind, spare, version, ino, from, to, bytes, spare_2);
+    compare!(&text, SendHeader: sum, magic, version, name_bytes, spare, origin, number, base, taken,
+        base_taken, first, items, bytes, bytes_left);
+    compare!(&text, SendItem: sum, magic, kind, spare, number, ino, version, other_version, other,
+        at, payload_bytes, spare_2);
     let numbers = (record_kind::GROUP, record_kind::OTHER, record_kind::END);
     assert_eq!(
         (numbers, record_flags::FIRST, record_flags::LAST),

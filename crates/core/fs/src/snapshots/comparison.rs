@@ -7,7 +7,7 @@ use crate::hash::MixBuilder;
 use crate::inode::{Inode, flags};
 use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 /// One of the two trees, and the paths of directories in it that are known.
@@ -111,7 +111,7 @@ fn names<L: Layout>(
 type Numbers = HashSet<InodeNo, MixBuilder>;
 
 /// A directory and a name in it.
-type Place = (InodeNo, Vec<u8>);
+pub(super) type Place = (InodeNo, Vec<u8>);
 
 /// Two trees, and the changes found so far.
 pub(super) struct Comparison<'a, L: Layout> {
@@ -121,7 +121,7 @@ pub(super) struct Comparison<'a, L: Layout> {
 }
 
 /// Names that only one side has, by what they lead to.
-type Places = BTreeMap<InodeNo, Vec<Place>>;
+pub(super) type Places = BTreeMap<InodeNo, Vec<Place>>;
 
 impl<'a, L: Layout> Comparison<'a, L> {
     /// Compares the inodes `changed`, which the old side has, and all that is new.
@@ -143,14 +143,57 @@ impl<'a, L: Layout> Comparison<'a, L> {
     }
 
     fn run(&mut self, changed: &[InodeNo]) -> Result<()> {
+        let (removed, added) = self.compare_all_names(changed)?;
+        self.tell_names(&removed, &added)?;
+        self.tell_files(changed, &added)
+    }
+
+    /// Names that only the old side has, and names that only the new one has.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) fn names(
+        old: &'a FileSystem<L>,
+        new: &'a FileSystem<L>,
+        changed: &[InodeNo],
+    ) -> Result<(Places, Places)> {
+        let comparison = Comparison {
+            old: Side::new(old),
+            new: Side::new(new),
+            changes: Vec::new(),
+        };
+        comparison.compare_all_names(changed)
+    }
+
+    /// A path of each of these files and directories of a tree.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(super) fn paths(
+        tree: &'a FileSystem<L>,
+        wanted: &BTreeSet<InodeNo>,
+    ) -> Result<BTreeMap<InodeNo, Vec<u8>>> {
+        let mut side = Side::new(tree);
+        let (mut paths, mut files) = (BTreeMap::new(), Numbers::default());
+        for &ino in wanted {
+            let inode = tree.inode_at(ino)?.ok_or(Error::Stale)?;
+            match inode.kind() {
+                FileKind::Directory => _ = paths.insert(ino, side.path_of(ino)?),
+                _ => _ = files.insert(ino),
+            }
+        }
+        paths.extend(side.search(files)?);
+        Ok(paths)
+    }
+
+    fn compare_all_names(&self, changed: &[InodeNo]) -> Result<(Places, Places)> {
         let (mut removed, mut added) = (Places::new(), Places::new());
         let replaced = self.replaced(changed)?;
         for &ino in changed {
             self.compare_names(ino, &replaced, &mut removed, &mut added)?;
         }
         self.walk_new(&mut added)?;
-        self.tell_names(&removed, &added)?;
-        self.tell_files(changed, &added)
+        Ok((removed, added))
     }
 
     /// The inode on both sides, if it is the same file.

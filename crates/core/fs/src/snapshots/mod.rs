@@ -10,13 +10,18 @@
 //! | `restore.rs` | writing what one has back, in a transaction |
 //! | `former.rs` | what a path was in each of them |
 //! | `keep.rs` | the schedule of automatic ones |
+//! | `send.rs`, `stream.rs`, `receive.rs`, `apply.rs` | one as a stream, for another volume |
 //! | `time.rs` | times as names: `@-2h`, `@2026-11-28T10:00` |
 
+mod apply;
 mod comparison;
 mod diff;
 mod former;
 mod keep;
+mod receive;
 mod restore;
+mod send;
+mod stream;
 mod time;
 
 use crate::error::{Error, Result};
@@ -30,7 +35,10 @@ pub use diff::{Change, ChangeKind};
 pub(crate) use former::names_of;
 pub use former::{FormerFile, RemovedName};
 pub use keep::Schedule;
+pub use receive::{Received, ReceivedMark};
 pub use restore::Restored;
+pub use send::Sent;
+pub use stream::{SendHeader, SendItem, TransferError, item_kind};
 pub use time::{parse_time, show_time};
 
 /// Longest name, in bytes.

@@ -59,6 +59,13 @@ impl Lfs {
     }
 }
 
+impl Lfs {
+    /// The tag that identifies this volume and byte copies of it.
+    pub fn volume_tag(&self) -> u64 {
+        self.volume_tag
+    }
+}
+
 impl Shipper<'_> {
     /// The header of the stream.
     pub fn header(&self) -> StreamHeader {

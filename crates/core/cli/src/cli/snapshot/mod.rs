@@ -7,12 +7,14 @@
 //! | `socket.rs` | the socket at which the server of a mount answers |
 //! | `mounts.rs` | mounts of snapshots of a mounted volume |
 //! | `place.rs` | asking an image or a mount |
-//! | `diff.rs`, `undelete.rs`, `versions.rs`, `rollback.rs` | the commands of these names |
+//! | `diff.rs`, `undelete.rs`, `versions.rs`, `rollback.rs`, `send.rs`, `receive.rs` | the commands of these names |
 
 pub mod diff;
 pub mod mounts;
 mod place;
+pub mod receive;
 pub mod rollback;
+pub mod send;
 mod server;
 mod socket;
 pub mod undelete;

@@ -20,11 +20,13 @@
 //! | `{"content": PATH, "at": NAME}` | bytes | |
 //! | `{"archive": ...}` | `../archive/source.rs` | the manifest |
 //! | `{"scan": PATH, "at": NAME or null}`, `"tar"` | `../scan/server.rs` | counts |
+//! | `{"send": NAME, "since": NAME or null, "resume": ITEM}` | bytes | what was sent |
 //! | `{"restore": PATH, "at": NAME or null}` | | what was done; null is the newest with it |
 
 use crate::cli::scan::server::Tree;
 use crate::cli::size;
 use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use varve_fs::{
     Attr, Caller, Change, ChangeKind, Error, FileKind, FileSystem, InodeNo, Schedule, Timestamp,
@@ -54,6 +56,20 @@ pub struct Asked<'a> {
     pub caller: Caller,
     /// Commits a restoration that looked at these names.
     pub commit: &'a dyn Fn(Transaction<Lfs>, Vec<Named>) -> Result<(), String>,
+}
+
+/// Writes bytes as parts of an answer.
+struct Parts<'a>(Emit<'a>);
+
+impl Write for Parts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.0)(Part::Bytes(bytes)).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn told(error: Error) -> String {
@@ -143,6 +159,19 @@ impl Asked<'_> {
         }
         if let Some(path) = word("content") {
             return self.content(path.as_bytes(), &question["at"], emit);
+        }
+        if let Some(name) = word("send") {
+            // The stream has every file, whatever its permissions are.
+            if self.caller.uid != 0 {
+                return Err("only root may send a volume that is mounted".to_owned());
+            }
+            let first = question["resume"].as_u64().unwrap_or(0);
+            let (since, origin) = (word("since"), fs.layout().volume_tag());
+            let mut parts = BufWriter::with_capacity(PART_BYTES, Parts(emit));
+            let sent = fs.send(origin, name, since, first, &mut parts, &mut |_| {});
+            let sent = sent.map_err(|error| error.to_string())?;
+            parts.flush().map_err(|error| error.to_string())?;
+            return Ok(json!({"items": sent.items, "bytes": sent.bytes}));
         }
         if let Some(path) = word("restore") {
             return self.restore(path.as_bytes(), &question["at"]);
