@@ -40,9 +40,9 @@ fn points(context: &Context) -> Vec<Point> {
     for (name, layout) in [FFS, EFS, LFS] {
         for &users in context.size(&USERS[..], &USERS[..2]) {
             let label = format!("{name}, {users} users");
-            points.push(Point::per_seed(label, move |_, seed| {
+            points.push(Point::per_seed(label, move |context, seed| {
                 let row = Row::new(name, f64::from(users), seed);
-                measure(&HP_380.with(layout), row, users)
+                measure(&context.platform(HP_380.with(layout)), row, users)
             }));
         }
     }

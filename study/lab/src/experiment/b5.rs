@@ -53,7 +53,7 @@ fn points(_: &Context) -> Vec<Point> {
                 for round in 0..context.size(ROUNDS, 1) {
                     let chance = seed.wrapping_mul(ROUNDS).wrapping_add(round);
                     let platform = database::platform(layout, habits_of(name));
-                    let mut system = platform.build(chance)?;
+                    let mut system = context.platform(platform).build(chance)?;
                     let took = run(context, &mut *system, habits_of(name), chance)?;
                     rows.extend((1..).zip(took).map(|(test, (took, seen)): (u32, _)| {
                         Row::new(name, f64::from(test), chance)

@@ -132,7 +132,7 @@ fn points(_: &Context) -> Vec<Point> {
                     read_ahead_window: case.window,
                     ..database::platform(case.layout, case.habits)
                 };
-                let mut system = platform.build(seed)?;
+                let mut system = context.platform(platform).build(seed)?;
                 rows.extend(run(context, &mut *system, case, seed)?);
             }
             Ok(rows)

@@ -245,6 +245,37 @@ fn picture(rows: &[Row]) -> Picture {
 pub(super) mod tests {
     use super::*;
 
+    /// A bank that leaves more than half of the drive free: its cleaner has little to do.
+    #[test]
+    fn a_drive_that_is_hardly_filled_fails() {
+        let context = Context {
+            small: false,
+            ..Context::tiny()
+        };
+        let part = HP_380.part(48 * MIB, 1.0);
+        let (_, x, setting, _) = cases(part)[3];
+        let setting = Setting {
+            accounts: accounts(part, 0.4, true),
+            cache_bytes: MIB / 4,
+            ..setting
+        };
+        let when = When {
+            warm: 100,
+            turns: 1.5,
+            measured: 1500,
+        };
+        let row = setting
+            .measure(&context, when, 1)
+            .unwrap()
+            .row(PAPERS, x, 1);
+        for verdict in &verdicts(&[row])[5..8] {
+            assert!(
+                !verdict.pass && !verdict.measured.contains('–'),
+                "{verdict}"
+            );
+        }
+    }
+
     /// Rows as table 7-9 and its text have them, and a best that is as fast as EFS.
     pub(in crate::experiment) fn thesis() -> Vec<Row> {
         let best = OURS.map(|(series, x)| (series, x, TABLE[1].2));

@@ -273,7 +273,7 @@ impl Setting {
             overlap: self.habits.overlap(machine.overlap),
             ..machine
         };
-        let system = platform.build(seed)?;
+        let system = context.platform(platform).build(seed)?;
         let loading = Habits {
             at_once: false,
             ..self.habits

@@ -11,9 +11,9 @@
 use super::{Context, Experiment, Point, Row};
 use crate::ageing::{self, Aged, Make, Profile};
 use crate::error::LabError;
-use crate::platform::Disk;
 use crate::platform::host::{CALL, Host};
 use crate::platform::store::{Places, Store};
+use crate::platform::{Disk, Layout, Platform};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -91,8 +91,8 @@ fn measure(
         let all = context
             .size(32 * KB * KB, 2 * KB * KB)
             .min((room * 0.6) as u64);
-        let old = rates(&aged.map, bytes, all, seed)?;
-        let new = rates(&empty, bytes, all, seed)?;
+        let old = rates(context, &aged.map, (bytes, all), seed)?;
+        let new = rates(context, &empty, (bytes, all), seed)?;
         let kb = bytes / KB;
         row = row
             .with(&format!("create_{kb}"), old.create / new.create)
@@ -124,14 +124,16 @@ fn emptied(map: &FreeMap) -> FreeMap {
 }
 
 /// Files on a fresh volume on which only what the map says is free.
-fn rates(map: &FreeMap, bytes: u64, all: u64, seed: u64) -> Result<Rates, LabError> {
-    let store = Store::new(
-        drives::m2694(),
-        Disk::Regular,
-        Places::default(),
-        SPARCSTATION_1,
-        seed,
-    )?;
+fn rates(
+    context: &Context,
+    map: &FreeMap,
+    (bytes, all): (u64, u64),
+    seed: u64,
+) -> Result<Rates, LabError> {
+    let machine = Platform::new(Layout::UFS, Disk::Regular).on(drives::m2694(), SPARCSTATION_1);
+    let machine = context.platform(machine);
+    let (drive, disk, host) = (machine.drive, machine.disk, machine.host);
+    let store = Store::new(drive, disk, Places::default(), host, seed)?;
     let store = Arc::new(store);
     let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
     let volume = volume(&store, &clock, map, seed)?;

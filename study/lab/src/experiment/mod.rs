@@ -59,6 +59,7 @@ mod vlog;
 mod w5;
 mod w6;
 mod wolf;
+mod wrong;
 mod x1;
 mod x2;
 mod x3;
@@ -69,8 +70,10 @@ pub use run::{Outcome, Report, Shard, run};
 pub use study::Study;
 #[cfg(test)]
 pub(crate) use study::replay;
+pub use wrong::Wrong;
 
 pub use crate::error::{LabError, SEGMENTS};
+use crate::platform::Platform;
 use crate::report::{Picture, Verdict};
 pub use crate::row::Row;
 use std::path::PathBuf;
@@ -92,6 +95,8 @@ pub struct Context {
     /// Segments of the volumes that are simulated, if not the usual number.
     /// Only some experiments have such a number ([`Experiment::is_sized`]).
     pub segments: Option<u32>,
+    /// A wrong model in the place of the machine; verdicts then say nothing of a claim.
+    pub wrong: Option<Wrong>,
 }
 
 impl Context {
@@ -104,6 +109,7 @@ impl Context {
             small: true,
             seeds: None,
             segments: None,
+            wrong: None,
         }
     }
 
@@ -121,10 +127,18 @@ impl Context {
         (0..u64::from(count)).map(move |i| seed.wrapping_add(i))
     }
 
+    /// The platform as it is, or as the wrong model has it.
+    fn platform(&self, platform: Platform) -> Platform {
+        match self.wrong {
+            Some(wrong) => wrong.platform(platform),
+            None => platform,
+        }
+    }
+
     /// Whether verdicts say something of the claim: not those of the tiny size, or
     /// of fewer than five seeds.
     pub fn decides(&self) -> bool {
-        run::decides(self.small, self.seeds)
+        self.wrong.is_none() && run::decides(self.small, self.seeds)
     }
 
     /// Segments of a volume: `usual`, or `tiny` of the tiny size, or as many
@@ -207,6 +221,19 @@ impl Experiment {
     /// Whether the number of segments can be chosen ([`Context::segments`]).
     pub fn is_sized(&self) -> bool {
         SIZED.contains(&self.id)
+    }
+}
+
+/// Those whose machine can be a wrong one ([`Context::wrong`]).
+const MACHINES: [&str; 18] = [
+    "R1", "R2", "N3", "N6", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "L1", "L2", "L3", "L4",
+    "X1", "X3",
+];
+
+impl Experiment {
+    /// Whether it measures file systems on a machine, which can be a wrong one.
+    pub fn has_machine(&self) -> bool {
+        MACHINES.contains(&self.id)
     }
 }
 

@@ -221,3 +221,53 @@ fn picture(rows: &[Row]) -> Picture {
         references: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::r3::tests::Fullest;
+    use super::*;
+    use crate::experiment::tests::tiny::{recorded, tiny};
+
+    /// Ours takes the fullest segments, or the oracle knows another future.
+    #[test]
+    fn a_wrong_policy_or_oracle_fails() {
+        const NAME: &str = "tpcc-small";
+        let traces = tempfile::tempdir().unwrap();
+        std::fs::write(traces.path().join("tpcc-small.ascii"), recorded(1000)).unwrap();
+        let context = Context {
+            traces: Some(traces.path().to_owned()),
+            ..Context::tiny()
+        };
+        let trace = context.trace(NAME).unwrap();
+        let shape = (UTILISATIONS[4], segment_blocks(trace.live_max));
+        let right = &tiny("N1").rows;
+        let failing = |policy: &str, found: &Row| -> Vec<String> {
+            let series = format!("{policy}, {NAME}");
+            let wrong = right.iter().map(|row| match row.series == series {
+                true => Row {
+                    values: found.values.clone(),
+                    ..row.clone()
+                },
+                false => row.clone(),
+            });
+            let wrong: Vec<Row> = wrong.collect();
+            let failing = verdicts(&wrong).into_iter().filter(|verdict| !verdict.pass);
+            failing.map(|verdict| verdict.claim).collect()
+        };
+        let fullest = simulate(&trace, shape, Box::new(Fullest), None);
+        let failed = failing(OURS, &fullest);
+        let ours = failed.iter().filter(|claim| claim.starts_with(OURS));
+        assert_eq!(ours.count(), 2, "data blocks, and summaries: {failed:?}");
+        let series = format!("{OURS}, {NAME}");
+        let usual = mean(right, &series, UTILISATIONS[4], "amplification");
+        assert!(fullest.values["amplification"] > 1.05 * usual);
+        let holds = |verdict: &Verdict| verdict.pass && verdict.claim.starts_with("the oracle");
+        assert!(verdicts(right).iter().any(holds));
+        let mut backwards = trace.ops.clone();
+        backwards.reverse();
+        let oracle = Oracle::new(Future::of(&backwards, trace.blocks), trace.blocks, 2);
+        let failed = failing("oracle", &simulate(&trace, shape, Box::new(oracle), None));
+        let oracle = failed.iter().any(|claim| claim.starts_with("the oracle"));
+        assert!(oracle, "{failed:?}");
+    }
+}

@@ -193,3 +193,35 @@ fn picture(rows: &[Row]) -> Picture {
         references: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::r3::tests::Fullest;
+    use super::*;
+    use crate::experiment::tests::tiny::{recorded, tiny};
+
+    /// A mount whose cleaner takes the fullest segments, on a volume that is fuller than it should be.
+    #[test]
+    fn a_wrong_cleaner_fails() {
+        const FULLEST: PolicyKind = PolicyKind::new("fullest", || Box::new(Fullest));
+        const NAME: &str = "tpcc-small";
+        let traces = tempfile::tempdir().unwrap();
+        std::fs::write(traces.path().join("tpcc-small.ascii"), recorded(1000)).unwrap();
+        let context = Context {
+            traces: Some(traces.path().to_owned()),
+            ..Context::tiny()
+        };
+        let found = measure(&context, NAME, 0.6, (FULLEST, false)).unwrap();
+        let mut rows = tiny("N5").rows.clone();
+        assert!(verdicts(&rows)[0].pass);
+        let default = series(MOUNTS[0], NAME);
+        for row in rows.iter_mut().filter(|row| row.series == default) {
+            row.values.clone_from(&found.values);
+        }
+        let wrong = &verdicts(&rows)[0];
+        assert!(
+            found.values.contains_key("data") && !wrong.pass,
+            "{wrong} {found:?}"
+        );
+    }
+}

@@ -246,6 +246,7 @@ fn files(
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let platform = assumed.machine(machine).with(assumed.layout(layout));
+    let platform = context.platform(platform);
     let small = Files {
         count: context.size(2000, 100),
         bytes: 1024,

@@ -314,7 +314,7 @@ impl Machine {
             Point::new(format!("{what}{name}"), move |context: &Context| {
                 let seeds = context.seeds().take(seeds_of(what));
                 let rows = seeds.map(|seed| {
-                    let mut system = self.with(layout).build(seed)?;
+                    let mut system = context.platform(self.with(layout)).build(seed)?;
                     run(context, name, &mut *system, seed)
                 });
                 Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())

@@ -71,6 +71,9 @@ struct Stored {
     /// What was asked for instead of the usual seeds and segments.
     seeds: Option<u32>,
     segments: Option<u32>,
+    /// The wrong model, if it was run on one.
+    #[serde(default)]
+    wrong: Option<String>,
     /// Traces take part.
     traces: bool,
     /// Which ([`crate::trace::present`]).
@@ -153,6 +156,9 @@ impl<'a> Job<'a> {
                 .then_some(())
                 .ok_or_else(asked)?;
         }
+        if context.wrong.is_some() && !experiment.has_machine() {
+            return Err(LabError::Wrong(experiment.id));
+        }
         let directory = out.join(directory(experiment, context));
         std::fs::create_dir_all(&directory).map_err(|source| LabError::Io {
             path: directory.clone(),
@@ -190,6 +196,7 @@ impl<'a> Job<'a> {
             small: self.context.small,
             seeds: self.context.seeds,
             segments: self.context.segments,
+            wrong: self.context.wrong.map(|wrong| wrong.name().into()),
             traces: self.traces.is_some(),
             replayed: self.traces.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -302,6 +309,9 @@ fn directory(experiment: &Experiment, context: &Context) -> String {
     let mut name = experiment.id.to_owned();
     if let Some(segments) = context.segments {
         name += &format!("-{segments}");
+    }
+    if let Some(wrong) = context.wrong {
+        name += &format!("-{}", wrong.name());
     }
     if context.small {
         name += "-small";

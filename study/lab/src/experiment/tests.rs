@@ -2,6 +2,7 @@
 
 mod distorted;
 pub(super) mod tiny;
+mod wrong;
 
 use super::*;
 use std::path::Path;

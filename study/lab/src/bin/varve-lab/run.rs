@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use varve_console::output::{self, Failure, Outcome, Progress};
-use varve_lab::experiment::{self, ALL, Context, Ended, Experiment, LabError, Shard};
+use varve_lab::experiment::{self, ALL, Context, Ended, Experiment, LabError, Shard, Wrong};
 
 /// Run an experiment, or all of them.
 ///
@@ -49,6 +49,10 @@ pub struct Run {
     /// R4 1280.
     #[arg(long, value_name = "N")]
     segments: Option<u32>,
+    /// A wrong model in the place of the machine, to see claims fail: log-in-place,
+    /// slow-processor, slow-drive or no-arm; results go to OUT/ID-NAME.
+    #[arg(long, value_name = "NAME")]
+    wrong: Option<Wrong>,
     /// The verdicts as JSON.
     #[arg(long)]
     json: bool,
@@ -81,6 +85,7 @@ impl Run {
             small: self.quick,
             seeds: self.seeds,
             segments: self.segments,
+            wrong: self.wrong,
         };
         match self.which {
             Which::One(experiment) => self.one(experiment, &context, jobs),
@@ -113,7 +118,9 @@ impl Run {
                 output::line("without traces: on drawn workloads alone");
             }
             if !context.decides() && outcome.missing == 0 {
-                output::line("a quick run, or one of few seeds: it says nothing of the claim");
+                output::line(
+                    "a quick run, a wrong model, or few seeds: it says nothing of the claim",
+                );
             }
             let directory = outcome.directory.display();
             match outcome.missing {

@@ -1,6 +1,7 @@
 //! L3's verdicts on rows as the paper's figure has them, and on others.
 
 use super::*;
+use crate::experiment::tests::tiny::tiny;
 
 /// Rows as the paper's figure 8 has them.
 fn rows(change: impl Fn(&str, &str, f64) -> f64) -> Vec<Row> {
@@ -64,6 +65,13 @@ fn each_verdict_can_fail() {
     assert_eq!(passes(scattered)[3..], [false, false]);
 }
 
+/// Ten days of use, as the tiny size has them, in the place of years.
+#[test]
+fn a_file_system_that_is_hardly_used_fails() {
+    let verdicts = &tiny("L3").verdicts;
+    assert!(!verdicts[3].pass && !verdicts[4].pass, "{verdicts:?}");
+}
+
 /// What the verdicts rest on: a volume that has been used is slower than a new one,
 /// and an allocator that is handed nothing but holes cannot hide it.
 #[test]
@@ -73,8 +81,14 @@ fn holes_cost_time() {
         .step_by(3)
         .map(|at| at * 8 * KB..(at + 1) * 8 * KB);
     let holed = FreeMap::new(8192, group, vec![holes.collect(); 12]).unwrap();
-    let old = rates(&holed, 64 * KB, 4 * KB * KB, 1).unwrap();
-    let new = rates(&emptied(&holed), 64 * KB, 4 * KB * KB, 1).unwrap();
+    let old = rates(&Context::tiny(), &holed, (64 * KB, 4 * KB * KB), 1).unwrap();
+    let new = rates(
+        &Context::tiny(),
+        &emptied(&holed),
+        (64 * KB, 4 * KB * KB),
+        1,
+    )
+    .unwrap();
     assert!(old.read < 0.9 * new.read, "{} {}", old.read, new.read);
     assert!(
         old.create < 0.95 * new.create,
@@ -82,7 +96,13 @@ fn holes_cost_time() {
         old.create,
         new.create
     );
-    let same = rates(&emptied(&holed), 64 * KB, 4 * KB * KB, 1).unwrap();
+    let same = rates(
+        &Context::tiny(),
+        &emptied(&holed),
+        (64 * KB, 4 * KB * KB),
+        1,
+    )
+    .unwrap();
     assert!(
         (same.read, same.create) == (new.read, new.create),
         "seeds decide"

@@ -1,6 +1,7 @@
 //! Accounts, and that verdicts can fail.
 
 use super::*;
+use crate::experiment::tests::tiny::tiny;
 
 const HOT: Case = Case {
     load: Load::Hot,
@@ -73,4 +74,78 @@ fn verdicts_fail_without_rows_and_when_zones_refuse() {
     let mut refused = rows.clone();
     refused[0].values.insert("refused".into(), 1.0);
     assert_eq!(claim(&refused), [true, false]);
+}
+
+/// Flash, or a log, under the name of another.
+#[test]
+fn a_wrong_flash_or_log_fails() {
+    let right = &tiny("N2").rows;
+    let renamed = |wanted: (&str, f64), other: (&str, f64)| -> Vec<Row> {
+        let measured = |row: &Row| {
+            let before = row.series.strip_suffix(wanted.0)?;
+            let like = format!("{before}{}", other.0);
+            let found = |row: &&Row| row.series == like && row.x == other.1;
+            right.iter().find(found).filter(|_| row.x == wanted.1)
+        };
+        let rows = right.iter().map(|row| Row {
+            values: measured(row).unwrap_or(row).values.clone(),
+            ..row.clone()
+        });
+        rows.collect()
+    };
+    let passes = |rows: &[Row], claim: &str| {
+        let verdicts = verdicts(rows);
+        let found = verdicts
+            .iter()
+            .find(|verdict| verdict.claim.contains(claim));
+        found.unwrap_or_else(|| panic!("{claim}")).pass
+    };
+    let of = |eighths, told, apart| kind(eighths, SPARE[0], told, apart);
+    let segments = |eighths| of(eighths, Told::Segments, false);
+    for (claim, wanted, other) in [
+        ("what flash adds at most", segments(8), segments(32)),
+        ("what flash adds at least", segments(32), segments(8)),
+        (
+            "which segments are clean",
+            segments(32),
+            of(32, Told::Deaths, false),
+        ),
+        (
+            "every death",
+            of(32, Told::Deaths, false),
+            of(32, Told::Nothing, false),
+        ),
+        (
+            "a stream for each head",
+            of(8, Told::Segments, true),
+            segments(8),
+        ),
+    ] {
+        let wrong = renamed(
+            (&wanted.name(), wanted.ratio()),
+            (&other.name(), other.ratio()),
+        );
+        assert!(!passes(&wrong, claim), "{claim}");
+    }
+    let plugging = renamed(("greedy", 1.0), ("hole-plugging", 1.0));
+    assert!(passes(right, "writes that zones refuse"));
+    assert!(!passes(&plugging, "writes that zones refuse"));
+    // Flash with so little spare that it cannot be collected leaves no row.
+    let whole = segments(8);
+    let without: Vec<Row> = right
+        .iter()
+        .filter(|row| row.x != whole.ratio() || !row.series.ends_with(&whole.name()))
+        .cloned()
+        .collect();
+    assert!(passes(right, "total amplification") && !passes(&without, "total amplification"));
+    // A log that never writes into holes, under both names.
+    let with = right.iter().filter(|row| row.series.starts_with("mounted"));
+    let mut both: Vec<Row> = with.cloned().collect();
+    both.extend(both.clone().into_iter().map(|row| Row {
+        series: row.series.replace(", holes", ""),
+        ..row
+    }));
+    for size in ["of 1 segments", "of 4 segments"] {
+        assert!(!passes(&both, size), "{size}");
+    }
 }

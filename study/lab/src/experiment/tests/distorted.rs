@@ -82,7 +82,7 @@ fn changed<'a>(
 
 /// Rows that have everything that verdicts ask for: where it is missing, as the
 /// nearest has it.
-fn completed(experiment: &Experiment, mut rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn completed(experiment: &Experiment, mut rows: Vec<Row>) -> Vec<Row> {
     for _ in 0..4 {
         let asked = asked::by(|| drop((experiment.verdicts)(&rows)));
         // Of traces that were not replayed there is nothing to complete.

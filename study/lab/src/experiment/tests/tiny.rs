@@ -26,7 +26,7 @@ pub(in crate::experiment) fn tiny(id: &str) -> &'static Tiny {
 }
 
 /// A trace, in the form of `traces/`: so many writes to a thousand blocks.
-pub(super) fn recorded(writes: u32) -> String {
+pub(in crate::experiment) fn recorded(writes: u32) -> String {
     let (mut text, mut x) = (String::new(), 1u64);
     for at in 0..writes {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
