@@ -39,62 +39,6 @@ pub struct Ended {
     pub outcome: Result<Outcome, LabError>,
 }
 
-/// Seconds of a core that an experiment takes at its usual size: says what to
-/// begin with, and how long it takes before anything is known. Measured on one machine,
-/// most by some of their points and one seed (`BENCHMARKS.md`). Points of the tiny size
-/// count alike.
-fn usual_s(id: &str) -> f64 {
-    const KNOWN: [(&str, f64); 45] = [
-        ("A1", 50.0),
-        ("A2", 50.0),
-        ("A3", 50.0),
-        ("A4", 50.0),
-        ("B1", 17.0),
-        ("B2", 21.0),
-        ("B4", 170.0),
-        ("B5", 20.0),
-        ("B6", 41.0),
-        ("B7", 172.0),
-        ("B8", 18.0),
-        ("L1", 139.0),
-        ("L2", 381.0),
-        ("L3", 205.0),
-        ("L4", 18.0),
-        ("M1", 32.0),
-        ("M2", 37.0),
-        ("M3", 46.0),
-        ("M4", 70.0),
-        ("M5", 79.0),
-        ("M6", 683.0),
-        ("M7", 265.0),
-        ("N1", 125.0),
-        ("N2", 124.0),
-        ("N3", 50.0),
-        ("N4", 130.0),
-        ("N5", 610.0),
-        ("N6", 86.0),
-        ("R3a", 110.0),
-        ("R3b", 430.0),
-        ("R3c", 42.0),
-        ("R4", 450.0),
-        ("V3", 10.0),
-        ("V6", 36.0),
-        ("V7", 38.0),
-        ("V8", 75.0),
-        ("V9", 49.0),
-        ("W1", 427.0),
-        ("W2", 306.0),
-        ("W3", 225.0),
-        ("W4", 26.0),
-        ("W5", 27.0),
-        ("X1", 69.0),
-        ("X3", 60.0),
-        ("X4", 278.0),
-    ];
-    let found = KNOWN.iter().find(|(known, _)| *known == id);
-    found.map_or(4.0, |(_, seconds)| *seconds)
-}
-
 /// One point that waits.
 struct Task {
     experiment: usize,
@@ -192,7 +136,7 @@ fn tasks(made: &[Result<Job<'_>, LabError>], shard: Shard, small: bool) -> Vec<T
         let Ok(job) = job else { continue };
         let seconds = match small {
             true => 1.0,
-            false => usual_s(job.experiment.id) / job.len().max(1) as f64,
+            false => job.experiment.seconds / job.len().max(1) as f64,
         };
         for point in 0..job.len() {
             if shard.has(number) && job.known(point).is_none() {

@@ -49,7 +49,7 @@ pub struct Context {
     /// Segments of the volumes that are simulated, if not the usual number.
     /// Only some experiments have such a number ([`Experiment::is_sized`]).
     pub segments: Option<u32>,
-    /// A wrong model in the place of the machine; verdicts then say nothing of a claim.
+    /// A wrong model in the place of the machine; verdicts then mean nothing.
     pub wrong: Option<Wrong>,
 }
 
@@ -151,54 +151,102 @@ impl Point {
     }
 }
 
-/// An experiment.
+/// Whether an experiment replays recorded traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traces {
+    None,
+    /// In addition to drawn workloads.
+    Also,
+    /// Nothing is left of it without them.
+    Only,
+}
+
+/// What an experiment declares. Source, expectation and reason are recorded under the
+/// same id by the papers.
 #[derive(Debug)]
 pub struct Experiment {
     /// Its id, that of the claim.
     pub id: &'static str,
-    /// What it shows, in a line.
-    pub about: &'static str,
-    /// Whether it replays traces.
-    pub needs_traces: bool,
     /// Its points.
     pub points: fn(&Context) -> Vec<Point>,
-    /// What follows.
+    /// The verdicts that follow from all rows.
     pub verdicts: fn(&[Row]) -> Vec<Verdict>,
-    /// How it looks.
+    /// The picture of all rows.
     pub picture: fn(&[Row]) -> Picture,
+    traces: Traces,
+    is_sized: bool,
+    has_machine: bool,
+    /// Seconds of a core that it takes at its usual size, measured on one machine, most
+    /// by some of its points and one seed (`BENCHMARKS.md`): decides what is begun first,
+    /// and predicts the duration before anything is known.
+    seconds: f64,
 }
 
-/// Those that simulate volumes of so many segments as one wants.
-const SIZED: [&str; 4] = ["R3a", "R3b", "R3c", "R4"];
-
 impl Experiment {
-    /// Whether the number of segments can be chosen ([`Context::segments`]).
-    pub fn is_sized(&self) -> bool {
-        SIZED.contains(&self.id)
+    const fn new(
+        id: &'static str,
+        points: fn(&Context) -> Vec<Point>,
+        verdicts: fn(&[Row]) -> Vec<Verdict>,
+        picture: fn(&[Row]) -> Picture,
+    ) -> Self {
+        Experiment {
+            id,
+            points,
+            verdicts,
+            picture,
+            traces: Traces::None,
+            is_sized: false,
+            has_machine: false,
+            seconds: 4.0,
+        }
     }
-}
 
-/// Those whose machine can be a wrong one ([`Context::wrong`]).
-const MACHINES: [&str; 18] = [
-    "R1", "R2", "N3", "N6", "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "L1", "L2", "L3", "L4",
-    "X1", "X3",
-];
-
-impl Experiment {
-    /// Whether it measures file systems on a machine, which can be a wrong one.
-    pub fn has_machine(&self) -> bool {
-        MACHINES.contains(&self.id)
+    /// It replays traces in addition to drawn workloads.
+    const fn with_traces(self) -> Self {
+        Experiment {
+            traces: Traces::Also,
+            ..self
+        }
     }
-}
 
-/// Those that do nothing without recorded traces.
-const REPLAYS: [&str; 2] = ["N1", "N5"];
+    /// It does nothing without traces.
+    const fn only_with_traces(self) -> Self {
+        Experiment {
+            traces: Traces::Only,
+            ..self
+        }
+    }
 
-impl Experiment {
-    /// Whether nothing is left of it without traces; others that replay some
-    /// have drawn workloads, too.
+    /// The number of segments of its volumes can be chosen ([`Context::segments`]).
+    const fn sized(self) -> Self {
+        Experiment {
+            is_sized: true,
+            ..self
+        }
+    }
+
+    /// It measures file systems on a machine, which can be a wrong one
+    /// ([`Context::wrong`]).
+    const fn on_machine(self) -> Self {
+        Experiment {
+            has_machine: true,
+            ..self
+        }
+    }
+
+    /// It takes so many seconds of a core.
+    const fn taking(self, seconds: f64) -> Self {
+        Experiment { seconds, ..self }
+    }
+
+    /// Whether it replays traces.
+    pub fn needs_traces(&self) -> bool {
+        self.traces != Traces::None
+    }
+
+    /// Whether nothing is left of it without traces.
     pub fn only_replays(&self) -> bool {
-        REPLAYS.contains(&self.id)
+        self.traces == Traces::Only
     }
 }
 

@@ -152,11 +152,11 @@ impl<'a> Job<'a> {
     ) -> Result<Self, LabError> {
         if let Some(segments) = context.segments {
             let asked = || LabError::Segments(experiment.id, segments);
-            (experiment.is_sized() && SEGMENTS.contains(&segments))
+            (experiment.is_sized && SEGMENTS.contains(&segments))
                 .then_some(())
                 .ok_or_else(asked)?;
         }
-        if context.wrong.is_some() && !experiment.has_machine() {
+        if context.wrong.is_some() && !experiment.has_machine {
             return Err(LabError::Wrong(experiment.id));
         }
         let directory = out.join(directory(experiment, context));
@@ -164,7 +164,10 @@ impl<'a> Job<'a> {
             path: directory.clone(),
             source,
         })?;
-        let traces = context.traces.as_ref().filter(|_| experiment.needs_traces);
+        let traces = context
+            .traces
+            .as_ref()
+            .filter(|_| experiment.needs_traces());
         Ok(Job {
             experiment,
             context,

@@ -1,7 +1,7 @@
 //! Wrong models of a machine: `varve lab run ID --wrong NAME` runs an experiment of
-//! file systems on one of them, so that claims can be seen to fail.
+//! file systems on one of them, so that verdicts can be seen to fail.
 //!
-//! A verdict that holds whatever the machine does says nothing about the file systems.
+//! A verdict that passes on every machine says nothing about the file systems.
 //! Experiments whose subject is no machine have wrong models of their own in their tests.
 
 use super::rivals::{EFS, write_behind};
@@ -16,7 +16,7 @@ pub enum Wrong {
     LogInPlace,
     /// The processor takes sixteen times the cycles.
     SlowProcessor,
-    /// The drive turns at 300 revolutions a minute.
+    /// The drive makes 300 revolutions a minute.
     SlowDrive,
     /// A flash device in the place of the drive.
     NoArm,

@@ -49,7 +49,7 @@ pub struct Run {
     /// R4 1280.
     #[arg(long, value_name = "N")]
     segments: Option<u32>,
-    /// A wrong model in the place of the machine, to see claims fail: log-in-place,
+    /// A wrong model in the place of the machine, to see verdicts fail: log-in-place,
     /// slow-processor, slow-drive or no-arm; results go to OUT/ID-NAME.
     #[arg(long, value_name = "NAME")]
     wrong: Option<Wrong>,
@@ -114,7 +114,7 @@ impl Run {
             }));
         } else {
             outcome.verdicts.iter().for_each(output::lines);
-            if experiment.needs_traces && !traces {
+            if experiment.needs_traces() && !traces {
                 output::line("without traces: on drawn workloads alone");
             }
             if !context.decides() && outcome.missing == 0 {

@@ -12,15 +12,7 @@ use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::allocation::{Assumptions, Load, PolicyKind};
 use varve_disk::Discipline;
 
-/// See the module's head.
-pub const A1: Experiment = Experiment {
-    id: "A1",
-    about: "binary buddy allocation: fragmentation and throughput under three workloads",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const A1: Experiment = Experiment::new("A1", points, verdicts, picture).taking(50.0);
 
 /// Table 3-4, percent.
 const TABLE: [(Load, [(&str, f64); 4]); 3] = [

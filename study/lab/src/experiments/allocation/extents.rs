@@ -14,15 +14,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::allocation::{Load, PolicyKind};
 
-/// See the module's head.
-pub const A3: Experiment = Experiment {
-    id: "A3",
-    about: "extents: first fit and best fit with one to five ranges of sizes",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const A3: Experiment = Experiment::new("A3", points, verdicts, picture).taking(50.0);
 
 /// Table 3-7: extents per file for one to five ranges.
 const TABLE: [(Load, [f64; 5]); 3] = [

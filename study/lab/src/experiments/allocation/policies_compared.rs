@@ -11,15 +11,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::allocation::{Load, PolicyKind};
 
-/// See the module's head.
-pub const A4: Experiment = Experiment {
-    id: "A4",
-    about: "binary and restricted buddies, extents and fixed blocks compared",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const A4: Experiment = Experiment::new("A4", points, verdicts, picture).taking(50.0);
 
 const FIXED: &str = "fixed blocks";
 /// Readings of the fixed blocks.

@@ -6,15 +6,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::allocation::{Load, PolicyKind};
 
-/// See the module's head.
-pub const A2: Experiment = Experiment {
-    id: "A2",
-    about: "restricted buddy allocation: block sizes, grow policy and clustering",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const A2: Experiment = Experiment::new("A2", points, verdicts, picture).taking(50.0);
 
 const SIZES: [usize; 4] = [2, 3, 4, 5];
 const GROW: [u64; 2] = [1, 2];

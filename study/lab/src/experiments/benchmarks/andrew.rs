@@ -16,15 +16,7 @@ use crate::platform::{Cleaning, System};
 use crate::program::andrew::{self, When};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const B3: Experiment = Experiment {
-    id: "B3",
-    about: "Andrew, one user, five phases",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B3: Experiment = Experiment::new("B3", points, verdicts, picture).on_machine();
 
 const RIVALS: &[Rival] = &[FFS, EFS, LFS, VLFS];
 const LOG: &[Rival] = &[LFS];

@@ -16,15 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const B4: Experiment = Experiment {
-    id: "B4",
-    about: "Andrew, one to eight users",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B4: Experiment = Experiment::new("B4", points, verdicts, picture)
+    .on_machine()
+    .taking(170.0);
 
 const USERS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 /// Within so much time all have begun.

@@ -16,15 +16,9 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::platform::files::Phase;
 use crate::report::{Picture, Verdict, mean};
 
-/// See the module's head.
-pub const B2: Experiment = Experiment {
-    id: "B2",
-    about: "10,000 files of 1 KB in 100 directories",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B2: Experiment = Experiment::new("B2", points, verdicts, picture)
+    .on_machine()
+    .taking(21.0);
 
 const RIVALS: &[Rival] = &[FFS, EFS, LFS, VLFS];
 const LOG: &[Rival] = &[LFS];

@@ -14,15 +14,9 @@ use crate::platform::records::Habits;
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const B5: Experiment = Experiment {
-    id: "B5",
-    about: "OO1: lookup, insert, traverse forth and back",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B5: Experiment = Experiment::new("B5", points, verdicts, picture)
+    .on_machine()
+    .taking(20.0);
 
 const RIVALS: &[Rival] = &[FFS, EFS, LFS];
 const PAGE_BYTES: u32 = 4096;

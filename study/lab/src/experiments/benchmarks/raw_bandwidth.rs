@@ -20,15 +20,9 @@ use std::sync::Arc;
 use varve_device::Device;
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const B1: Experiment = Experiment {
-    id: "B1",
-    about: "raw bandwidth against the size of transfers",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B1: Experiment = Experiment::new("B1", points, verdicts, picture)
+    .on_machine()
+    .taking(17.0);
 
 const RAW: &str = "raw";
 /// LFS that has a cluster written as soon as it is full, as EFS does.

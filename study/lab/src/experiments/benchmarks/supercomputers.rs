@@ -11,15 +11,9 @@ use crate::program::supercomputer::{APPLICATIONS, Application, REQUESTS, Rates};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const B8: Experiment = Experiment {
-    id: "B8",
-    about: "supercomputers: bvi, ccm, les, venus",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B8: Experiment = Experiment::new("B8", points, verdicts, picture)
+    .on_machine()
+    .taking(18.0);
 
 const RIVALS: &[Rival] = &[FFS, EFS, LFS];
 

@@ -24,15 +24,9 @@ use crate::platform::records::Habits;
 use crate::platform::{Cleaning, Layout};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const B7: Experiment = Experiment {
-    id: "B7",
-    about: "TPC-B at 80 % utilisation: FFS, EFS, LFS and what its cleaner costs",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B7: Experiment = Experiment::new("B7", points, verdicts, picture)
+    .on_machine()
+    .taking(172.0);
 
 const NEVER: &str = "LFS, no cleaner";
 const PAPERS: &str = "LFS, cost-benefit";

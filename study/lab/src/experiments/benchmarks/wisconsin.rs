@@ -18,15 +18,9 @@ use crate::platform::{Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_fs::ReadAheadWindow::{self, Adaptive, Maximal};
 
-/// See the module's head.
-pub const B6: Experiment = Experiment {
-    id: "B6",
-    about: "Wisconsin: 32 queries, and read-ahead",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const B6: Experiment = Experiment::new("B6", points, verdicts, picture)
+    .on_machine()
+    .taking(41.0);
 
 /// Two blocks.
 const PAGE_BYTES: u32 = 8192;

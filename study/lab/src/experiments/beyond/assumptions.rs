@@ -26,15 +26,9 @@ use crate::platform::Layout;
 use crate::platform::files::{Files, Phase};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const N6: Experiment = Experiment {
-    id: "N6",
-    about: "what the assumptions of the B, L and X series change",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const N6: Experiment = Experiment::new("N6", points, verdicts, picture)
+    .on_machine()
+    .taking(86.0);
 
 /// What is assumed, as factors on what the series have, and cycles of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -30,15 +30,9 @@ use mounted::Mount;
 use simulated::{Case, Load, on_flash, on_zones, zone_series};
 use varve_lfs::policy::PolicyKind;
 
-/// See the module's head.
-pub const N2: Experiment = Experiment {
-    id: "N2",
-    about: "a log on a log: the policies on zones and over a translation layer",
-    needs_traces: true,
-    points,
-    verdicts,
-    picture,
-};
+pub const N2: Experiment = Experiment::new("N2", points, verdicts, picture)
+    .with_traces()
+    .taking(124.0);
 
 const PERCENTS: [u32; 2] = [80, 90];
 /// Of the volume.

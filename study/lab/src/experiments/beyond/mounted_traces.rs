@@ -33,15 +33,9 @@ const WRITES: u64 = 600_000;
 /// Of the oracle.
 const LEAST: f64 = 0.85;
 
-/// See the module's head.
-pub const N5: Experiment = Experiment {
-    id: "N5",
-    about: "what a mounted log writes on every trace, beside the oracle",
-    needs_traces: true,
-    points,
-    verdicts,
-    picture,
-};
+pub const N5: Experiment = Experiment::new("N5", points, verdicts, picture)
+    .only_with_traces()
+    .taking(610.0);
 
 /// A policy, and whether blocks are written into holes; the first is a mount's default.
 const MOUNTS: [(PolicyKind, bool); 4] = [

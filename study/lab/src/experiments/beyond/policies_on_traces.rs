@@ -24,15 +24,9 @@ const TIE: f64 = 1.02;
 /// Heads the oracle is tried with; the best run counts.
 const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
 
-/// See the module's head.
-pub const N1: Experiment = Experiment {
-    id: "N1",
-    about: "write amplification of every policy on every trace, and the oracle's",
-    needs_traces: true,
-    points,
-    verdicts,
-    picture,
-};
+pub const N1: Experiment = Experiment::new("N1", points, verdicts, picture)
+    .only_with_traces()
+    .taking(125.0);
 
 fn points(context: &Context) -> Vec<Point> {
     let names = context.trace_names();

@@ -13,15 +13,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use varve_lfs::policy::PolicyKind;
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const N4: Experiment = Experiment {
-    id: "N4",
-    about: "amplification on the real log, with one head and with several",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const N4: Experiment = Experiment::new("N4", points, verdicts, picture).taking(130.0);
 
 /// To compare with; no mount has it.
 const SEPBIT: PolicyKind = PolicyKind::new("sepbit", || Box::<SepBit>::default());

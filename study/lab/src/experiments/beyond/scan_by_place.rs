@@ -13,15 +13,9 @@ use crate::platform::{BLOCK, System};
 use crate::report::{Curve, Picture, Verdict};
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const N3: Experiment = Experiment {
-    id: "N3",
-    about: "reading a file in the order of its segments after random updates",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const N3: Experiment = Experiment::new("N3", points, verdicts, picture)
+    .on_machine()
+    .taking(50.0);
 
 const RIVALS: &[Rival] = &[LFS];
 const DRIVES: [(&str, Machine); 4] = [

@@ -21,15 +21,9 @@ use varve_disk::drives;
 use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, FreeMap};
 use varve_fs::{Caller, FileSystem, InodeNo, Options};
 
-/// See the module's head.
-pub const L3: Experiment = Experiment {
-    id: "L3",
-    about: "an FFS aged by years of use against an empty one",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const L3: Experiment = Experiment::new("L3", points, verdicts, picture)
+    .on_machine()
+    .taking(205.0);
 
 const KB: u64 = 1 << 10;
 /// Sizes of the files that are made and read.

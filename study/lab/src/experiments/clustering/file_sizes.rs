@@ -11,15 +11,9 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::platform::files::{Files, Phase};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const L1: Experiment = Experiment {
-    id: "L1",
-    about: "create, read, overwrite and delete 32 MB in files of 1 KB to 32 MB, LFS and two FFS",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const L1: Experiment = Experiment::new("L1", points, verdicts, picture)
+    .on_machine()
+    .taking(139.0);
 
 const RIVALS: &[Rival] = &[BSD_LFS, M8R0, M8R2];
 /// Sizes in KB: 1, 2, 4 to 32,768.

@@ -14,15 +14,9 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::platform::files::Phase;
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const L4: Experiment = Experiment {
-    id: "L4",
-    about: "the micro-benchmarks of LFS against Sprite's figures, scaled",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const L4: Experiment = Experiment::new("L4", points, verdicts, picture)
+    .on_machine()
+    .taking(18.0);
 
 const RIVALS: &[Rival] = &[BSD_LFS, M1R2, M8R2];
 const SPRITE: &[Rival] = &[SPRITE_LFS, SUN_FFS];

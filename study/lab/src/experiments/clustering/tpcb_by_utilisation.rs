@@ -23,15 +23,9 @@ use crate::platform::records::Habits;
 use crate::platform::{Cleaning, Layout};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const L2: Experiment = Experiment {
-    id: "L2",
-    about: "TPC-B against utilisation, 48 to 90 %",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const L2: Experiment = Experiment::new("L2", points, verdicts, picture)
+    .on_machine()
+    .taking(381.0);
 
 const FFS: &str = "FFS-m8r2";
 const SORTED: &str = "FFS-m8r2, 32 pages together";

@@ -32,15 +32,7 @@ use varve_lfs::cleaner::Pace;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const X4: Experiment = Experiment {
-    id: "X4",
-    about: "what transactions and reads feel of the cleaner, on three drives",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const X4: Experiment = Experiment::new("X4", points, verdicts, picture).taking(278.0);
 
 /// Of what the segments outside the reserve hold. The thesis's disk was as full
 /// as the second (ch. 7 says so of ch. 5).

@@ -27,15 +27,7 @@ use varve_fs::{Caller, FileSystem, InodeNo, Isolation, Transaction, TransactionO
 use varve_lfs::Lfs;
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const X2: Experiment = Experiment {
-    id: "X2",
-    about: "what transactions cost programs that use none",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const X2: Experiment = Experiment::new("X2", points, verdicts, picture);
 
 const WITHOUT: &str = "without";
 const SUPPORT: &str = "support";

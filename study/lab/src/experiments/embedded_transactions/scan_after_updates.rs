@@ -13,15 +13,9 @@ use crate::experiments::{Context, Experiment, LabError, Point, Row};
 use crate::platform::Layout;
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const X3: Experiment = Experiment {
-    id: "X3",
-    about: "SCAN: reading in order of key after 100,000 transactions",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const X3: Experiment = Experiment::new("X3", points, verdicts, picture)
+    .on_machine()
+    .taking(60.0);
 
 const IN_PLACE: &str = "in place";
 const LFS: &str = "LFS";

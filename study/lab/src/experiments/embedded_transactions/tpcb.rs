@@ -17,15 +17,9 @@ use crate::platform::records::Habits;
 use crate::platform::{Cleaning, Layout, Platform};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const X1: Experiment = Experiment {
-    id: "X1",
-    about: "TPC-B: user level in place and on LFS, and embedded in LFS",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const X1: Experiment = Experiment::new("X1", points, verdicts, picture)
+    .on_machine()
+    .taking(69.0);
 
 const IN_PLACE: &str = "user level, in place";
 const IN_PLACE_FRESH: &str = "user level, in place, 60 % full";

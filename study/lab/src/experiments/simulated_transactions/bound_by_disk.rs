@@ -9,15 +9,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
-/// See the module's head.
-pub const M3: Experiment = Experiment {
-    id: "M3",
-    about: "five transaction systems, disk-bound, by the multiprogramming level",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M3: Experiment = Experiment::new("M3", points, verdicts, picture).taking(46.0);
 
 /// Throughput at saturation (§4.5.2).
 const PAPER: [(Model, f64); 2] = [(Model::UserLfs, 9.4), (Model::UserRo, 7.2)];

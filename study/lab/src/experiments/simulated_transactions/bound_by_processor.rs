@@ -8,15 +8,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
-/// See the module's head.
-pub const M1: Experiment = Experiment {
-    id: "M1",
-    about: "five transaction systems, processor-bound, by the multiprogramming level",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M1: Experiment = Experiment::new("M1", points, verdicts, picture).taking(32.0);
 
 /// Throughput at saturation (§4.5.1).
 const PAPER: [(Model, f64); 4] = [

@@ -8,15 +8,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
-/// See the module's head.
-pub const M4: Experiment = Experiment {
-    id: "M4",
-    about: "file system or place of transactions: what decides, by the processor's speed",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M4: Experiment = Experiment::new("M4", points, verdicts, picture).taking(70.0);
 
 /// What the file system decides.
 const FILE_SYSTEM: [(Model, Model); 2] =

@@ -11,15 +11,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
-/// See the module's head.
-pub const M5: Experiment = Experiment {
-    id: "M5",
-    about: "five transaction systems by the skew of accesses, with locks on pages",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M5: Experiment = Experiment::new("M5", points, verdicts, picture).taking(79.0);
 
 /// Percent of accesses that go to the rest of a hundred percent of the pages.
 pub(in crate::experiments) const SKEWS: [u32; 7] = [50, 60, 70, 80, 90, 95, 99];

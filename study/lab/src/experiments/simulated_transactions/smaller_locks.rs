@@ -14,15 +14,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::transactions::{Locking, Model, Parameters};
 
-/// See the module's head.
-pub const M6: Experiment = Experiment {
-    id: "M6",
-    about: "subpages, smaller pages and modified subpages against hot locks",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M6: Experiment = Experiment::new("M6", points, verdicts, picture).taking(683.0);
 
 /// A data manager and the embedded model on the same file system.
 const PAIRS: [(Model, Model); 2] = [(Model::UserRo, Model::OsRo), (Model::UserLfs, Model::OsLfs)];

@@ -8,15 +8,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
-/// See the module's head.
-pub const M2: Experiment = Experiment {
-    id: "M2",
-    about: "what a system call costs transactions in the operating system",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M2: Experiment = Experiment::new("M2", points, verdicts, picture).taking(37.0);
 
 const PAIRS: [(Model, Model); 2] = [(Model::UserRo, Model::OsRo), (Model::UserLfs, Model::OsLfs)];
 /// The gap at a quarter of a millisecond, percent.

@@ -9,15 +9,7 @@ use crate::experiments::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean, summaries};
 use crate::simulator::transactions::{Assumptions, Model, Parameters};
 
-/// See the module's head.
-pub const M7: Experiment = Experiment {
-    id: "M7",
-    about: "the simulator of transactions validated: bounds, confidence, what assumptions change",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const M7: Experiment = Experiment::new("M7", points, verdicts, picture).taking(265.0);
 
 /// Configurations in which assumptions are varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

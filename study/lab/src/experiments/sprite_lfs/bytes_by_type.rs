@@ -30,14 +30,7 @@ const TYPES: [(&str, f64, f64); 6] = [
     ("summaries", 0.6, 0.5),
 ];
 
-pub const R6: Experiment = Experiment {
-    id: "R6",
-    about: "bytes by type of block, live and log bandwidth",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const R6: Experiment = Experiment::new("R6", points, verdicts, picture);
 
 fn points(context: &Context) -> Vec<Point> {
     context

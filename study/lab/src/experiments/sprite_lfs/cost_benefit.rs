@@ -31,15 +31,9 @@ const SURVIVORS: u64 = 5;
 const CLAIMED: [f64; 3] = [0.75, 0.8, 0.85];
 const DRAWN: [f64; 5] = [0.6, 0.75, 0.8, 0.85, 0.9];
 
-/// See the module's head.
-pub const R3B: Experiment = Experiment {
-    id: "R3b",
-    about: "cost-benefit against greedy on hot-and-cold files",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture: write_costs,
-};
+pub const R3B: Experiment = Experiment::new("R3b", points, verdicts, write_costs)
+    .sized()
+    .taking(430.0);
 
 /// How much is cleaned together, on which volume.
 #[derive(Clone, Copy, PartialEq)]

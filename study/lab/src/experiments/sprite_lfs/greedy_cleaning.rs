@@ -25,24 +25,14 @@ pub(in crate::experiments) const HOT_COLD: Skew = Skew::HotCold {
 pub(in crate::experiments) const FFS: (f64, f64) = (10.0, 4.0);
 
 /// The distribution of segments in the two simple models.
-pub const R3A: Experiment = Experiment {
-    id: "R3a",
-    about: "greedy cleaning, uniform and hot-and-cold: write cost against utilisation",
-    needs_traces: false,
-    points: points_a,
-    verdicts: verdicts_a,
-    picture: write_costs,
-};
+pub const R3A: Experiment = Experiment::new("R3a", points_a, verdicts_a, write_costs)
+    .sized()
+    .taking(110.0);
 
 /// What the cleaner sees and takes.
-pub const R3C: Experiment = Experiment {
-    id: "R3c",
-    about: "utilisation of segments seen and cleaned by cost-benefit",
-    needs_traces: false,
-    points: points_c,
-    verdicts: verdicts_c,
-    picture: picture_c,
-};
+pub const R3C: Experiment = Experiment::new("R3c", points_c, verdicts_c, picture_c)
+    .sized()
+    .taking(42.0);
 
 /// Segments of a volume by default. On smaller ones what is kept clean is a larger
 /// share of the volume, so that greedy looks better than it is: at 1,000 hot-and-cold

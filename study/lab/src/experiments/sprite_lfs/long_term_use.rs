@@ -33,15 +33,10 @@ const BLOCK_BYTES: f64 = 4096.0;
 /// Powers of the size by which lives grow.
 const POWERS: [f64; 3] = [0.0, 0.5, 1.0];
 
-/// See the module's head.
-pub const R4: Experiment = Experiment {
-    id: "R4",
-    about: "long-term use: months of an office's home directories",
-    needs_traces: true,
-    points,
-    verdicts,
-    picture,
-};
+pub const R4: Experiment = Experiment::new("R4", points, verdicts, picture)
+    .with_traces()
+    .sized()
+    .taking(450.0);
 
 /// Traces that write over what they wrote.
 const TRACES: [&str; 4] = [

@@ -16,14 +16,7 @@ use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const SIZES_KB: [u32; 3] = [1, 10, 100];
 const MEGABYTES: [u32; 3] = [1, 10, 50];
-pub const R5: Experiment = Experiment {
-    id: "R5",
-    about: "recovery time by size and number of files written since the checkpoint",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const R5: Experiment = Experiment::new("R5", points, verdicts, picture);
 
 fn points(_: &Context) -> Vec<Point> {
     let pairs = SIZES_KB

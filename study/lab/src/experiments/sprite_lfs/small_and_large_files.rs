@@ -13,25 +13,11 @@ use crate::platform::files::Phase;
 use crate::report::{Picture, Verdict};
 use std::ops::Range;
 
-/// See the module's head.
-pub const R1: Experiment = Experiment {
-    id: "R1",
-    about: "small files: create, read and delete 10,000 of 1 KB, LFS against FFS",
-    needs_traces: false,
-    points: small_points,
-    verdicts: small_verdicts,
-    picture: small_picture,
-};
+pub const R1: Experiment =
+    Experiment::new("R1", small_points, small_verdicts, small_picture).on_machine();
 
-/// See the module's head.
-pub const R2: Experiment = Experiment {
-    id: "R2",
-    about: "a large file in five phases on 100 MB",
-    needs_traces: false,
-    points: large_points,
-    verdicts: large_verdicts,
-    picture: large_picture,
-};
+pub const R2: Experiment =
+    Experiment::new("R2", large_points, large_verdicts, large_picture).on_machine();
 
 const RIVALS: &[Rival] = &[SPRITE_LFS, SUN_FFS];
 

@@ -65,7 +65,7 @@ fn models(experiment: &'static Experiment) -> Vec<(String, Vec<Verdict>)> {
 const OURS: [&str; 2] = ["256 KB", "VLFS"];
 
 /// Verdicts that no wrong model makes fail by another measurement, of these experiments;
-/// `elsewhere` are claims of which a test of the experiment's own has the wrong model.
+/// `elsewhere` are verdicts of which a test of the experiment's own has the wrong model.
 fn unmoved(ids: &[&str], elsewhere: &[&str]) -> Vec<String> {
     let mut unmoved = Vec::new();
     for id in ids {

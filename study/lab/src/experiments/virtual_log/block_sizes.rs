@@ -15,14 +15,10 @@ use varve_disk::{Drive, TrackId};
 use varve_vlog::{Eager, model};
 
 /// Physical block sizes.
-pub const V3: Experiment = Experiment {
-    id: "V3",
-    about: "physical block against a logical block of 4 KiB, equation (11)",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture: |rows| picture(rows, "Time to room for 4 KiB", "physical block, sectors"),
-};
+pub const V3: Experiment = Experiment::new("V3", points, verdicts, |rows| {
+    picture(rows, "Time to room for 4 KiB", "physical block, sectors")
+})
+.taking(10.0);
 
 const LOGICAL: u32 = 8;
 const SIZES: [u32; 4] = [1, 2, 4, 8];

@@ -18,30 +18,18 @@ use std::sync::Arc;
 const SECTOR: u32 = 512;
 
 /// The single-cylinder model.
-pub const V1: Experiment = Experiment {
-    id: "V1",
-    about: "eager writing: the single-cylinder model (4) against simulation",
-    needs_traces: false,
-    points: points_1,
-    verdicts: verdicts_1,
-    picture: |rows| picture(rows, "Time to the first free sector", "utilisation"),
-};
+pub const V1: Experiment = Experiment::new("V1", points_1, verdicts_1, |rows| {
+    picture(rows, "Time to the first free sector", "utilisation")
+});
 
 /// The model with a compactor.
-pub const V2: Experiment = Experiment {
-    id: "V2",
-    about: "filling empty tracks to a threshold: the model (10) against simulation",
-    needs_traces: false,
-    points: points_2,
-    verdicts: verdicts_2,
-    picture: |rows| {
-        picture(
-            rows,
-            "Time to a free sector, by threshold",
-            "share kept free",
-        )
-    },
-};
+pub const V2: Experiment = Experiment::new("V2", points_2, verdicts_2, |rows| {
+    picture(
+        rows,
+        "Time to a free sector, by threshold",
+        "share kept free",
+    )
+});
 
 /// The drives of table 1, in the parts that the paper simulated.
 pub(in crate::experiments) fn both() -> [(&'static str, Drive); 2] {

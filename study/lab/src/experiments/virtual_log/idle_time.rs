@@ -18,15 +18,7 @@ use crate::experiments::{Context, Experiment, LabError, Point, Row};
 use crate::platform::{BLOCK, Disk, Layout, Platform};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const V8: Experiment = Experiment {
-    id: "V8",
-    about: "bursts and idle intervals at 80 %",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V8: Experiment = Experiment::new("V8", points, verdicts, picture).taking(75.0);
 
 const PERCENT: u64 = 80;
 const BURSTS_KB: [u64; 4] = [128, 512, 1024, 2048];

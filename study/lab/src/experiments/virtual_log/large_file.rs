@@ -14,15 +14,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::drives;
 use varve_prove::random::Random;
 
-/// See the module's head.
-pub const V5: Experiment = Experiment {
-    id: "V5",
-    about: "a large file in six phases: update in place and LFS, on a disk and a VLD",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V5: Experiment = Experiment::new("V5", points, verdicts, picture);
 
 pub(in crate::experiments) const SEQUENTIAL_WRITE: f64 = 1.0;
 pub(in crate::experiments) const SEQUENTIAL_READ: f64 = 2.0;

@@ -18,15 +18,7 @@ use crate::experiments::{Context, Experiment, LabError, Point, Row};
 use crate::platform::{BLOCK, Disk, Layout, Platform};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const V9: Experiment = Experiment {
-    id: "V9",
-    about: "the file system on the virtual log beside UFS and LFS, on a disk and a VLD",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V9: Experiment = Experiment::new("V9", points, verdicts, picture).taking(49.0);
 
 const NEW: &str = "VLFS";
 /// What it is to reach where everybody waits, and where nobody does.

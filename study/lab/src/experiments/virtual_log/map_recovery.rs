@@ -17,15 +17,7 @@ use varve_disk::{Drive, ReadAhead, SimulatedDisk, drives};
 use varve_prove::random::Random;
 use varve_vlog::Source;
 
-/// See the module's head.
-pub const V10: Experiment = Experiment {
-    id: "V10",
-    about: "recovery of the map: from the tail, from a checkpoint, and by scanning",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V10: Experiment = Experiment::new("V10", points, verdicts, picture);
 
 const BLOCK: usize = 4096;
 const CYLINDERS: [u32; 3] = [11, 22, 44];

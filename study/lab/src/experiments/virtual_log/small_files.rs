@@ -10,15 +10,7 @@ use crate::platform::files::{Files, Phase};
 use crate::platform::{Disk, Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const V4: Experiment = Experiment {
-    id: "V4",
-    about: "small files: update in place and LFS, on a disk and a virtual log disk",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V4: Experiment = Experiment::new("V4", points, verdicts, picture);
 
 const PHASES: [&str; 3] = ["create", "read", "delete"];
 

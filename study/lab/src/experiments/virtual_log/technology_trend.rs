@@ -20,15 +20,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::{Drive, drives};
 use varve_vlog::LeaveEarly;
 
-/// See the module's head.
-pub const V7: Experiment = Experiment {
-    id: "V7",
-    about: "updates at 80 % on three generations of host and disk, by cause",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V7: Experiment = Experiment::new("V7", points, verdicts, picture).taking(38.0);
 
 const PERCENT: u64 = 80;
 const BURST: u64 = 300;

@@ -10,15 +10,7 @@ use crate::experiments::{Context, Experiment, LabError, Point, Row};
 use crate::platform::{Disk, Layout, NVRAM_BYTES, Platform, seagate};
 use crate::report::{Curve, Picture, Verdict, mean};
 
-/// See the module's head.
-pub const V6: Experiment = Experiment {
-    id: "V6",
-    about: "random synchronous updates of 4 KB against utilisation",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const V6: Experiment = Experiment::new("V6", points, verdicts, picture).taking(36.0);
 
 const IN_PLACE: &str = "UFS, regular disk";
 const EAGER: &str = "UFS, VLD";

@@ -20,15 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use varve_disk::{Access, FlashModel, FlashParameters, Mechanism, Request, drives};
 
-/// See the module's head.
-pub const W5: Experiment = Experiment {
-    id: "W5",
-    about: "write and read response times at 90 %, LFS and WOLF, on two drives",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const W5: Experiment = Experiment::new("W5", points, verdicts, picture).taking(27.0);
 
 const UTILISATION: f64 = 0.9;
 const BLOCK_SECTORS: u64 = 8;

@@ -20,15 +20,7 @@ use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_prove::runner::new_clock;
 
-/// See the module's head.
-pub const W6: Experiment = Experiment {
-    id: "W6",
-    about: "power cuts between the writes of a virtual segment",
-    needs_traces: false,
-    points,
-    verdicts,
-    picture,
-};
+pub const W6: Experiment = Experiment::new("W6", points, verdicts, picture);
 
 const BLOCK: u64 = 4096;
 const DEVICE_BYTES: u64 = 16 << 20;

@@ -27,44 +27,24 @@ const DISK: TransferModel = TransferModel::ATLAS_10K;
 const WAIT_NS: u64 = 10_000_000;
 
 /// Overall write cost against utilisation.
-pub const W1: Experiment = Experiment {
-    id: "W1",
-    about: "overall write cost against utilisation, LFS and WOLF",
-    needs_traces: true,
-    points: points_1,
-    verdicts: verdicts_1,
-    picture: picture_1,
-};
+pub const W1: Experiment = Experiment::new("W1", points_1, verdicts_1, picture_1)
+    .with_traces()
+    .taking(427.0);
 
 /// Buffers.
-pub const W2: Experiment = Experiment {
-    id: "W2",
-    about: "2 to 4 reordering buffers, LFS buffers of 256 to 1024 KB",
-    needs_traces: true,
-    points: points_2,
-    verdicts: verdicts_2,
-    picture: picture_2,
-};
+pub const W2: Experiment = Experiment::new("W2", points_2, verdicts_2, picture_2)
+    .with_traces()
+    .taking(306.0);
 
 /// Segment sizes.
-pub const W3: Experiment = Experiment {
-    id: "W3",
-    about: "segments of 64 KB to 4 MB at 95 %",
-    needs_traces: true,
-    points: points_3,
-    verdicts: verdicts_3,
-    picture: picture_3,
-};
+pub const W3: Experiment = Experiment::new("W3", points_3, verdicts_3, picture_3)
+    .with_traces()
+    .taking(225.0);
 
 /// Distribution.
-pub const W4: Experiment = Experiment {
-    id: "W4",
-    about: "distribution of segment utilisation at 80 %, LFS and WOLF",
-    needs_traces: true,
-    points: points_4,
-    verdicts: verdicts_4,
-    picture: picture_4,
-};
+pub const W4: Experiment = Experiment::new("W4", points_4, verdicts_4, picture_4)
+    .with_traces()
+    .taking(26.0);
 
 pub(in crate::experiments) const SYNTHETIC: [&str; 4] =
     ["uniform", "hot-cold", "small-files", "tpc-d"];
