@@ -9,7 +9,7 @@
 //! more than what is printed.
 
 use std::time::Instant;
-use varve_lab::experiment::LabError;
+use varve_lab::experiments::LabError;
 use varve_lab::platform::{BLOCK, Disk, Layout, Platform};
 use varve_prove::random::Random;
 

@@ -10,7 +10,7 @@
 //! them without arguments; `sync` or `buffered` as a third argument picks one.
 
 use varve_disk::{DiskStatistics, Drive, drives};
-use varve_lab::experiment::LabError;
+use varve_lab::experiments::LabError;
 use varve_lab::platform::ffs::Ffs;
 use varve_lab::platform::files::{Files, Phase};
 use varve_lab::platform::host::Host;

@@ -19,6 +19,9 @@ pub enum LabError {
         max = SEGMENTS.end()
     )]
     Segments(&'static str, u32),
+    /// The experiment measures no machine, so none can be wrong.
+    #[error("{0} has no machine that could be wrong: B, L, N3, N6, R1, R2, X1 and X3 have")]
+    Wrong(&'static str),
     /// A trace cannot be used.
     #[error(transparent)]
     Trace(#[from] TraceError),

@@ -10,7 +10,7 @@
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
 //! | [`program`] | programs with which the papers measured file systems, on any files |
 //! | [`database`] | the databases of the thesis, on the record store |
-//! | [`experiment`] | one file per study, and what runs them |
+//! | [`experiments`] | one file per study, and what runs them |
 //! | [`claims`] | what the papers claim, and what shows it |
 //! | [`report`] | statistics, verdicts, data files, pictures |
 //! | [`replay`] | a reader's own trace, and which layout and cleaner suits it |
@@ -22,7 +22,7 @@ pub mod ageing;
 pub mod claims;
 pub mod database;
 mod error;
-pub mod experiment;
+pub mod experiments;
 mod jobs;
 pub mod page;
 pub mod platform;

@@ -12,7 +12,7 @@ mod thesis;
 mod virtual_log;
 mod wolf;
 
-use crate::experiment::{self, Experiment};
+use crate::experiments::{self, Experiment};
 
 /// Where a claim comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Claim {
 
     /// Its experiment, if it has been built.
     pub fn experiment(&self) -> Option<&'static Experiment> {
-        experiment::named(self.id)
+        experiments::named(self.id)
     }
 }
 
@@ -173,11 +173,11 @@ mod tests {
     fn every_experiment_examines_a_claim_and_ids_are_unique() {
         let ids: BTreeSet<&str> = all().map(|claim| claim.id).collect();
         assert_eq!(ids.len(), all().count(), "an id is there twice");
-        for experiment in experiment::ALL {
+        for experiment in experiments::ALL {
             assert!(named(experiment.id).is_some(), "{}", experiment.id);
         }
         let built = all().filter(|claim| claim.experiment().is_some()).count();
-        assert_eq!(built, experiment::ALL.len());
+        assert_eq!(built, experiments::ALL.len());
     }
 
     #[test]

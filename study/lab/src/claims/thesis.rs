@@ -226,6 +226,21 @@ pub(super) const CLAIMS: &[Claim] = &[
          it.",
     ),
     Claim::new(
+        "X5",
+        Thesis,
+        "§5.3.1, figure 5-6",
+        "user level and kernel on LFS where every semaphore is a system call",
+        [
+            "two calls for each semaphore at user level, one in the kernel: that accounts for the \
+             whole difference",
+            "within 10 % of figure 5-6",
+        ],
+    )
+    .underdetermined(
+        "T1480",
+        "the number of semaphore calls of a transaction, nor the cost of one on the DECstation",
+    ),
+    Claim::new(
         "B1",
         Thesis,
         "§7.3, figures 7-1 to 7-4",

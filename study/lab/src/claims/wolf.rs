@@ -96,4 +96,18 @@ pub(super) const CLAIMS: &[Claim] = &[
         "W145-150",
         "the four traces (INS, RES, Sitar, Harp), which cannot be had",
     ),
+    Claim::new(
+        "W8",
+        Wolf,
+        "§2.5",
+        "cleaning while the file system is idle for five minutes",
+        [
+            "the cleaner runs when idle or above 80 %, at most 20 MB at a time",
+            "as W1, with idle periods",
+        ],
+    )
+    .underdetermined(
+        "W173",
+        "the idle periods of its workloads; no recorded trace at hand pauses for five minutes",
+    ),
 ];

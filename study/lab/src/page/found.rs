@@ -2,7 +2,7 @@
 
 use crate::claims::Claim;
 use crate::error::LabError;
-use crate::experiment::Report;
+use crate::experiments::Report;
 use crate::report::{Picture, Verdict};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The page of results that were run at the tiny size.
 
 use super::*;
-use crate::experiment::{Context, Shard, named, run};
+use crate::experiments::{Context, Shard, named, run};
 use crate::report::{Curve, Picture, Verdict};
 
 fn results(out: &Path, id: &str) {
@@ -87,7 +87,7 @@ fn verdicts_decide_what_is_said() {
     std::fs::write(place.join("picture.svg"), "<svg/>").unwrap();
     let status = |passes: [bool; 2]| {
         let verdict = |pass| Verdict::of("<claim>", "e", "m".into(), pass);
-        let report = crate::experiment::Report {
+        let report = crate::experiments::Report {
             experiment: "R3c".into(),
             seed: 7,
             small: false,
@@ -115,7 +115,7 @@ fn verdicts_decide_what_is_said() {
     assert!(good.contains("varve lab run R3c --seed 7"));
     let bad = status([true, false]);
     assert!(bad.contains("<strong>1</strong> not reproduced") && bad.contains("1 of 2 parts hold"));
-    let changed = |change: fn(&mut crate::experiment::Report)| {
+    let changed = |change: fn(&mut crate::experiments::Report)| {
         let path = place.join("verdict.json");
         let bytes = std::fs::read(&path).unwrap();
         let mut report = serde_json::from_slice(&bytes).unwrap();

@@ -103,9 +103,9 @@ impl Cpu {
         }
     }
 
-    /// A program computes for so long, whatever the host.
+    /// A program computes for so long on a host of effort 1.
     pub fn compute(&self, seconds: f64) {
-        let ns = (seconds * 1e9) as u64;
+        let ns = (seconds * self.host.effort * 1e9) as u64;
         self.spent_ns.fetch_add(ns, Relaxed);
         match &self.shared {
             Some(processor) => processor.program(ns),

@@ -1,7 +1,7 @@
 //! A replay against N1's, and what must come out of extreme traces.
 
 use super::*;
-use crate::experiment;
+use crate::experiments;
 use crate::simulator::{Age, Setup, Shape};
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ fn a_replay_counts_what_the_simulator_counts() {
             age: Age::Youngest,
         };
         let passes = findings.passes;
-        let counters = experiment::replay(setup, &trace, passes / 2, passes - passes / 2).counters;
+        let counters = experiments::replay(setup, &trace, passes / 2, passes - passes / 2).counters;
         let finding = found(&findings, Layout::Log, Some(name));
         assert_eq!(finding.amplification, counters.amplification(), "{name}");
         assert_eq!(finding.in_all, counters.amplification_in_all(), "{name}");

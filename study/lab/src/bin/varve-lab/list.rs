@@ -29,12 +29,12 @@ impl List {
                     "id": claim.id,
                     "paper": claim.paper.heading(),
                     "source": claim.source,
-                    "about": experiment.map_or(claim.about, |e| e.about),
+                    "about": claim.about,
                     "expected": claim.expected,
                     "criterion": claim.criterion,
                     "underdetermined": claim.needs,
                     "built": experiment.is_some(),
-                    "needs_traces": experiment.is_some_and(|e| e.needs_traces),
+                    "needs_traces": experiment.is_some_and(|e| e.needs_traces()),
                 })
             };
             output::json(&claims.iter().map(about).collect());
@@ -67,8 +67,8 @@ fn text(claim: &Claim) -> String {
             }
             None => format!("{} (not built)", claim.about),
         },
-        Some(e) if e.only_replays() => format!("{} (needs traces)", e.about),
-        Some(e) if e.needs_traces => format!("{} (traces too, if there are any)", e.about),
-        Some(e) => e.about.to_owned(),
+        Some(e) if e.only_replays() => format!("{} (needs traces)", claim.about),
+        Some(e) if e.needs_traces() => format!("{} (traces too, if there are any)", claim.about),
+        Some(_) => claim.about.to_owned(),
     }
 }

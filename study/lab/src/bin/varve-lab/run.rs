@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use varve_console::output::{self, Failure, Outcome, Progress};
-use varve_lab::experiment::{self, ALL, Context, Ended, Experiment, LabError, Shard};
+use varve_lab::experiments::{self, ALL, Context, Ended, Experiment, LabError, Shard, Wrong};
 
 /// Run an experiment, or all of them.
 ///
@@ -49,6 +49,10 @@ pub struct Run {
     /// R4 1280.
     #[arg(long, value_name = "N")]
     segments: Option<u32>,
+    /// A wrong model in the place of the machine, to see verdicts fail: log-in-place,
+    /// slow-processor, slow-drive or no-arm; results go to OUT/ID-NAME.
+    #[arg(long, value_name = "NAME")]
+    wrong: Option<Wrong>,
     /// The verdicts as JSON.
     #[arg(long)]
     json: bool,
@@ -65,7 +69,7 @@ fn which(id: &str) -> Result<Which, String> {
     if id.eq_ignore_ascii_case("all") {
         return Ok(Which::All);
     }
-    match experiment::named(id) {
+    match experiments::named(id) {
         Some(experiment) => Ok(Which::One(experiment)),
         None => Err("there is no such experiment; `varve lab list`".into()),
     }
@@ -81,6 +85,7 @@ impl Run {
             small: self.quick,
             seeds: self.seeds,
             segments: self.segments,
+            wrong: self.wrong,
         };
         match self.which {
             Which::One(experiment) => self.one(experiment, &context, jobs),
@@ -95,7 +100,7 @@ impl Run {
     fn one(self, experiment: &'static Experiment, context: &Context, jobs: usize) -> Outcome {
         let progress = Progress::count(experiment.id);
         let shown = |done: usize, all: usize| progress.at(done as u64, all as u64);
-        let outcome = experiment::run(experiment, context, self.shard, jobs, &self.out, &shown);
+        let outcome = experiments::run(experiment, context, self.shard, jobs, &self.out, &shown);
         progress.finish();
         let outcome = outcome.map_err(Failure::with(1))?;
         let traces = context.traces.is_some();
@@ -109,11 +114,13 @@ impl Run {
             }));
         } else {
             outcome.verdicts.iter().for_each(output::lines);
-            if experiment.needs_traces && !traces {
+            if experiment.needs_traces() && !traces {
                 output::line("without traces: on drawn workloads alone");
             }
             if !context.decides() && outcome.missing == 0 {
-                output::line("a quick run, or one of few seeds: it says nothing of the claim");
+                output::line(
+                    "a quick run, a wrong model, or few seeds: it says nothing of the claim",
+                );
             }
             let directory = outcome.directory.display();
             match outcome.missing {
@@ -141,7 +148,7 @@ impl Run {
         let all: Vec<&'static Experiment> = ALL.iter().collect();
         let bar = Progress::left("lab");
         let terminal = std::io::stderr().is_terminal();
-        let shown = |now: &experiment::Progress| {
+        let shown = |now: &experiments::Progress| {
             bar.at(now.done as u64, now.points as u64);
             bar.say(&format!("{} left", minutes(now.left)));
             if let Some(id) = now.ended.filter(|_| !terminal) {
@@ -152,7 +159,7 @@ impl Run {
                 ));
             }
         };
-        let ended = experiment::run_all(&all, context, self.shard, jobs, &self.out, &shown);
+        let ended = experiments::run_all(&all, context, self.shard, jobs, &self.out, &shown);
         bar.finish();
         if self.json {
             output::json(&ended.iter().map(described).collect());
@@ -187,7 +194,7 @@ fn minutes(time: Duration) -> String {
 }
 
 /// Claims of an experiment that hold, and how many there are.
-fn held(outcome: &experiment::Outcome) -> (usize, usize) {
+fn held(outcome: &experiments::Outcome) -> (usize, usize) {
     let claims = outcome.verdicts.iter().filter(|v| v.counts());
     (claims.clone().filter(|v| v.pass).count(), claims.count())
 }
