@@ -47,6 +47,21 @@ pub struct DeviceError {
     pub source: io::Error,
 }
 
+impl DeviceError {
+    /// Returns true if the failure says nothing about the medium's content: a service
+    /// did not answer or refused ([`Service`]). Such a failure must never be taken for a
+    /// torn unit or for the end of a log.
+    pub fn is_of_service(&self) -> bool {
+        let inner = self.source.get_ref();
+        inner.is_some_and(|inner| inner.is::<Service>())
+    }
+}
+
+/// The reason of a [`DeviceError`] of a device behind a service. The data may be intact.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Service(pub Box<dyn std::error::Error + Send + Sync>);
+
 fn asked(operation: Operation, offset: u64, length: u64) -> String {
     match operation {
         Operation::Resize => format!("giving it {}", Bytes(length)),

@@ -105,6 +105,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns true if a device failed for a reason that says nothing about the medium's
+    /// content.
+    pub(crate) fn is_of_service(&self) -> bool {
+        matches!(self, Error::Device(error) if error.is_of_service())
+    }
+
     /// The medium's fault, in one place: not ours, and not everywhere.
     pub fn is_of_the_medium(&self) -> bool {
         matches!(

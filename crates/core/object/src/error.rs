@@ -81,16 +81,14 @@ impl Error {
     /// the medium; all others say nothing about what is stored.
     pub fn into_io(self) -> io::Error {
         use crate::store::Cause;
-        let kind = match &self {
-            Error::Store(error) => match error.cause {
-                Cause::Unavailable => io::ErrorKind::TimedOut,
-                Cause::Rejected => io::ErrorKind::PermissionDenied,
-                Cause::Missing | Cause::Exists | Cause::Malformed => io::ErrorKind::InvalidData,
-            },
-            Error::Damaged { .. } | Error::Missing { .. } => io::ErrorKind::InvalidData,
-            Error::ReadOnly(_) => io::ErrorKind::ReadOnlyFilesystem,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, self)
+        match &self {
+            Error::Store(StoreError {
+                cause: Cause::Missing | Cause::Malformed,
+                ..
+            })
+            | Error::Damaged { .. }
+            | Error::Missing { .. } => io::Error::new(io::ErrorKind::InvalidData, self),
+            _ => io::Error::other(varve_device::Service(Box::new(self))),
+        }
     }
 }

@@ -186,7 +186,10 @@ impl Evidence {
             return;
         }
         let mut image = vec![0; geometry.segment_bytes as usize];
-        read_what_is_readable(geometry, reader, segment, &mut image);
+        // Without an answer of the device's service there is no evidence from here.
+        if read_what_is_readable(geometry, reader, segment, &mut image).is_err() {
+            return;
+        }
         let pages = maps_in(&image, geometry, volume_tag, segment, segment_incarnation);
         self.pages.extend(pages.into_iter().map(|page| Page {
             serial: page.serial,

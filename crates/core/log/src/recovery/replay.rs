@@ -114,7 +114,7 @@ impl<'a> Replay<'a> {
         // Log after the checkpoint means that the following mount was not unmounted.
         self.out.report.clean &= self.out.report.partials == 0;
         let (tag, recorded) = (self.volume_tag, self.recorded);
-        tail::search(self.geometry, self.reader, tag, recorded, &mut self.out);
+        tail::search(self.geometry, self.reader, tag, recorded, &mut self.out)?;
         Ok(self.out)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Replay<'a> {
         let mut refused = None;
         let mut following = Vec::new();
         for head in 0..self.out.end.heads() {
-            match self.at_head(head) {
+            match self.at_head(head)? {
                 Ok(summary) => following.push(summary),
                 Err(malformed) => {
                     refused.get_or_insert(malformed);
@@ -151,7 +151,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The summary at the place where this head continues, if it follows.
-    fn at_head(&mut self, head: usize) -> std::result::Result<Summary, Malformed> {
+    fn at_head(&mut self, head: usize) -> Result<std::result::Result<Summary, Malformed>> {
         let position = self.out.end.at(head);
         let (mut segment, mut offset, _) = self.geometry.successor(&position);
         if planted::is(Planted::PlaceNotShared) && offset > self.geometry.segment_bytes / 4 * 3 {
@@ -159,15 +159,18 @@ impl<'a> Replay<'a> {
             offset = self.geometry.payload_start(segment);
         }
         // While other heads advance, this place does not change.
-        let found = self.places[head].get_or_insert_with(|| {
+        if self.places[head].is_none() {
             // A unit torn by a power cut may be unreadable. Like any partial that is not
             // whole, it ends the chain, and the tail search decides.
             let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
-            read.unwrap_or_else(|error| Err(unreadable(&error)))
-        });
-        let summary = found.as_ref().map_err(Clone::clone)?;
-        self.out.end.follows(self.geometry, head, &summary.header)?;
-        Ok(summary.clone())
+            self.places[head] = Some(read.or_else(unreadable)?);
+        }
+        let found = self.places[head].as_ref().expect("was read");
+        let end = &self.out.end;
+        Ok(found.clone().and_then(|summary| {
+            end.follows(self.geometry, head, &summary.header)?;
+            Ok(summary)
+        }))
     }
 
     /// Verifies the payload of a summary that follows.
@@ -182,7 +185,7 @@ impl<'a> Replay<'a> {
         };
         let payload = match summary.read_payload(self.reader, &items) {
             Ok(payload) => payload,
-            Err(error) => return Ok(Err(unreadable(&error))),
+            Err(error) => return unreadable(error),
         };
         let images = summary
             .verify(self.geometry, &items, &payload)
@@ -345,6 +348,11 @@ fn skipped_spills() -> u16 {
     }
 }
 
-fn unreadable(error: &Error) -> Malformed {
-    Malformed::new("partial segment", error.to_string())
+/// Takes a failed read for a partial that is not whole, unless the failure says nothing
+/// about the medium's content.
+fn unreadable<T>(error: Error) -> Result<std::result::Result<T, Malformed>> {
+    match error.is_of_service() {
+        true => Err(error),
+        false => Ok(Err(Malformed::new("partial segment", error.to_string()))),
+    }
 }

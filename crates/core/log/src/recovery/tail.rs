@@ -12,6 +12,7 @@
 
 use super::{Recovered, leftover};
 use crate::chain::{ChainItem, Summary};
+use crate::error::Result;
 use crate::format::{SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
@@ -20,13 +21,16 @@ use varve_fs::planted::{self, Planted};
 
 /// Fills the report's `damage` if there is proof of any, and `leftover`. Checkpoint
 /// records state that the log was durable up to serial `recorded`.
+///
+/// # Errors
+/// If a read fails for a reason that says nothing about the medium's content.
 pub fn search(
     geometry: &Geometry,
     reader: &Reader,
     volume_tag: u64,
     recorded: u64,
     out: &mut Recovered,
-) {
+) -> Result<()> {
     let last = out.end.serial();
     let mut queue = VecDeque::new();
     let mut seen = BTreeSet::new();
@@ -47,7 +51,7 @@ pub fn search(
     let mut later: Vec<Summary> = Vec::new();
     while let Some((segment, offset)) = queue.pop_front() {
         let mut image = vec![0; geometry.segment_bytes as usize];
-        read_what_is_readable(geometry, reader, segment, &mut image);
+        read_what_is_readable(geometry, reader, segment, &mut image)?;
         let cleared = match planted::is(Planted::ClearFirstHead) {
             true => 1,
             false => out.end.heads(),
@@ -86,7 +90,7 @@ pub fn search(
     let summarised = proof.map_or(0, |header| header.durable_through.get());
     let through = summarised.max(recorded);
     if through <= last {
-        return;
+        return Ok(());
     }
     let witness = match proof {
         Some(proof) if summarised >= recorded => format!("partial {}", proof.serial),
@@ -115,27 +119,46 @@ pub fn search(
         damage.extend(lost_files(geometry, summary));
     }
     out.report.damage = damage;
+    Ok(())
 }
 
 /// Reads a segment. Unreadable parts count as zeros, because a torn unit may be
 /// unreadable. The first sector of such a unit is tried by itself: a header may be whole
 /// while its entries are not.
-pub fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
+///
+/// # Errors
+/// If a read fails for a reason that says nothing about the medium's content. Smaller
+/// reads are not tried then.
+pub fn read_what_is_readable(
+    geometry: &Geometry,
+    reader: &Reader,
+    segment: u32,
+    image: &mut [u8],
+) -> Result<()> {
     let first = geometry.byte(segment, 0) / SECTOR;
-    if reader.read_uncached(first, image).is_ok() {
-        return;
+    if readable(reader, first, image)? {
+        return Ok(());
     }
     let unit = geometry.write_unit as usize;
     for (nth, bytes) in (0u64..).zip(image.chunks_mut(unit)) {
         let sector = first + nth * unit as u64 / SECTOR;
-        if reader.read_uncached(sector, bytes).is_ok() {
+        if readable(reader, sector, bytes)? {
             continue;
         }
         bytes.fill(0);
         let header = &mut bytes[..SECTOR as usize];
-        if reader.read_uncached(sector, header).is_err() {
+        if !readable(reader, sector, header)? {
             header.fill(0);
         }
+    }
+    Ok(())
+}
+
+fn readable(reader: &Reader, sector: u64, bytes: &mut [u8]) -> Result<bool> {
+    match reader.read_uncached(sector, bytes) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_of_service() => Err(error),
+        Err(_) => Ok(false),
     }
 }
 

@@ -99,11 +99,55 @@ fn a_torn_unit_hides_no_other() {
     fails(torn + SECTOR..torn + unit);
     let reader = Reader::offline(device.clone(), geometry, 0);
     let mut image = vec![0xee; whole.len()];
-    read_what_is_readable(&geometry, &reader, segment, &mut image);
+    read_what_is_readable(&geometry, &reader, segment, &mut image).unwrap();
     let mut expected = whole;
     let at = |byte: u64| (byte - first) as usize;
     expected[at(gone)..at(gone + unit)].fill(0);
     expected[at(torn + SECTOR)..at(torn + unit)].fill(0);
     let wrong = (0..image.len()).find(|at| image[*at] != expected[*at]);
     assert_eq!(wrong, None);
+}
+
+/// A device whose service does not answer reads of a range.
+#[derive(Debug)]
+struct Unanswered(Arc<MemoryDevice>, std::ops::Range<u64>);
+
+impl Device for Unanswered {
+    fn geometry(&self) -> varve_device::Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        let length = buffer.len() as u64;
+        if offset >= self.1.end || offset + length <= self.1.start {
+            return self.0.read(offset, buffer);
+        }
+        Err(varve_device::DeviceError {
+            device: self.name(),
+            operation: varve_device::Operation::Read,
+            offset,
+            length,
+            source: std::io::Error::other(varve_device::Service("503".into())),
+        })
+    }
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> varve_device::Result<()> {
+        self.0.write(offset, buffers)
+    }
+    fn flush(&self) -> varve_device::Result<()> {
+        self.0.flush()
+    }
+    fn name(&self) -> String {
+        "bucket".into()
+    }
+}
+
+#[test]
+fn a_service_that_does_not_answer_is_neither_zeros_nor_the_end() {
+    let v = Volume::new();
+    let (geometry, segment) = (**v.lfs.geometry, 9);
+    let first = geometry.byte(segment, 0);
+    let device = Arc::new(Unanswered(v.device.clone(), first + 4096..first + 8192));
+    let reader = Reader::offline(device, geometry, 0);
+    let mut image = vec![0; geometry.segment_bytes as usize];
+    let read = read_what_is_readable(&geometry, &reader, segment, &mut image);
+    assert!(read.is_err_and(|error| error.is_of_service()));
 }
