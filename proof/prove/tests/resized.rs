@@ -90,6 +90,7 @@ fn a_volume_has_its_old_name_or_the_new_one() {
     let tuning = Tune {
         label: Some("new".into()),
         uuid: Some([9; 16]),
+        ..Tune::default()
     };
     for unit in [512, 4096] {
         let explored = cut(&subject, seed, unit).explore(&base, &Change::Name(tuning.clone()));

@@ -3,7 +3,7 @@
 //! `cargo bench -p varve --bench snapshots -- DIR [PART..] [--files N] [--rounds N]`;
 //! one JSON line for each figure. `DIR` must be able to store 8 GiB. Parts: `names`
 //! (creation, comparison and undelete among N files, 1,000,000 unless said otherwise),
-//! `live` (reads and writes with 0, 10 and 1,000 snapshots, in turns), `amplification`
+//! `live` (reads and writes with 0, 10 and 1,000 snapshots, alternating), `amplification`
 //! (bytes written per byte of a user at 80 % full, with and without ten snapshots),
 //! `deletion` (of 1,000 snapshots, with updates in parallel). All parts without one.
 
@@ -296,7 +296,7 @@ fn deletion(directory: &Path) {
     println!(
         "{{\"part\":\"deletion\",\"asked_ms\":{asked:.0},\"back_ms\":{back:.0},\"freed_mib\":{},\
          \"update_p99_ms\":{:.2},\"update_p99_alone_ms\":{:.2}}}",
-        volume.statfs().free.saturating_sub(before) * BLOCK >> 20,
+        (volume.statfs().free.saturating_sub(before) * BLOCK) >> 20,
         quantile(&updates, 0.99),
         quantile(&alone, 0.99),
     );

@@ -106,7 +106,7 @@ pub fn resize(
     progress: &mut dyn FnMut(ResizeStage, u64, u64),
 ) -> Result<Resized> {
     let path = path.as_ref();
-    // What is added to an image may be written once. A volume in a store is thin.
+    // The added part of an image may be written once. A volume in a store is thin.
     let file = match store::is_url(path) {
         true => None,
         false => Some(Arc::new(open_file(

@@ -161,10 +161,12 @@ fn step(volume: &Volume, random: &mut Random) {
             drop(volume.remove_xattr(&other, name));
         }
         18 => {
-            let mut flags = FileFlags::default();
-            flags.immutable = random.once_in(2);
-            flags.no_dump = random.once_in(2);
-            flags.project_inherit = random.once_in(8);
+            let flags = FileFlags {
+                immutable: random.once_in(2),
+                no_dump: random.once_in(2),
+                project_inherit: random.once_in(8),
+                ..FileFlags::default()
+            };
             drop(volume.set_file_flags(&path, flags));
             drop(volume.set_file_flags(&other, FileFlags::default()));
         }
@@ -261,8 +263,10 @@ fn changed() -> Volume {
     file.punch(8192, 16_384).unwrap();
     file.set_len(1 << 20).unwrap();
     volume.symlink("nowhere", "/symlink").unwrap();
-    let mut flags = FileFlags::default();
-    flags.immutable = true;
+    let flags = FileFlags {
+        immutable: true,
+        ..FileFlags::default()
+    };
     volume.set_file_flags("/new", flags).unwrap();
     drop(file);
     volume.snapshot("b").unwrap();

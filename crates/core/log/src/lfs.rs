@@ -56,7 +56,7 @@ pub struct Lfs {
 }
 
 impl Lfs {
-    /// What is committed.
+    /// The committed state.
     #[doc(hidden)]
     pub fn layers(&self) -> &Layers {
         &self.layers

@@ -21,7 +21,7 @@ use crate::mechanism::Mechanism;
 use crate::newest::Newest;
 use crate::options::MountOptions;
 use crate::reader::Reader;
-use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
+use crate::recovery::{Recovered, RecoveryReport, clear_leftover, recover, unfinished_after};
 use crate::relocate::Relocation;
 use crate::schedule::Schedule;
 use crate::space::Space;
@@ -29,7 +29,7 @@ use crate::statistics::Counters;
 use crate::superblocks;
 use crate::volume::Volume;
 use crate::writer::Writer;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -170,7 +170,6 @@ impl Lfs {
         let live = &mut recovered.committed.get_mut().live;
         live.neighbours_unknown = !live.inodes.is_empty();
         let mount_id = mount_id(options.seed);
-        let next_serial = recovered.report.checkpoint + 1;
         let threads = match read_only {
             None => options.write_threads,
             Some(_) => 0,
@@ -229,12 +228,23 @@ impl Lfs {
             layers,
             space,
         };
+        let next = Next {
+            allocator,
+            unfinished,
+            serial: recovered.report.checkpoint + 1,
+            recovery: recovered.report,
+        };
+        Ok(Lfs::of(volume, output, next))
+    }
+
+    /// The parts of a mounted volume, each with those it uses.
+    fn of(volume: Volume, output: Output, next: Next) -> Lfs {
         let writer = Arc::new(Writer::new(&volume, output));
         let mechanism = Arc::new(Mechanism::new(&volume, &writer));
         let relocation = Arc::new(Relocation::new(&volume, &writer, &mechanism));
-        let allocator = Arc::new(RankedMutex::new(Rank::Allocator, allocator));
+        let allocator = Arc::new(RankedMutex::new(Rank::Allocator, next.allocator));
         let schedule = Schedule {
-            next_serial,
+            next_serial: next.serial,
             last_ns: volume.clock.monotonic_ns(),
             history: HistoryChanges::default(),
         };
@@ -245,15 +255,15 @@ impl Lfs {
             schedule,
         ));
         let cleaner = Arc::new(Cleaner::new(&volume, &writer, &mechanism, &checkpoints));
-        Ok(Lfs {
+        Lfs {
             cleaner,
             checkpoints,
             mechanism,
             verifying: RankedMutex::new(Rank::Verifying, ()),
             allocator,
             ahead: Ahead::new(&*volume.device),
-            unfinished: unfinished.into_iter().collect(),
-            recovery: recovered.report,
+            unfinished: next.unfinished.into_iter().collect(),
+            recovery: next.recovery,
             writer,
             volume_tag: volume.volume_tag,
             device: volume.device,
@@ -269,7 +279,7 @@ impl Lfs {
             segments: volume.segments,
             layers: volume.layers,
             space: volume.space,
-        })
+        }
     }
 
     /// Takes the last checkpoint and marks the volume as released. The layout
@@ -320,6 +330,15 @@ impl Lfs {
         device.read(superblock.owner_offset.get(), &mut bytes)?;
         Ok(OwnerRecord::parse(&bytes, superblock.volume_tag()).ok())
     }
+}
+
+/// What the parts of a mounted volume begin with, from recovery.
+struct Next {
+    allocator: InodeAllocator,
+    unfinished: BTreeSet<u64>,
+    /// Serial of the next checkpoint.
+    serial: u64,
+    recovery: RecoveryReport,
 }
 
 fn read_only_reason(

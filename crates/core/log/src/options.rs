@@ -22,7 +22,7 @@ pub struct MountOptions {
     pub discard: bool,
     /// Threads that hand large groups to the device; 0 for none: callers do.
     pub write_threads: usize,
-    /// Threads that fetch what is going to be read next of the log; 0 for
+    /// Threads that fetch parts of the log that will be read next; 0 for
     /// none.
     pub read_threads: usize,
     /// Which segments the cleaner takes, and in which order survivors go.

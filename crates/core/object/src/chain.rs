@@ -258,7 +258,7 @@ impl ObjectDevice {
         Ok(())
     }
 
-    /// Stores what is only in log objects, and all live bytes of objects that are mostly
+    /// Stores bytes that only log objects have, and all live bytes of objects that are mostly
     /// dead, in objects of their own, and makes a map of it. The next log object names it.
     pub(crate) fn seal(&self, chain: &mut Chain) -> Result<()> {
         let mut moved = Vec::new();

@@ -15,7 +15,7 @@ use varve_device::{Clock, Device, DeviceError, Extent, Geometry, Operation, crc3
 
 /// A block device whose bytes are objects in a store.
 ///
-/// What is written is in memory until a flush, which is one create-only PUT. Reads come
+/// Written bytes are in memory until a flush, which is one create-only PUT. Reads come
 /// from memory, or from whole parts of 1 MiB of objects, whose checksums are compared.
 /// Dropping the device flushes nothing; it tells later writers that this one has ended.
 #[derive(Debug)]

@@ -51,7 +51,7 @@ pub enum Error {
         store: String,
         /// The object's name.
         object: String,
-        /// What is wrong with it.
+        /// The flaw.
         flaw: Flaw,
     },
     /// An object that the volume needs is not there.
@@ -78,7 +78,7 @@ pub enum Error {
 
 impl Error {
     /// The error for callers of a device. Only damaged and missing objects are errors of
-    /// the medium; all others say nothing about what is stored.
+    /// the medium; all others say nothing about the stored bytes.
     pub fn into_io(self) -> io::Error {
         use crate::store::Cause;
         match &self {

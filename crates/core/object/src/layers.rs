@@ -117,7 +117,7 @@ impl Layers {
     }
 
     /// The end of the state at the beginning of a range: true if nothing is stored there,
-    /// and how far that goes.
+    /// and its length.
     pub fn extent(&self, start: u64, length: u64) -> (bool, u64) {
         let end = start + length;
         let in_memory = [&self.fresh, &self.flying, &self.logged];
@@ -139,7 +139,7 @@ impl Layers {
         }
     }
 
-    /// Takes what is fresh, for a log object.
+    /// Takes the fresh layer, for a log object.
     pub fn freeze(&mut self) -> u64 {
         assert!(self.flying.is_empty(), "one log object at a time");
         self.flying = std::mem::take(&mut self.fresh);
@@ -188,7 +188,7 @@ impl Layers {
         self.logged_bytes -= bytes_of(&replaced);
     }
 
-    /// Sets the size as of a log object, and drops what is beyond it.
+    /// Sets the size as of a log object, and drops the bytes beyond it.
     fn resize(&mut self, size: u64, now: Moment) {
         if size < self.size {
             self.unlog(size, self.size - size);

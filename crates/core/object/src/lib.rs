@@ -7,7 +7,7 @@
 //! | [`store`] | the [`Store`] trait: create, read, list and delete whole objects |
 //! | `cloud` | objects in S3, Google Cloud Storage and Azure (feature `cloud`) |
 //! | [`folder`] | objects as files below a directory |
-//! | [`simulated`] | a store in memory that loses answers, is slow and lies in lists |
+//! | [`simulated`] | a store in memory that loses answers, is slow and lists wrongly |
 //! | `device` | [`ObjectDevice`] |
 //! | `open` | making and opening a volume: recovery, and the fence of a new writer |
 //! | `chain` | flushes, maps and deletions of a writer |

@@ -6,6 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 
+/// A part, and the use that was its last.
+type Part = (Arc<Vec<u8>>, u64);
+
 /// The parts that were used last. They never change, as objects do not.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -15,7 +18,7 @@ pub(crate) struct Parts {
 
 #[derive(Debug, Default)]
 struct Known {
-    parts: HashMap<(ObjectId, u64), (Arc<Vec<u8>>, u64)>,
+    parts: HashMap<(ObjectId, u64), Part>,
     uses: u64,
 }
 

@@ -1,6 +1,6 @@
 //! A store in memory that does what real ones do: it loses answers, is not available,
 //! says of an object that it exists to the request that created it, executes a request
-//! twice, and lists what is not there any more or not what is there.
+//! twice, and its lists lack new objects and have deleted ones.
 //!
 //! Everything follows from a seed and from the order of the requests.
 

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - `objects[id].live` = sum of the lengths of the places in `id`, and is not 0.
 //! - An object is in `objects`, in `deaths`, or in neither, but not in both. Which one
-//!   follows from the log alone, so every writer that replays it comes to the same lists.
+//!   follows from the log alone, so every writer that replays it has the same lists.
 
 use crate::format::{Death, MapId, MapObject, ObjectEntry, ObjectId};
 use crate::ranges::{Part, Ranges};

@@ -1,4 +1,4 @@
-//! A device over a simulated store: what is durable, what is refused, and what it costs.
+//! A device over a simulated store: durability, refusals and costs.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -348,7 +348,7 @@ fn a_store_that_lets_every_writer_win_is_refused() {
     );
 }
 
-/// What is overwritten again and again does not pile up.
+/// Bytes that are overwritten again and again do not pile up.
 #[test]
 fn objects_that_nothing_needs_are_deleted() {
     let (clock, simulated, store) = made();
@@ -374,11 +374,8 @@ fn damage_and_loss_are_named() {
     write(&device, 0, &vec![3; EXTENT as usize]);
     device.close().unwrap();
     let found = |kind: &str| {
-        let objects = simulated.objects().into_iter().map(|(name, _)| name);
-        objects
-            .filter(|name| name.contains(kind))
-            .next_back()
-            .unwrap()
+        let mut objects = simulated.objects().into_iter().map(|(name, _)| name);
+        objects.rfind(|name| name.contains(kind)).unwrap()
     };
     let segment = found("/seg/");
     assert!(simulated.damage(&segment, |bytes| bytes[100] ^= 1));

@@ -4,7 +4,7 @@
 //! Each actor is a thread. A request waits until the schedule, which follows from a seed,
 //! admits it, so one actor runs at a time. Every state that an actor writes is entered
 //! with the state it was made from; then
-//! - what is acknowledged descends from what was acknowledged before,
+//! - an acknowledged state descends from those that were acknowledged before,
 //! - a writer or reader that opens the volume finds a state that was written and that
 //!   descends from what was acknowledged before it began.
 
@@ -27,12 +27,12 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Admits one request at a time.
 #[derive(Debug, Default)]
 struct Schedule {
-    state: Mutex<Turns>,
+    state: Mutex<Waiting>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Turns {
+struct Waiting {
     /// Actors that have not ended, and whether each waits.
     waits: HashMap<usize, bool>,
     admitted: Option<usize>,
@@ -58,7 +58,7 @@ impl Schedule {
     /// Admits the requests of all actors, until none is left.
     fn run(&self, random: &mut Xoshiro256PlusPlus) {
         let mut state = self.state.lock().unwrap();
-        // One actor goes on for a while, so that others find that much has happened
+        // One actor continues for a while, so that others find that much has happened
         // between two of their requests.
         let mut favourite = 0;
         let change = [4, 12, 150][(random.next_u64() % 3) as usize];

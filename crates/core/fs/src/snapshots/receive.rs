@@ -25,7 +25,7 @@ use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Directory of the root for what is being received.
+/// Directory of the root for files that are being received.
 const STAGING: &[u8] = b".varve-receiving";
 /// Name of the map in it.
 const MAP: &[u8] = b"map";
@@ -433,7 +433,7 @@ impl<L: Layout> Receiver<'_, L> {
         Ok(())
     }
 
-    /// Removes what is gone, and the directory for it.
+    /// Removes files that the sender has no more, and the directory for them.
     fn remove_staging(&mut self) -> Result<()> {
         let mut rest: Vec<(InodeNo, Vec<u8>)> = Vec::new();
         let mut directories = vec![self.staging];

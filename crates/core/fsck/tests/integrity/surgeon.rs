@@ -10,7 +10,7 @@ use varve_lfs::format::checkpoint::{CheckpointHeader, CheckpointRecord};
 use varve_lfs::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, ImapState, InodePlace};
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::{FANOUT, Node, NodeHeader, NodeId};
-use varve_lfs::format::shape::Parts;
+use varve_lfs::format::shape::SummaryParts;
 use varve_lfs::format::summary::{Entries, Entry, HEADER_BYTES};
 use varve_lfs::format::{
     ImapEntry, Pointer, SECTOR, SummaryHeader, Superblock, UsageEntry, crc32c,
@@ -138,9 +138,9 @@ impl Surgeon {
         let entries: Vec<Entry<'_>> = Entries::new(&summary).map(Result::unwrap).collect();
         let full =
             |sectors: u8| u64::from(sectors) * SECTOR == u64::from(self.geometry.block_bytes);
-        let mut parts = Parts {
+        let mut parts = SummaryParts {
             summary: header.summary_sectors(),
-            ..Parts::default()
+            ..SummaryParts::default()
         };
         for entry in &entries {
             match entry {

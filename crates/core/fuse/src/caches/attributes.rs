@@ -1,7 +1,7 @@
 //! Attributes that the kernel caches and that an answer does not refresh.
 //!
 //! The kernel caches each attribute for as long as the mount allows. It learns of a change in
-//! one of three ways: the answer carries attributes; the kernel itself marks the attributes
+//! one of three means: the answer carries attributes; the kernel itself marks the attributes
 //! that such a request changes as outdated; or the server sends an invalidation.
 //! `docs/guide/semantics.md`, "Attribute caching", has the table. [`Watched`] decides when the
 //! third is needed.

@@ -104,7 +104,7 @@ impl Volume {
         if store::is_url(path) {
             let device = store::open(path, options.store, options.read_only)?;
             let mut options = options.clone();
-            // Holes are filled by writing objects anew, and what is discarded is free.
+            // Holes are filled by writing objects anew, and a discard frees objects.
             options.tuning.holes = false;
             options.tuning.discard = true;
             return Self::open_on(device, &options);

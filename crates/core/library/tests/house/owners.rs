@@ -2,7 +2,7 @@
 //!
 //! A type whose fields several modules change has no owner: an invariant of these fields
 //! can be broken anywhere. So the inherent methods of a type are in its module. The lists
-//! below are what is left to do; a count in them only ever falls.
+//! below are work to do; a count in them only ever falls.
 
 use crate::calls::{blocks, owner};
 use crate::words::{bare, defined};
@@ -53,7 +53,7 @@ fn shared_names(sources: &[(String, String)]) -> BTreeMap<String, usize> {
 
 const KINDS: &[&str] = &["struct ", "enum ", "union "];
 
-/// Fails if what is found differs from what is listed, and says how to list it.
+/// Fails if the code differs from the list, and says how to list it.
 fn compare<K: Ord + std::fmt::Debug>(
     found: &BTreeMap<K, usize>,
     listed: &BTreeMap<K, usize>,

@@ -92,7 +92,7 @@ impl Layers {
         Arc::clone(&self.committed.read().base)
     }
 
-    /// Answers questions about what is committed.
+    /// Answers questions about the committed state.
     pub fn lookup(&self) -> Lookup<'_> {
         Lookup {
             committed: &self.committed,

@@ -40,9 +40,8 @@ impl Writer {
                 record,
             } => {
                 let record = record.reserved_by(buffer.serial);
+                let file = (ino, version, self.layers.height_below(committed, ino));
                 buffer.put_record((ino, version), record);
-                let below = self.layers.height_below(committed, ino);
-                let file = (ino, version, below);
                 committed.live.apply_record(geometry, file, record);
                 Placed::Nothing
             }
@@ -81,9 +80,12 @@ impl Writer {
                 if let Some(segment) = geometry.segment_of(first.sector()) {
                     self.segments.lock().placed(segment, buffer.serial);
                 }
-                for (block, pointer) in (block..).zip(side_by_side(first, crcs)) {
-                    self.apply_block(committed, file, (block, pointer, false), written);
-                }
+                self.apply_placed(
+                    committed,
+                    file,
+                    side_by_side(first, crcs).zip(block..),
+                    written,
+                );
                 Placed::Nothing
             }
             LogItem::Xattrs {
@@ -94,14 +96,14 @@ impl Writer {
             } => {
                 if data.is_empty() {
                     // Nothing is stored; the image states that there are none.
-                    let live = &mut committed.live;
-                    live.apply_xattrs(geometry, ino, version, (Pointer::NONE, false));
+                    let none = (Pointer::NONE, false);
+                    committed.live.apply_xattrs(geometry, ino, version, none);
                     return Placed::Nothing;
                 }
                 buffer.put_block(&item, &pointer, committed.live.kept_through);
                 if apply && xattrs_still_at(committed, ino, source) {
-                    let live = &mut committed.live;
-                    live.apply_xattrs(geometry, ino, version, (pointer, source.is_some()));
+                    let stored = (pointer, source.is_some());
+                    committed.live.apply_xattrs(geometry, ino, version, stored);
                 } else if apply {
                     self.keep_moved(committed, attributes(ino, version), source, pointer);
                 }
@@ -109,24 +111,17 @@ impl Writer {
             }
             LogItem::Image { inode } => {
                 let ino = inode.ino;
-                let image = compose(
-                    geometry,
-                    committed,
-                    || self.layers.below(committed, ino),
-                    *inode,
-                );
+                let below = || self.layers.below(committed, ino);
+                let image = compose(geometry, committed, below, *inode);
                 let file = (ino, image.inode.version);
                 let place = buffer.put_inode(geometry, file, None, |into| image.encode(into));
-                let placed = PlacedImage { image, place };
-                committed.live.apply_image(geometry, placed, Cause::Change);
+                (committed.live).apply_image(geometry, PlacedImage { image, place }, Cause::Change);
                 Placed::Inode(place)
             }
             LogItem::MovedInode { image, source } => {
                 let file = (image.inode.ino, image.inode.version);
                 let place = buffer.put_inode(geometry, file, source, |into| image.encode(into));
-                if let Some(source) = source
-                    && self.inode_still_at(committed, file, source)
-                {
+                if source.is_some_and(|source| self.inode_still_at(committed, file, source)) {
                     self.apply_move(committed, (*image).clone(), place);
                 }
                 Placed::Inode(place)
@@ -136,6 +131,19 @@ impl Writer {
                 self.reader.keep_node(&pointer, id, Arc::clone(node));
                 Placed::Block(pointer)
             }
+        }
+    }
+
+    /// Applies blocks that were written before, each with its number.
+    fn apply_placed(
+        &self,
+        committed: &mut Committed,
+        file: (InodeNo, Version),
+        blocks: impl Iterator<Item = (Pointer, u64)>,
+        written: Timestamp,
+    ) {
+        for (pointer, block) in blocks {
+            self.apply_block(committed, file, (block, pointer, false), written);
         }
     }
 

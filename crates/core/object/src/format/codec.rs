@@ -3,7 +3,7 @@
 use super::ObjectId;
 use varve_device::crc32c;
 
-/// What is wrong with an object's bytes.
+/// A flaw of an object's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
     /// The object ends within a field, or has bytes after its last one.

@@ -133,7 +133,7 @@ fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 /// The map of a sparse file; its last entry is the end of the file.
 fn sparse_map(extents: &[Range<u64>], size: u64) -> Vec<u8> {
     let mut map = Vec::new();
-    let all = extents.iter().cloned().chain([size..size]);
+    let all = extents.iter().cloned().chain(std::iter::once(size..size));
     let mut text = format!("{}\n", extents.len() + 1);
     for part in all {
         text += &format!("{}\n{}\n", part.start, part.end - part.start);

@@ -21,6 +21,9 @@ const PART_BYTES: usize = 1 << 20;
 /// Most extents of a file that is stored as sparse; a file with more is stored whole.
 const EXTENTS_MAX: usize = 1 << 16;
 
+/// Name and value of an extended attribute.
+type Xattr = (Vec<u8>, Vec<u8>);
+
 /// A tree that is read on behalf of a caller.
 pub struct Tree<'a> {
     pub fs: &'a Arc<FileSystem<Lfs>>,
@@ -98,7 +101,7 @@ impl Tree<'_> {
         is_link.then(|| self.fs.readlink(attr.ino)).transpose()
     }
 
-    fn xattrs(&self, attr: &Attr) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    fn xattrs(&self, attr: &Attr) -> Result<Vec<Xattr>, Error> {
         let mut xattrs = Vec::new();
         for name in self.fs.listxattr(self.caller, attr.ino)? {
             match self.fs.getxattr(self.caller, attr.ino, &name) {
@@ -185,8 +188,9 @@ impl Tree<'_> {
         }
         entry.extents = self.extents(attr).map_err(of_path)?;
         emit(Part::Bytes(&format::headers(&entry)))?;
-        let whole = [0..attr.size];
-        let extents = entry.extents.as_deref().unwrap_or(&whole);
+        let whole = 0..attr.size;
+        let whole = std::slice::from_ref(&whole);
+        let extents = entry.extents.as_deref().unwrap_or(whole);
         let mut written = 0;
         for extent in extents {
             let mut offset = extent.start;
@@ -217,7 +221,7 @@ impl Tree<'_> {
             let start = match self.fs.seek(attr.ino, at, Whence::Data) {
                 Ok(start) if start < attr.size => start,
                 Ok(_) | Err(Error::NoData) => {
-                    let is_whole = extents == [0..attr.size];
+                    let is_whole = extents == std::slice::from_ref(&(0..attr.size));
                     return Ok((!is_whole && attr.size > 0).then_some(extents));
                 }
                 Err(error) => return Err(error),
@@ -225,7 +229,7 @@ impl Tree<'_> {
             at = self.fs.seek(attr.ino, start, Whence::Hole)?.min(attr.size);
             extents.push(start..at);
             if at == attr.size {
-                let is_whole = extents == [0..attr.size];
+                let is_whole = extents == std::slice::from_ref(&(0..attr.size));
                 return Ok((!is_whole).then_some(extents));
             }
         }
