@@ -48,7 +48,7 @@ pub struct Context {
     /// Seeds of a stochastic point, if not the usual five.
     pub seeds: Option<u32>,
     /// Segments of the volumes that are simulated, if not the usual number.
-    /// Only some experiments have such a number ([`Experiment::is_sized`]).
+    /// Only some experiments have such a number (`Experiment::is_sized`).
     pub segments: Option<u32>,
     /// A wrong model in the place of the machine; verdicts then mean nothing.
     pub wrong: Option<Wrong>,
