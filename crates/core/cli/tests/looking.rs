@@ -50,6 +50,7 @@ const COMMANDS: &[(&str, Does)] = &[
         Look(&[&["log", "/file"], &["killed", "1"], &["full", "/file"]]),
     ),
     ("dump ifile", Look(VOLUMES)),
+    ("dump history", Look(&[&["log"], &["killed"], &["full"]])),
     (
         "fsck",
         Look(&[
@@ -88,6 +89,12 @@ const COMMANDS: &[(&str, Does)] = &[
     ("undelete", LookAtMount(&[&["MOUNT"]])),
     ("versions", LookAtMount(&[&["MOUNT/file"]])),
     ("rollback", Change),
+    ("send", Look(&[&["log", "monday"]])),
+    ("receive", Change),
+    ("tar", Look(&[&["log"], &["killed"], &["full"]])),
+    // It reads the volume, and makes its destination.
+    ("cp", Change),
+    ("archive restore", Change),
     ("txn run", Change),
     ("txn shell", Change),
     ("txn begin", Change),

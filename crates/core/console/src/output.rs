@@ -149,6 +149,11 @@ pub fn notes(text: impl Display) {
     text.to_string().split('\n').for_each(note);
 }
 
+/// True if the standard output is a terminal.
+pub fn is_terminal() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stdout())
+}
+
 /// The standard output for the content of a file, which is not escaped.
 pub fn content() -> impl std::io::Write {
     std::io::stdout().lock()

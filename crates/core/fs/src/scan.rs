@@ -67,7 +67,7 @@ impl<L: Layout> Pinned<L> {
 }
 
 /// A directory that is being listed.
-struct Level<L: Layout> {
+struct Step<L: Layout> {
     directory: Pinned<L>,
     after: u64,
     names: VecDeque<Vec<u8>>,
@@ -138,7 +138,7 @@ pub struct ScanPiece {
 pub struct Scan<L: Layout> {
     fs: Arc<FileSystem<L>>,
     caller: Caller,
-    stack: Vec<Level<L>>,
+    stack: Vec<Step<L>>,
     /// A file of which parts are missing, and the block at which they begin.
     rest: Option<(Arc<Pinned<L>>, u64)>,
     linked: HashMap<InodeNo, Arc<[u8]>>,
@@ -234,7 +234,7 @@ impl<L: Layout> Scan<L> {
     fn enter(&mut self, directory: Pinned<L>) -> ScanResult<()> {
         let may = self.fs.access(&self.caller, directory.attr.ino, 4);
         may.map_err(|error| directory.failed(error))?;
-        self.stack.push(Level {
+        self.stack.push(Step {
             directory,
             after: 0,
             names: VecDeque::new(),
@@ -308,11 +308,11 @@ impl<L: Layout> ScanWindow<L> {
     }
 }
 
-impl<L: Layout> Level<L> {
+impl<L: Layout> Step<L> {
     /// The next name.
     fn next(&mut self, fs: &FileSystem<L>) -> ScanResult<Option<Vec<u8>>> {
         if self.names.is_empty() {
-            let Level { after, names, .. } = self;
+            let Step { after, names, .. } = self;
             let ino = self.directory.attr.ino;
             let listed = fs.readdir(ino, *after, &mut |entry| {
                 *after = entry.cookie;

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::host;
-use crate::options::Layout;
+use crate::options::{Layout, StoreOptions};
 use crate::signature::{Found, IN_PLACE, VIRTUAL_LOG, probe};
-use crate::store::{self, StoreOptions};
+use crate::store;
 use crate::unlocked::Unlocked;
 use rustix::io::Errno;
 use std::path::Path;

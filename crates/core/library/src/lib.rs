@@ -120,9 +120,8 @@ pub use conflict::Conflict;
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
-pub use options::{Layout, Preallocation, VolumeOptions};
+pub use options::{Layout, Preallocation, StoreOptions, VolumeOptions};
 pub use snapshots::{Change, FormerFile, ReadOnlyVolume, RemovedName, Snapshot};
-pub use store::StoreOptions;
 #[cfg(feature = "tp")]
 pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};

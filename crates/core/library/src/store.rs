@@ -5,28 +5,14 @@ pub use bucket::{is_url, make, open, remove};
 #[cfg(not(feature = "bucket"))]
 pub use none::{is_url, make, open, remove};
 
-use std::time::Duration;
-
 /// The largest size of an object with bytes of a new volume.
 pub const OBJECT_BYTES: u32 = 8 << 20;
 
-/// How a volume in an object store is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Ends the access of another writer: at once, or after it has written nothing for
-    /// so long. Default: never, and the volume is refused if another writer has not
-    /// closed it.
-    pub takeover: Option<Duration>,
-    /// How long a request that is not answered is repeated before the volume fails.
-    /// Default: ten minutes.
-    pub stall: Option<Duration>,
-}
-
 #[cfg(feature = "bucket")]
 mod bucket {
-    use super::{OBJECT_BYTES, StoreOptions};
+    use super::OBJECT_BYTES;
     use crate::error::{Error, Result};
-    use crate::options::VolumeOptions;
+    use crate::options::{StoreOptions, VolumeOptions};
     use rustix::io::Errno;
     use std::path::Path;
     use std::sync::Arc;
@@ -126,9 +112,8 @@ mod bucket {
 
 #[cfg(not(feature = "bucket"))]
 mod none {
-    use super::StoreOptions;
     use crate::error::{Error, Result};
-    use crate::options::VolumeOptions;
+    use crate::options::{StoreOptions, VolumeOptions};
     use rustix::io::Errno;
     use std::path::Path;
     use std::sync::Arc;

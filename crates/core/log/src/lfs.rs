@@ -78,6 +78,11 @@ impl Lfs {
         &self.mechanism
     }
 
+    /// Segments that an archive wants of the cleaner. Only one archive runs at a time.
+    pub fn tap(&self) -> &crate::control::tap::Tap {
+        &self.control.tap
+    }
+
     /// What takes checkpoints.
     pub fn checkpoints(&self) -> &Checkpoints {
         &self.checkpoints

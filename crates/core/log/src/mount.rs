@@ -228,58 +228,13 @@ impl Lfs {
             layers,
             space,
         };
-        let next = Next {
+        let next = AfterRecovery {
             allocator,
             unfinished,
             serial: recovered.report.checkpoint + 1,
             recovery: recovered.report,
         };
-        Ok(Lfs::of(volume, output, next))
-    }
-
-    /// The parts of a mounted volume, each with those it uses.
-    fn of(volume: Volume, output: Output, next: Next) -> Lfs {
-        let writer = Arc::new(Writer::new(&volume, output));
-        let mechanism = Arc::new(Mechanism::new(&volume, &writer));
-        let relocation = Arc::new(Relocation::new(&volume, &writer, &mechanism));
-        let allocator = Arc::new(RankedMutex::new(Rank::Allocator, next.allocator));
-        let schedule = Schedule {
-            next_serial: next.serial,
-            last_ns: volume.clock.monotonic_ns(),
-            history: HistoryChanges::default(),
-        };
-        let checkpoints = Arc::new(Checkpoints::new(
-            &volume,
-            (&writer, &mechanism, &relocation),
-            Arc::clone(&allocator),
-            schedule,
-        ));
-        let cleaner = Arc::new(Cleaner::new(&volume, &writer, &mechanism, &checkpoints));
-        Lfs {
-            cleaner,
-            checkpoints,
-            mechanism,
-            verifying: RankedMutex::new(Rank::Verifying, ()),
-            allocator,
-            ahead: Ahead::new(&*volume.device),
-            unfinished: next.unfinished.into_iter().collect(),
-            recovery: next.recovery,
-            writer,
-            volume_tag: volume.volume_tag,
-            device: volume.device,
-            clock: volume.clock,
-            superblock: volume.superblock,
-            geometry: volume.geometry,
-            options: volume.options,
-            reader: volume.reader,
-            durability: volume.durability,
-            counters: volume.counters,
-            control: volume.control,
-            log: volume.log,
-            segments: volume.segments,
-            layers: volume.layers,
-            space: volume.space,
-        }
+        Ok(assembled(volume, output, next))
     }
 
     /// Takes the last checkpoint and marks the volume as released. The layout
@@ -332,8 +287,53 @@ impl Lfs {
     }
 }
 
-/// What the parts of a mounted volume begin with, from recovery.
-struct Next {
+/// The parts of a mounted volume, each with those it uses.
+fn assembled(volume: Volume, output: Output, next: AfterRecovery) -> Lfs {
+    let writer = Arc::new(Writer::new(&volume, output));
+    let mechanism = Arc::new(Mechanism::new(&volume, &writer));
+    let relocation = Arc::new(Relocation::new(&volume, &writer, &mechanism));
+    let allocator = Arc::new(RankedMutex::new(Rank::Allocator, next.allocator));
+    let schedule = Schedule {
+        next_serial: next.serial,
+        last_ns: volume.clock.monotonic_ns(),
+        history: HistoryChanges::default(),
+    };
+    let checkpoints = Arc::new(Checkpoints::new(
+        &volume,
+        (&writer, &mechanism, &relocation),
+        Arc::clone(&allocator),
+        schedule,
+    ));
+    let cleaner = Arc::new(Cleaner::new(&volume, &writer, &mechanism, &checkpoints));
+    Lfs {
+        cleaner,
+        checkpoints,
+        mechanism,
+        verifying: RankedMutex::new(Rank::Verifying, ()),
+        allocator,
+        ahead: Ahead::new(&*volume.device),
+        unfinished: next.unfinished.into_iter().collect(),
+        recovery: next.recovery,
+        writer,
+        volume_tag: volume.volume_tag,
+        device: volume.device,
+        clock: volume.clock,
+        superblock: volume.superblock,
+        geometry: volume.geometry,
+        options: volume.options,
+        reader: volume.reader,
+        durability: volume.durability,
+        counters: volume.counters,
+        control: volume.control,
+        log: volume.log,
+        segments: volume.segments,
+        layers: volume.layers,
+        space: volume.space,
+    }
+}
+
+/// State that recovery hands to the parts of a mounted volume.
+struct AfterRecovery {
     allocator: InodeAllocator,
     unfinished: BTreeSet<u64>,
     /// Serial of the next checkpoint.

@@ -78,11 +78,6 @@ impl Lfs {
         self.durability.stop(why);
     }
 
-    /// Segments that an archive wants of the cleaner. Only one archive runs at a time.
-    pub fn tap(&self) -> &crate::control::tap::Tap {
-        &self.control.tap
-    }
-
     /// `None` if somebody else verifies.
     pub fn begin_verification(&self) -> Option<Verifying<'_>> {
         let _one_at_a_time = self.verifying.try_lock()?;

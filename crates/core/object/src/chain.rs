@@ -10,25 +10,22 @@
 //! - A fence is not deleted if the writer before it did not close the volume: it may
 //!   still come for its number.
 
-use crate::device::ObjectDevice;
 use crate::error::{Error, Result};
 use crate::format::{
     Content, LogObject, MapId, ObjectId, Stored as StoredRange, data_name, log_name, map_name,
     parse_data_name, parse_log_name, parse_map_name, prefix,
 };
 use crate::layers::{Layers, Piece};
+use crate::parallel::in_parallel;
 use crate::planted::Planted;
 use crate::request::Created;
-use crate::stored::{Moment, Place};
+use crate::stored::{Moment, PART};
+use crate::volume::Volume;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use varve_device::crc32c;
-
-/// Bytes of which the map has one checksum.
-pub(crate) const PART: u64 = 1 << 20;
-/// Requests that a writer makes in parallel.
-pub(crate) const PARALLEL: usize = 8;
+use varve_device::sync::Mutex;
 
 /// The end of the log, for its writer.
 #[derive(Debug)]
@@ -63,34 +60,6 @@ pub(crate) fn sums_of(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(PART as usize).map(crc32c).collect()
 }
 
-/// Runs `work` on each task, in several threads, and returns the first error.
-pub(crate) fn in_parallel<T: Sync>(
-    threads: usize,
-    tasks: &[T],
-    work: impl Fn(&T) -> Result<()> + Sync,
-) -> Result<()> {
-    if threads < 2 || tasks.len() < 2 {
-        return tasks.iter().try_for_each(work);
-    }
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let run = || {
-        while let Some(task) = tasks.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            work(task)?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.min(tasks.len()))
-            .map(|_| scope.spawn(run))
-            .collect();
-        let ended = threads.into_iter().map(|thread| {
-            let stopped = |_| Err(Error::Stopped("a thread panicked".to_owned()));
-            thread.join().unwrap_or_else(stopped)
-        });
-        ended.fold(Ok(()), Result::and)
-    })
-}
-
 impl Chain {
     fn next_id(&mut self) -> ObjectId {
         self.serial += 1;
@@ -101,10 +70,10 @@ impl Chain {
     }
 }
 
-impl ObjectDevice {
+impl Volume {
     /// Makes all that was written before durable: one create-only PUT of a log object.
-    pub(crate) fn flush_chain(&self, wanted: u64) -> Result<()> {
-        let mut chain = self.chain()?;
+    pub(crate) fn flush_chain(&self, chain: &Mutex<Chain>, wanted: u64) -> Result<()> {
+        let mut chain = chain.lock();
         if let Some(reason) = &chain.stopped {
             return Err(Error::Stopped(reason.clone()));
         }
@@ -137,7 +106,7 @@ impl ObjectDevice {
 
     /// Appends a log object: a flush, or with `content` another one.
     pub(crate) fn append(&self, chain: &mut Chain, content: Option<Content>) -> Result<()> {
-        let upto = self.layers_mut().freeze();
+        let upto = self.layers().freeze();
         let flush = self.flush_content(chain)?;
         let object = LogObject {
             number: chain.number + 1,
@@ -161,7 +130,7 @@ impl ObjectDevice {
         chain.behind_bytes += bytes.len() as u64;
         let is_new_map = chain.named < chain.maps.len();
         chain.named = chain.maps.len();
-        let mut layers = self.layers_mut();
+        let mut layers = self.layers();
         let now = self.clock().now_ns();
         if is_new_map {
             layers.stored.named(object.map(), now);
@@ -307,7 +276,7 @@ impl ObjectDevice {
             id: chain.next_id(),
         };
         let object = {
-            let mut layers = self.layers_mut();
+            let mut layers = self.layers();
             let now = Moment {
                 number: chain.number,
                 time: self.clock().now_ns(),
@@ -391,7 +360,7 @@ impl ObjectDevice {
             Ok(self.requester().delete(&data_name(volume, *id))?)
         })?;
         let dead: BTreeSet<ObjectId> = dead.into_iter().collect();
-        let mut layers = self.layers_mut();
+        let mut layers = self.layers();
         layers
             .stored
             .deaths
@@ -456,29 +425,6 @@ impl ObjectDevice {
         }
         gone.iter()
             .try_for_each(|name| Ok(self.requester().delete(name)?))
-    }
-
-    /// Reads bytes of a place, and compares them with their checksums.
-    pub(crate) fn read_place(&self, place: Place, buffer: &mut [u8]) -> Result<()> {
-        let end = place.at + buffer.len() as u64;
-        let first = place.at / PART;
-        let parts: Vec<u64> = (first..end.div_ceil(PART)).collect();
-        let found: Vec<_> = parts.iter().map(|_| std::sync::OnceLock::new()).collect();
-        in_parallel(self.settings().parallel, &parts, |part| {
-            let bytes = self.part(place.object, *part)?;
-            let _ = found[(part - first) as usize].set(bytes);
-            Ok(())
-        })?;
-        for (part, bytes) in parts.iter().zip(found) {
-            let bytes = bytes.into_inner().expect("each was read");
-            let begin = (part * PART).max(place.at);
-            let until = ((part + 1) * PART).min(end);
-            let from = (begin - part * PART) as usize;
-            let length = (until - begin) as usize;
-            let to = (begin - place.at) as usize;
-            buffer[to..to + length].copy_from_slice(&bytes[from..from + length]);
-        }
-        Ok(())
     }
 }
 

@@ -1,17 +1,13 @@
 //! The device over a store.
 
-use crate::chain::{Chain, PART};
+use crate::chain::Chain;
 use crate::error::{Error, Result};
-use crate::format::{Content, Holder, ObjectId, Root, data_name};
-use crate::layers::Layers;
-use crate::open::{Opening, Settings};
-use crate::parts::Parts;
-use crate::request::{Requester, Requests};
+use crate::format::{Content, Holder, Root};
+use crate::request::Requests;
+use crate::volume::Volume;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use varve_device::sync::{Mutex, MutexGuard};
-use varve_device::{Clock, Device, DeviceError, Extent, Geometry, Operation, crc32c};
+use varve_device::sync::Mutex;
+use varve_device::{Device, DeviceError, Extent, Geometry, Operation};
 
 /// A block device whose bytes are objects in a store.
 ///
@@ -20,84 +16,34 @@ use varve_device::{Clock, Device, DeviceError, Extent, Geometry, Operation, crc3
 /// Dropping the device flushes nothing; it tells later writers that this one has ended.
 #[derive(Debug)]
 pub struct ObjectDevice {
-    root: Root,
-    settings: Settings,
-    requester: Requester,
-    clock: Arc<dyn Clock>,
-    /// Taken before `layers`. None on a device that only reads.
+    volume: Volume,
+    /// Taken before the volume's layers. None on a device that only reads.
     chain: Option<Mutex<Chain>>,
-    layers: Mutex<Layers>,
-    parts: Parts,
-    size: AtomicU64,
 }
 
 impl ObjectDevice {
-    pub(crate) fn of(
-        root: Root,
-        opening: &Opening,
-        requester: Requester,
-        chain: Option<Chain>,
-        layers: Layers,
-    ) -> Self {
+    pub(crate) fn of(volume: Volume, chain: Option<Chain>) -> Self {
         ObjectDevice {
-            root,
-            settings: opening.settings.clone(),
-            requester,
-            clock: Arc::clone(&opening.clock),
+            volume,
             chain: chain.map(Mutex::new),
-            size: AtomicU64::new(layers.size),
-            layers: Mutex::new(layers),
-            parts: Parts::new(opening.settings.cache_bytes),
         }
     }
 
-    pub(crate) fn requester(&self) -> &Requester {
-        &self.requester
-    }
-
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.clock
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    pub(crate) fn volume(&self) -> u128 {
-        self.root.volume
-    }
-
-    pub(crate) fn extent_bytes(&self) -> u64 {
-        self.root.extent_bytes
-    }
-
-    pub(crate) fn wanted_size(&self) -> u64 {
-        self.size.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn chain(&self) -> Result<MutexGuard<'_, Chain>> {
+    fn flushed(&self, wanted: u64) -> Result<()> {
         match &self.chain {
-            Some(chain) => Ok(chain.lock()),
-            None => Err(Error::ReadOnly(self.requester.name())),
+            Some(chain) => self.volume.flush_chain(chain, wanted),
+            None => Err(Error::ReadOnly(self.volume.requester().name())),
         }
-    }
-
-    pub(crate) fn layers(&self) -> MutexGuard<'_, Layers> {
-        self.layers.lock()
-    }
-
-    pub(crate) fn layers_mut(&self) -> MutexGuard<'_, Layers> {
-        self.layers.lock()
     }
 
     /// What the volume is.
     pub fn root(&self) -> &Root {
-        &self.root
+        self.volume.root()
     }
 
     /// Requests since the volume was opened.
     pub fn requests(&self) -> Requests {
-        self.requester.counted()
+        self.volume.requester().counted()
     }
 
     /// The newest log object of which this device has the state.
@@ -115,8 +61,8 @@ impl ObjectDevice {
         let Some(chain) = &self.chain else {
             return Ok(());
         };
-        let wanted = self.layers().changes;
-        self.flush_chain(wanted)?;
+        let wanted = self.volume.layers().changes;
+        self.flushed(wanted)?;
         self.end(&mut chain.lock())
     }
 
@@ -124,50 +70,13 @@ impl ObjectDevice {
         if chain.stopped.is_some() {
             return Ok(());
         }
-        chain.stopped = Some(format!("{} is closed", self.requester.name()));
+        chain.stopped = Some(format!("{} is closed", self.volume.requester().name()));
         // What was not flushed is not part of it.
-        let mut layers = self.layers();
+        let mut layers = self.volume.layers();
         layers.fresh = crate::ranges::Ranges::default();
         layers.fresh_bytes = 0;
         drop(layers);
-        self.append(chain, Some(Content::Close))
-    }
-
-    /// A part of an object, from memory or from the store.
-    pub(crate) fn part(&self, id: ObjectId, part: u64) -> Result<Arc<Vec<u8>>> {
-        if let Some(found) = self.parts.get(id, part) {
-            return Ok(found);
-        }
-        let name = data_name(self.volume(), id);
-        let (bytes, sum) = {
-            let layers = self.layers();
-            let object = layers.stored.objects.get(&id);
-            let sum = object.and_then(|object| object.sums.get(part as usize).copied());
-            match (object, sum) {
-                (Some(object), Some(sum)) => ((object.bytes - part * PART).min(PART), sum),
-                // Its last byte was overwritten after the caller looked it up.
-                _ => return Err(self.missing(name)),
-            }
-        };
-        let mut buffer = vec![0; bytes as usize];
-        self.requester.get_range(&name, part * PART, &mut buffer)?;
-        if crc32c(&buffer) != sum {
-            return Err(Error::Damaged {
-                store: self.requester.name(),
-                object: name,
-                flaw: crate::format::Flaw::Checksum,
-            });
-        }
-        let found = Arc::new(buffer);
-        self.parts.insert(id, part, &found);
-        Ok(found)
-    }
-
-    fn missing(&self, object: String) -> Error {
-        Error::Missing {
-            store: self.requester.name(),
-            object,
-        }
+        self.volume.append(chain, Some(Content::Close))
     }
 
     fn failed(&self, operation: Operation, offset: u64, length: u64, error: Error) -> DeviceError {
@@ -192,7 +101,7 @@ impl ObjectDevice {
 
     fn check(&self, operation: Operation, offset: u64, length: u64) -> varve_device::Result<()> {
         let end = offset.checked_add(length);
-        let is_within = end.is_some_and(|end| end <= self.wanted_size());
+        let is_within = end.is_some_and(|end| end <= self.volume.wanted_size());
         if is_within && offset.is_multiple_of(512) && length.is_multiple_of(512) {
             return Ok(());
         }
@@ -205,9 +114,10 @@ impl ObjectDevice {
     }
 
     fn read_once(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let places = self.layers().read(offset, buffer);
+        let places = self.volume.layers().read(offset, buffer);
         in_order(&places, |(to, length, place)| {
-            self.read_place(*place, &mut buffer[*to..*to + *length])
+            self.volume
+                .read_place(*place, &mut buffer[*to..*to + *length])
         })
     }
 }
@@ -219,7 +129,7 @@ fn in_order<T>(all: &[T], each: impl FnMut(&T) -> Result<()>) -> Result<()> {
 impl Device for ObjectDevice {
     fn geometry(&self) -> Geometry {
         Geometry {
-            size: self.wanted_size(),
+            size: self.volume.wanted_size(),
             logical_block: 512,
             physical_block: 4096,
         }
@@ -243,47 +153,47 @@ impl Device for ObjectDevice {
         self.check(Operation::Write, offset, length)?;
         let failed = |error| self.failed(Operation::Write, offset, length, error);
         let Some(_) = &self.chain else {
-            return Err(failed(Error::ReadOnly(self.requester.name())));
+            return Err(failed(Error::ReadOnly(self.volume.requester().name())));
         };
         let data: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
         let full = {
-            let mut layers = self.layers_mut();
+            let mut layers = self.volume.layers();
             layers.write(offset, data);
-            (layers.fresh_bytes > self.settings.memory_bytes).then_some(layers.changes)
+            (layers.fresh_bytes > self.volume.settings().memory_bytes).then_some(layers.changes)
         };
         // Memory is bounded: a writer that has filled it makes a log object.
         match full {
-            Some(changes) => self.flush_chain(changes).map_err(failed),
+            Some(changes) => self.flushed(changes).map_err(failed),
             None => Ok(()),
         }
     }
 
     fn flush(&self) -> varve_device::Result<()> {
-        let wanted = self.layers().changes;
+        let wanted = self.volume.layers().changes;
         let failed = |error| self.failed(Operation::Flush, 0, 0, error);
         if self.chain.is_none() {
             return Ok(());
         }
-        self.flush_chain(wanted).map_err(failed)
+        self.flushed(wanted).map_err(failed)
     }
 
     fn discard(&self, offset: u64, length: u64) -> varve_device::Result<()> {
         self.check(Operation::Discard, offset, length)?;
         if length > 0 && self.chain.is_some() {
-            self.layers_mut().discard(offset, length);
+            self.volume.layers().discard(offset, length);
         }
         Ok(())
     }
 
     fn extent(&self, offset: u64, length: u64) -> varve_device::Result<Extent> {
         self.check(Operation::Read, offset, length)?;
-        let (hole, length) = self.layers().extent(offset, length);
+        let (hole, length) = self.volume.layers().extent(offset, length);
         Ok(Extent { length, hole })
     }
 
     fn set_size(&self, size: Option<u64>) -> varve_device::Result<u64> {
-        let Some(size) = size.filter(|size| *size != self.wanted_size()) else {
-            return Ok(self.wanted_size());
+        let Some(size) = size.filter(|size| *size != self.volume.wanted_size()) else {
+            return Ok(self.volume.wanted_size());
         };
         let failed = |error| self.failed(Operation::Resize, 0, size, error);
         if size == 0 || !size.is_multiple_of(512) || size > 1 << 60 {
@@ -295,11 +205,11 @@ impl Device for ObjectDevice {
             ));
         }
         if self.chain.is_none() {
-            return Err(failed(Error::ReadOnly(self.requester.name())));
+            return Err(failed(Error::ReadOnly(self.volume.requester().name())));
         }
         let wanted = {
-            let mut layers = self.layers_mut();
-            let present = self.size.swap(size, Ordering::Relaxed);
+            let mut layers = self.volume.layers();
+            let present = self.volume.set_wanted_size(size);
             if size < present {
                 let cut = layers.fresh.remove(size, present - size);
                 layers.fresh_bytes -= crate::layers::bytes_of(&cut);
@@ -307,19 +217,19 @@ impl Device for ObjectDevice {
             layers.changes += 1;
             layers.changes
         };
-        self.flush_chain(wanted).map_err(failed)?;
+        self.flushed(wanted).map_err(failed)?;
         Ok(size)
     }
 
     fn name(&self) -> String {
-        self.requester.name()
+        self.volume.requester().name()
     }
 }
 
 impl ObjectDevice {
     /// True if no place of a range is in an object that died.
     fn has_moved(&self, offset: u64, length: u64) -> bool {
-        let layers = self.layers();
+        let layers = self.volume.layers();
         let mut places = layers.stored.places.within(offset, length);
         places.all(|(_, _, place)| layers.stored.objects.contains_key(&place.object))
     }

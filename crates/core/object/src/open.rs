@@ -1,122 +1,25 @@
 //! Making and opening a volume: recovery, and the fence of a new writer.
 
-use crate::chain::{Chain, PARALLEL, checksum_of, in_parallel};
+use crate::chain::{Chain, checksum_of};
 use crate::device::ObjectDevice;
 use crate::error::{Error, Result};
 use crate::format::{
-    Content, Decoded, Holder, LogObject, MapId, MapObject, ROOT, Root, log_name, map_name,
-    parse_log_name, parse_map_name, prefix,
+    Content, Decoded, LogObject, MapId, MapObject, ROOT, Root, log_name, map_name, parse_log_name,
+    parse_map_name, prefix,
 };
 use crate::layers::Layers;
+use crate::parallel::in_parallel;
 use crate::planted::Planted;
-use crate::request::{Created, Pause, Requester};
+use crate::request::{Created, Requester};
+use crate::settings::{Opening, Settings, Takeover, random};
 use crate::store::Store;
+use crate::volume::Volume;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use varve_device::{Clock, HostClock};
 
 /// Attempts to find the end of a log that another writer shortens meanwhile.
 const ATTEMPTS: u32 = 20;
-
-/// What a device may take, and how long it waits.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The process that writes, for others to see.
-    pub holder: Holder,
-    /// Bytes in memory that are in no log object, before a writer makes one.
-    pub memory_bytes: u64,
-    /// Bytes of parts of objects in memory.
-    pub cache_bytes: u64,
-    /// Log objects behind a map before the next one is made.
-    pub log_objects: u64,
-    /// Bytes of these.
-    pub log_bytes: u64,
-    /// How long objects that nothing needs any more are kept for readers, and for
-    /// requests that are still on their way.
-    pub grace: Duration,
-    /// How long a request is repeated before the device fails.
-    pub stall: Duration,
-    /// Requests that a flush, a recovery or a read makes at once.
-    pub parallel: usize,
-    /// A mistake that a test must notice.
-    #[cfg(feature = "planted")]
-    pub planted: Option<Planted>,
-}
-
-impl Settings {
-    #[cfg(feature = "planted")]
-    pub(crate) fn planted(&self, mistake: Planted) -> bool {
-        self.planted == Some(mistake)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[expect(clippy::unused_self, reason = "as with the feature")]
-    pub(crate) fn planted(&self, _: Planted) -> bool {
-        false
-    }
-}
-
-/// When a new writer ends the access of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takeover {
-    /// Only if that one has closed the volume, or was a process of this host that has
-    /// ended.
-    Never,
-    /// At once.
-    Now,
-    /// If it makes no log object for so long.
-    Idle(Duration),
-}
-
-/// How a volume is opened.
-#[derive(Clone)]
-pub struct Opening {
-    /// Opens for reading only: the state of the newest log object, without a request
-    /// that changes the store.
-    pub read_only: bool,
-    /// When another writer's access is ended.
-    pub takeover: Takeover,
-    /// Sizes and times.
-    pub settings: Settings,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// What waits between requests.
-    pub pause: Pause,
-    /// Drawn for each mount: by it a writer recognises its own objects.
-    pub identity: u128,
-}
-
-impl Default for Opening {
-    fn default() -> Self {
-        Opening {
-            read_only: false,
-            takeover: Takeover::Never,
-            settings: Settings {
-                holder: Holder::this(),
-                memory_bytes: 64 << 20,
-                cache_bytes: 64 << 20,
-                log_objects: 256,
-                log_bytes: 64 << 20,
-                grace: Duration::from_secs(3600),
-                stall: Duration::from_secs(600),
-                parallel: PARALLEL,
-                #[cfg(feature = "planted")]
-                planted: None,
-            },
-            clock: Arc::new(HostClock::default()),
-            pause: Arc::new(std::thread::sleep),
-            identity: random(),
-        }
-    }
-}
-
-/// A random number from the operating system.
-fn random() -> u128 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    half() << 64 | half()
-}
 
 /// A state of the log: its end, and the layers there.
 struct Recovered {
@@ -127,18 +30,6 @@ struct Recovered {
     fences: BTreeSet<u64>,
     behind: u64,
     behind_bytes: u64,
-}
-
-impl Opening {
-    fn requester(&self, store: &Arc<dyn Store>) -> Requester {
-        Requester::new(
-            Arc::clone(store),
-            Arc::clone(&self.clock),
-            Arc::clone(&self.pause),
-            self.settings.stall,
-            self.settings.planted(Planted::ExistsBelieved),
-        )
-    }
 }
 
 impl ObjectDevice {
@@ -203,13 +94,8 @@ impl ObjectDevice {
         };
         if opening.read_only {
             let found = recover(&requester, &root, &opening.settings)?;
-            return Ok(ObjectDevice::of(
-                root,
-                opening,
-                requester,
-                None,
-                found.layers,
-            ));
+            let volume = Volume::new(root, opening, requester, found.layers);
+            return Ok(ObjectDevice::of(volume, None));
         }
         for _ in 0..ATTEMPTS {
             let found = recover(&requester, &root, &opening.settings)?;
@@ -218,9 +104,8 @@ impl ObjectDevice {
                 None => continue,
             };
             if let Some(chain) = fence(&requester, &root, opening, &found)? {
-                let layers = found.layers;
-                let device = ObjectDevice::of(root, opening, requester, Some(chain), layers);
-                return Ok(device);
+                let volume = Volume::new(root, opening, requester, found.layers);
+                return Ok(ObjectDevice::of(volume, Some(chain)));
             }
         }
         Err(Error::Stopped(format!(

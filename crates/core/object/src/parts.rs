@@ -1,7 +1,7 @@
 //! Parts of objects in memory.
 
-use crate::chain::PART;
 use crate::format::ObjectId;
+use crate::stored::PART;
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::sync::Mutex;

@@ -10,6 +10,9 @@ use crate::ranges::{Part, Ranges};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Bytes of an object that have one checksum, and are read at once.
+pub(crate) const PART: u64 = 1 << 20;
+
 /// The place of a range: an object, and the first byte there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -4,12 +4,9 @@
 //! tools of each service do. The endpoint and the region may follow a question mark:
 //! `s3://bucket/prefix?endpoint=http://127.0.0.1:8333&region=eu-west-1`.
 
-use crate::folder::FolderStore;
-use crate::store::Store;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
 
 /// The services that a URL can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,30 +61,6 @@ impl StoreUrl {
     pub fn is_url(name: impl AsRef<Path>) -> bool {
         let name = name.as_ref().to_str();
         name.is_some_and(|name| SCHEMES.iter().any(|(scheme, _)| name.starts_with(scheme)))
-    }
-
-    /// Opens the store. One LIST shows that the endpoint answers, the credentials are
-    /// accepted and the bucket exists; a directory is made if it is missing.
-    ///
-    /// # Errors
-    /// Names the cause and the next step.
-    pub fn open(&self) -> Result<Arc<dyn Store>, UrlError> {
-        if self.service == Service::Folder {
-            let path = PathBuf::from(&self.bucket);
-            return match FolderStore::open(path) {
-                Ok(store) => Ok(Arc::new(store)),
-                Err(error) => {
-                    Err(self.refused(error.message, "name a directory that can be written"))
-                }
-            };
-        }
-        #[cfg(feature = "cloud")]
-        return crate::cloud::open(self);
-        #[cfg(not(feature = "cloud"))]
-        return Err(self.refused(
-            "this program was built without stores over the network",
-            "build it with the feature bucket",
-        ));
     }
 
     pub(crate) fn refused(

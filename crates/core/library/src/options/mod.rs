@@ -1,10 +1,11 @@
 //! Options for creating and opening a volume.
 
+mod store;
 mod tuning;
 
+pub use store::StoreOptions;
 pub use tuning::Tuning;
 
-use crate::store::StoreOptions;
 use varve_device::IoMode;
 use varve_ffs::FreeMap;
 use varve_ffs::allocate::Policy as Allocation;

@@ -62,7 +62,7 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        eprintln!("seed {seed}");
+        crate::cli::output::note(format_args!("seed {seed}"));
         let host = tempfile::tempdir().unwrap();
         let device = Arc::new(MemoryDevice::new(24 << 20));
         let mut options = VolumeOptions::new();

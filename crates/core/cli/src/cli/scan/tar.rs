@@ -3,7 +3,6 @@
 use super::Source;
 use crate::cli::output::{self, Failure, Outcome};
 use crate::cli::snapshot::Part;
-use rustix::termios::isatty;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ impl Tar {
         let to_output = self.to.as_os_str() == "-";
         let shown = self.to.display();
         let failed = |error: io::Error| format!("cannot write {shown}: {error}");
-        if to_output && isatty(io::stdout()) {
+        if to_output && output::is_terminal() {
             let text = "a tar stream is not for a terminal; name a file with --to";
             return Err(Failure::new(2, text));
         }

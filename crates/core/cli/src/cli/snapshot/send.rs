@@ -2,10 +2,10 @@
 
 use super::place::Place;
 use super::server::Part;
-use crate::cli::output::{Failure, Outcome};
+use crate::cli::output::{self, Failure, Outcome};
 use crate::cli::size;
 use serde_json::json;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 /// Write a snapshot to the standard output, as a stream for `varve receive`.
@@ -29,14 +29,14 @@ pub struct Send {
 
 impl Send {
     pub fn run(self) -> Outcome {
-        if io::stdout().is_terminal() {
+        if output::is_terminal() {
             let text = "the stream is not written to a terminal; redirect it to a file or to \
                         `varve receive`";
             return Err(Failure::new(2, text));
         }
         let place = Place::of(&self.volume)?;
         let question = json!({"send": self.snapshot, "since": self.since, "resume": self.resume});
-        let mut output = BufWriter::with_capacity(1 << 20, io::stdout());
+        let mut output = BufWriter::with_capacity(1 << 20, output::content());
         let failed = |error: io::Error| format!("the stream cannot be written: {error}");
         let sent = place.ask(&question, false, &mut |part| match part {
             Part::Bytes(bytes) => output.write_all(bytes).map_err(failed),
@@ -46,7 +46,10 @@ impl Send {
             .flush()
             .map_err(|error| Failure::new(1, failed(error)))?;
         let bytes = size::show(sent["bytes"].as_u64().unwrap_or(0));
-        eprintln!("sent {} items, {bytes} of content", sent["items"]);
+        output::notes(format_args!(
+            "sent {} items, {bytes} of content",
+            sent["items"]
+        ));
         Ok(0)
     }
 }

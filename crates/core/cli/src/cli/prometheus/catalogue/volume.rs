@@ -2,7 +2,7 @@
 
 use super::{Kind, Metric, by, counter, gauge};
 
-pub const METRICS: [Metric; 44] = [
+pub const METRICS: [Metric; 48] = [
     by(
         "kind",
         counter(
@@ -53,6 +53,26 @@ pub const METRICS: [Metric; 44] = [
         "space.files_free",
         "space_files_free",
         "Inodes that could still be made.",
+    ),
+    gauge(
+        "snapshots.named",
+        "snapshots_named",
+        "Snapshots with a name.",
+    ),
+    gauge(
+        "snapshots.automatic",
+        "snapshots_automatic",
+        "Snapshots without one, which are deleted when space is needed.",
+    ),
+    gauge(
+        "snapshots.kept_bytes",
+        "snapshots_kept_bytes",
+        "Bytes that only snapshots have.",
+    ),
+    gauge(
+        "snapshots.reserved_bytes",
+        "snapshots_reserved_bytes",
+        "Bytes that the history of the snapshots may still take.",
     ),
     gauge(
         "state.read_only",
