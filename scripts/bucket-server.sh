@@ -29,6 +29,7 @@ find_weed() {
 
 case $command in
   start)
+    need curl curl
     weed=$(find_weed)
     mkdir -p "$dir/data"
     cat >"$dir/s3.json" <<'JSON'

@@ -16,6 +16,7 @@
 //! | [`sync`] | locks and threads for all crates, replaceable by a model checker's |
 //! | [`workers`] | threads that serve a queue until it is dropped |
 //! | [`lanes`] | a set of values, one of which each thread uses |
+//! | [`host`] | identity of the host and of its processes |
 //! | [`checksum`] | CRC-32C |
 //! | [`aligned`], [`pool`], [`block`] | aligned buffers, a pool of them, and blocks |
 //! | [`counters`] | counts of requests and bytes |
@@ -40,6 +41,7 @@ pub mod fault;
 pub mod file;
 mod forward;
 mod hash;
+pub mod host;
 pub mod lanes;
 pub mod memory;
 pub mod pool;

@@ -131,7 +131,7 @@ pub struct ScanPiece {
     pub bytes: Vec<u8>,
 }
 
-/// A walk over a tree in the order in which its data is stored; see the module's head.
+/// A walk over a tree in the order in which its data is stored.
 ///
 /// As an iterator it yields all data. [`Scan::window`] yields files and directories as
 /// well.

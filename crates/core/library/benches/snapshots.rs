@@ -51,7 +51,7 @@ fn fill(file: &File, bytes: u64) {
     }
 }
 
-/// Overwrites random blocks of a file, as many as it is told, with a sync every 256.
+/// Overwrites `blocks` random blocks of a file, with a sync every 256.
 fn overwrite(volume: &Volume, file: &File, bytes: u64, blocks: u64, random: &mut u64) {
     for at in 0..blocks {
         let block = [(*random & 0xff) as u8; BLOCK as usize];

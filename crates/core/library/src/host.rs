@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use varve_device::Device;
+use varve_device::host::{boot_id, host_name};
 use varve_ffs::Ffs;
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::{Lfs, OwnerIdentity};
@@ -75,20 +76,10 @@ impl From<&OwnerRecord> for Holder {
     }
 }
 
-/// Returns the identity of this boot of the host; empty if the host does not provide it.
-pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
-}
-
 /// Returns the identity that this process writes into the owner record.
 pub fn identity() -> OwnerIdentity {
     OwnerIdentity {
-        host: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
+        host: host_name(),
         boot_id: boot_id(),
         pid: std::process::id(),
     }

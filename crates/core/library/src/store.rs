@@ -50,21 +50,49 @@ mod bucket {
 
     fn failed(path: &Path, error: varve_object::Error) -> Error {
         use varve_object::Error as Reason;
-        let (errno, advice) = match &error {
-            Reason::InUse { .. } => (
+        let (errno, problem, advice) = match &error {
+            Reason::InUse { holder, idle, .. } => (
                 Errno::BUSY,
-                "wait until it is closed, or mount with -o takeover",
+                format!(
+                    "is written by process {} of host {}, last {} s ago",
+                    holder.process,
+                    holder.host,
+                    idle.as_secs()
+                ),
+                "unmount it there, or end that access with -o takeover",
             ),
-            Reason::NoVolume(_) => (Errno::NOENT, "name another one, or make one with mkfs"),
-            Reason::AlreadyExists(_) => (Errno::EXIST, "to make another one, say so (--force)"),
-            Reason::Store(error) if error.cause == Cause::Rejected => {
-                (Errno::ACCESS, "correct the settings")
-            }
-            Reason::Store(_) => (Errno::IO, "try again when the store answers"),
-            Reason::NotCreateOnly(..) => (Errno::NOTSUP, "use another store"),
-            _ => (Errno::IO, "see docs/guide/buckets.md"),
+            Reason::NoVolume(_) => (
+                Errno::NOENT,
+                "has no volume".to_owned(),
+                "name another one, or make one with mkfs",
+            ),
+            Reason::AlreadyExists(_) => (
+                Errno::EXIST,
+                "has a volume already".to_owned(),
+                "to make another one, say so (--force)",
+            ),
+            Reason::NotCreateOnly(..) => (
+                Errno::NOTSUP,
+                "lets several writers create the same object".to_owned(),
+                "use a store in which the first one wins",
+            ),
+            Reason::Store(failed) if failed.cause == Cause::Rejected => (
+                Errno::ACCESS,
+                format!("is refused: {error}"),
+                "correct the settings",
+            ),
+            Reason::Store(_) => (
+                Errno::IO,
+                format!("does not answer: {error}"),
+                "try again later",
+            ),
+            _ => (
+                Errno::IO,
+                format!("cannot be opened: {error}"),
+                "the objects that are named must be brought back from a copy",
+            ),
         };
-        Error::refused(path, errno, error.to_string(), advice)
+        Error::refused(path, errno, problem, advice)
     }
 
     /// Opens the device of a volume in a store.

@@ -52,7 +52,7 @@ impl Volume {
     ///
     /// # Errors
     /// If the stream is damaged, cut, or does not belong on this volume; errors of the
-    /// volume. What was applied before stays; [`Volume::received`] has the item with
+    /// volume. Items that were applied before stay; [`Volume::received`] has the item with
     /// which to resume.
     pub fn receive(
         &self,

@@ -12,14 +12,14 @@
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Content, LogObject, MapId, ObjectId, Stored as StoredRange, data_name, log_name, map_name,
-    parse_data_name, parse_log_name, parse_map_name, prefix,
+    Content, LogObject, MapId, ObjectId, PART, Stored as StoredRange, data_name, log_name,
+    map_name, parse_data_name, parse_log_name, parse_map_name, prefix,
 };
 use crate::layers::{Layers, Piece};
 use crate::parallel::in_parallel;
 use crate::planted::Planted;
 use crate::request::Created;
-use crate::stored::{Moment, PART};
+use crate::stored::Moment;
 use crate::volume::Volume;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Volume {
             chain.stopped = Some(error.to_string());
             return Err(error);
         }
-        // What was asked for is durable, whatever fails from here on.
+        // The flush is durable, also if a later step fails.
         if let Err(error) = self.tidy(&mut chain) {
             let reason = self.successor(&chain).unwrap_or(error);
             tracing::error!(%reason, "the volume takes no more writes");
@@ -160,44 +160,46 @@ impl Volume {
     /// own, so that their bytes are sent once.
     fn flush_content(&self, chain: &mut Chain) -> Result<Content> {
         let extent = self.extent_bytes();
+        // The bytes are shared with the layer, so that reads need not wait for copies.
+        let flying = self.layers().flying.clone();
         let (mut written, mut discarded, mut whole) = (Vec::new(), Vec::new(), Vec::new());
-        {
-            let layers = self.layers();
-            let mut at = 0;
-            let mut covered = 0; // bytes of the extent from `at` on that were written
-            let mut pieces = Vec::new();
-            let mut end_extent = |at: u64, covered: u64, pieces: &mut Vec<_>| {
-                let pieces = std::mem::take(pieces);
-                match covered == extent {
-                    true => whole.push((at, pieces)),
-                    false => written.extend(pieces),
-                }
-            };
-            for (start, length, piece) in layers.flying.iter() {
-                let Piece::Bytes(data, from) = piece else {
-                    discarded.push((start, length));
-                    continue;
-                };
-                // Pieces are cut at the boundaries of extents.
-                let (mut start, mut from, mut left) = (start, *from, length);
-                while left > 0 {
-                    if start - start % extent != at {
-                        end_extent(at, covered, &mut pieces);
-                        (at, covered) = (start - start % extent, 0);
-                    }
-                    let here = left.min(at + extent - start);
-                    pieces.push((start, part_of(data, from, here as usize)));
-                    covered += here;
-                    (start, from, left) = (start + here, from + here as usize, left - here);
-                }
+        let mut at = 0;
+        let mut covered = 0; // bytes of the extent from `at` on that were written
+        let mut pieces = Vec::new();
+        let mut end_extent = |at: u64, covered: u64, pieces: &mut Vec<_>| {
+            let pieces = std::mem::take(pieces);
+            match covered == extent {
+                true => whole.push((at, pieces)),
+                false => written.extend(pieces),
             }
-            end_extent(at, covered, &mut pieces);
+        };
+        for (start, length, piece) in flying.iter() {
+            let Piece::Bytes(data, from) = piece else {
+                discarded.push((start, length));
+                continue;
+            };
+            // Pieces are cut at the boundaries of extents.
+            let (mut start, mut from, mut left) = (start, *from, length);
+            while left > 0 {
+                if start - start % extent != at {
+                    end_extent(at, covered, &mut pieces);
+                    (at, covered) = (start - start % extent, 0);
+                }
+                let here = left.min(at + extent - start);
+                pieces.push((start, part_of(data, from, here as usize)));
+                covered += here;
+                (start, from, left) = (start + here, from + here as usize, left - here);
+            }
         }
+        end_extent(at, covered, &mut pieces);
         let mut stored = Vec::new();
         let mut uploads = Vec::new();
         for (start, pieces) in whole {
             let id = chain.next_id();
-            let bytes: Vec<u8> = pieces.iter().flat_map(|(_, d)| d.iter().copied()).collect();
+            let mut bytes = Vec::with_capacity(extent as usize);
+            pieces
+                .iter()
+                .for_each(|(_, part)| bytes.extend_from_slice(part));
             stored.push(StoredRange {
                 start,
                 id,
@@ -232,13 +234,14 @@ impl Volume {
     pub(crate) fn seal(&self, chain: &mut Chain) -> Result<()> {
         let mut moved = Vec::new();
         let mut all = Vec::new();
+        let logged = self.layers().logged.clone();
+        for (start, length, piece) in logged.iter() {
+            if let Piece::Bytes(data, from) = piece {
+                all.push((start, part_of(data, *from, length as usize)));
+            }
+        }
         {
             let layers = self.layers();
-            for (start, length, piece) in layers.logged.iter() {
-                if let Piece::Bytes(data, from) = piece {
-                    all.push((start, part_of(data, *from, length as usize)));
-                }
-            }
             let mut budget = self.settings().log_bytes;
             let sparse: BTreeSet<ObjectId> = layers
                 .stored
@@ -350,7 +353,7 @@ impl Volume {
         let now = self.clock().now_ns();
         let grace = self.settings().grace.as_nanos() as i64;
         let due = |number: u64, time: i64| {
-            (number <= oldest.number && now - time >= grace)
+            (number <= oldest.number && now.saturating_sub(time) >= grace)
                 || self.settings().planted(Planted::NoGrace)
         };
         let deaths = self.layers().stored.deaths.clone();
@@ -411,14 +414,11 @@ impl Volume {
                 } else if let Some(number) = parse_log_name(volume, name) {
                     number < oldest.number && !chain.fences.contains(&number)
                 } else if let Some(id) = parse_data_name(volume, name) {
-                    let stored = &layers.stored;
-                    id.epoch < chain.epoch
-                        && !stored.objects.contains_key(&id)
-                        && !stored.deaths.iter().any(|death| death.id == id)
+                    id.epoch < chain.epoch && !layers.stored.knows(id)
                 } else {
                     false
                 };
-                if is_left && now - made >= grace {
+                if is_left && now.saturating_sub(made) >= grace {
                     gone.push(object.name);
                 }
             }

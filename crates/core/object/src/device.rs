@@ -6,6 +6,7 @@ use crate::format::{Content, Holder, Root};
 use crate::request::Requests;
 use crate::volume::Volume;
 use std::io;
+use varve_device::host::{boot_id, host_name, process_start};
 use varve_device::sync::Mutex;
 use varve_device::{Device, DeviceError, Extent, Geometry, Operation};
 
@@ -46,11 +47,6 @@ impl ObjectDevice {
         self.volume.requester().counted()
     }
 
-    /// The newest log object of which this device has the state.
-    pub fn number(&self) -> Option<u64> {
-        self.chain.as_ref().map(|chain| chain.lock().number)
-    }
-
     /// Flushes, and says in the log that this writer has ended, so that the next one
     /// need not take the volume over. Later writes fail. A device that only reads, or
     /// has failed, closes without a request.
@@ -70,8 +66,10 @@ impl ObjectDevice {
         if chain.stopped.is_some() {
             return Ok(());
         }
-        chain.stopped = Some(format!("{} is closed", self.volume.requester().name()));
-        // What was not flushed is not part of it.
+        let requester = self.volume.requester();
+        chain.stopped = Some(format!("{} is closed", requester.name()));
+        tracing::info!(requests = ?requester.counted(), "the volume's writer ends");
+        // Bytes that were not flushed are not part of it.
         let mut layers = self.volume.layers();
         layers.fresh = crate::ranges::Ranges::default();
         layers.fresh_bytes = 0;
@@ -155,17 +153,20 @@ impl Device for ObjectDevice {
         let Some(_) = &self.chain else {
             return Err(failed(Error::ReadOnly(self.volume.requester().name())));
         };
-        let data: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
+        // Memory is bounded: a writer that would fill it makes a log object before.
         let full = {
-            let mut layers = self.volume.layers();
-            layers.write(offset, data);
-            (layers.fresh_bytes > self.volume.settings().memory_bytes).then_some(layers.changes)
+            let layers = self.volume.layers();
+            let bytes = layers.fresh_bytes;
+            let is_full = bytes > 0 && bytes + length > self.volume.settings().memory_bytes;
+            is_full.then_some(layers.changes)
         };
-        // Memory is bounded: a writer that has filled it makes a log object.
-        match full {
-            Some(changes) => self.flushed(changes).map_err(failed),
-            None => Ok(()),
+        if let Some(changes) = full {
+            self.flushed(changes).map_err(failed)?;
         }
+        let mut data = Vec::with_capacity(length as usize);
+        buffers.iter().for_each(|part| data.extend_from_slice(part));
+        self.volume.layers().write(offset, data);
+        Ok(())
     }
 
     fn flush(&self) -> varve_device::Result<()> {
@@ -253,32 +254,18 @@ impl Holder {
 
     /// A process of this host.
     pub fn of(process: u32) -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Holder {
-            host: read("/proc/sys/kernel/hostname").trim().to_owned(),
-            boot: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+            host: host_name(),
+            boot: boot_id(),
             process,
-            started: started(process).unwrap_or(0),
+            started: process_start(process).unwrap_or(0),
         }
     }
 
-    /// True if the process is known to have ended: it was one of this run of this host.
+    /// True if the process is known to have ended: it was one of this boot of this host.
     pub fn has_ended(&self) -> bool {
-        let boot = Holder::of(self.process).boot;
-        !boot.is_empty() && boot == self.boot && started(self.process) != Some(self.started)
-    }
-}
-
-/// When a process of this host began, in clock ticks since the host did; none if it has
-/// ended, also if its parent has not heard of it.
-fn started(process: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may have spaces. The state is the first field after it, the
-    // beginning the 20th.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => fields.nth(18)?.parse().ok(),
+        let boot = boot_id();
+        let is_here = !boot.is_empty() && boot == self.boot;
+        is_here && process_start(self.process) != Some(self.started)
     }
 }

@@ -12,6 +12,7 @@
 use crate::format::{Content, LogObject};
 use crate::ranges::{Part, Ranges};
 use crate::stored::{Moment, Stored};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The value of a range in a layer.
@@ -145,6 +146,17 @@ impl Layers {
         self.flying = std::mem::take(&mut self.fresh);
         self.fresh_bytes = 0;
         self.changes
+    }
+
+    /// True if a log object stores ranges only in objects that were not known before.
+    pub fn admits(&self, object: &LogObject) -> bool {
+        let Content::Flush { stored, .. } = &object.content else {
+            return true;
+        };
+        let mut new = HashSet::new();
+        stored
+            .iter()
+            .all(|one| !self.stored.knows(one.id) && new.insert(one.id))
     }
 
     /// Applies a log object, which is known to be stored since `time`. Its own time is

@@ -4,14 +4,14 @@ use crate::chain::{Chain, checksum_of};
 use crate::device::ObjectDevice;
 use crate::error::{Error, Result};
 use crate::format::{
-    Content, Decoded, LogObject, MapId, MapObject, ROOT, Root, log_name, map_name, parse_log_name,
-    parse_map_name, prefix,
+    Content, Decoded, Flaw, LogObject, MapId, MapObject, ROOT, Root, log_name, map_name,
+    parse_log_name, parse_map_name, prefix,
 };
 use crate::layers::Layers;
 use crate::parallel::in_parallel;
 use crate::planted::Planted;
 use crate::request::{Created, Requester};
-use crate::settings::{Opening, Settings, Takeover, random};
+use crate::settings::{Opening, Settings, Takeover};
 use crate::store::Store;
 use crate::volume::Volume;
 use std::collections::{BTreeSet, VecDeque};
@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Attempts to find the end of a log that another writer shortens meanwhile.
 const ATTEMPTS: u32 = 20;
+/// Log objects that are in memory at once, before they are replayed.
+const AT_ONCE: u64 = 64;
 
 /// A state of the log: its end, and the layers there.
 struct Recovered {
@@ -47,7 +49,7 @@ impl ObjectDevice {
     ) -> Result<()> {
         let requester = opening.requester(store);
         let root = Root {
-            volume: random(),
+            volume: rand::random(),
             extent_bytes,
             size,
         };
@@ -136,7 +138,7 @@ fn race(store: &Arc<dyn Store>, volume: u128) -> Result<()> {
     }
 }
 
-fn damaged(requester: &Requester, object: &str, flaw: crate::format::Flaw) -> Error {
+fn damaged(requester: &Requester, object: &str, flaw: Flaw) -> Error {
     Error::Damaged {
         store: requester.name(),
         object: object.to_owned(),
@@ -160,11 +162,7 @@ fn log_object(
     };
     let object = decoded(requester, &name, LogObject::decode(&bytes))?;
     if object.number != number {
-        return Err(damaged(
-            requester,
-            &name,
-            crate::format::Flaw::Value("number"),
-        ));
+        return Err(damaged(requester, &name, Flaw::Value("number")));
     }
     Ok(Some((object, checksum_of(&bytes), bytes.len() as u64)))
 }
@@ -235,11 +233,7 @@ fn recover_once(
     };
     let map = decoded(requester, &name, MapObject::decode(&bytes))?;
     if map.id != base {
-        return Err(damaged(
-            requester,
-            &name,
-            crate::format::Flaw::Value("number"),
-        ));
+        return Err(damaged(requester, &name, Flaw::Value("number")));
     }
     let now = requester.now();
     let mut layers = Layers::of_map(&map);
@@ -253,23 +247,29 @@ fn recover_once(
         behind: 0,
         behind_bytes: 0,
     };
-    let numbers: Vec<u64> = (base.number + 1..number).collect();
-    let objects: Vec<_> = numbers.iter().map(|_| OnceLock::new()).collect();
-    in_parallel(settings.parallel, &numbers, |number| {
-        let object = log_object(requester, root, *number)?;
-        let _ = objects[(number - base.number - 1) as usize].set(object);
-        Ok(())
-    })?;
-    for (number, object) in numbers.iter().zip(objects) {
-        let name = || log_name(root.volume, *number);
-        let Some((object, checksum, bytes)) = object.into_inner().flatten() else {
-            return Ok(Err(name()));
-        };
-        if object.previous != found.checksum {
-            let flaw = crate::format::Flaw::Value("predecessor");
-            return Err(damaged(requester, &name(), flaw));
+    let mut next = base.number + 1;
+    while next < number {
+        let numbers: Vec<u64> = (next..number.min(next + AT_ONCE)).collect();
+        let objects: Vec<_> = numbers.iter().map(|_| OnceLock::new()).collect();
+        in_parallel(settings.parallel, &numbers, |number| {
+            let object = log_object(requester, root, *number)?;
+            let _ = objects[(number - next) as usize].set(object);
+            Ok(())
+        })?;
+        for (number, object) in numbers.iter().zip(objects) {
+            let name = || log_name(root.volume, *number);
+            let Some((object, checksum, bytes)) = object.into_inner().flatten() else {
+                return Ok(Err(name()));
+            };
+            if object.previous != found.checksum {
+                return Err(damaged(requester, &name(), Flaw::Value("predecessor")));
+            }
+            if !found.layers.admits(&object) {
+                return Err(damaged(requester, &name(), Flaw::Value("object")));
+            }
+            found.replay(object, checksum, bytes, now);
         }
-        found.replay(object, checksum, bytes, now);
+        next += AT_ONCE;
     }
     Ok(Ok(found))
 }

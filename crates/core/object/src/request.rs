@@ -5,9 +5,9 @@
 
 use crate::store::{Cause, Store, StoreError, StoreResult};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use varve_device::Clock;
+use varve_device::sync::Mutex;
 
 /// The first pause before a request is repeated; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -33,21 +33,6 @@ pub struct Requests {
     pub repeated: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    creations: AtomicU64,
-    created_bytes: AtomicU64,
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    lists: AtomicU64,
-    deletions: AtomicU64,
-    repeated: AtomicU64,
-}
-
-fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
 /// The result of a creation.
 #[derive(Debug)]
 pub(crate) enum Created {
@@ -69,7 +54,7 @@ pub(crate) struct Requester {
     stall: Duration,
     /// The mistake of believing that an object which exists is the caller's.
     believes: bool,
-    counts: Counts,
+    counts: Mutex<Requests>,
 }
 
 impl std::fmt::Debug for Requester {
@@ -92,7 +77,7 @@ impl Requester {
             pause,
             stall,
             believes,
-            counts: Counts::default(),
+            counts: Mutex::default(),
         }
     }
 
@@ -109,17 +94,7 @@ impl Requester {
     }
 
     pub fn counted(&self) -> Requests {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.counts;
-        Requests {
-            creations: read(&counts.creations),
-            created_bytes: read(&counts.created_bytes),
-            reads: read(&counts.reads),
-            read_bytes: read(&counts.read_bytes),
-            lists: read(&counts.lists),
-            deletions: read(&counts.deletions),
-            repeated: read(&counts.repeated),
-        }
+        *self.counts.lock()
     }
 
     /// Repeats a request until it succeeds, fails for a reason that does not pass, or has
@@ -136,7 +111,7 @@ impl Requester {
             if u128::from(waited) >= self.stall.as_nanos() {
                 return Err(error);
             }
-            count(&self.counts.repeated, 1);
+            self.counts.lock().repeated += 1;
             self.pause(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -146,8 +121,10 @@ impl Requester {
     /// created, so it is read.
     pub fn create(&self, name: &str, bytes: &[u8]) -> StoreResult<Created> {
         self.repeat(|| {
-            count(&self.counts.creations, 1);
-            count(&self.counts.created_bytes, bytes.len() as u64);
+            let mut counts = self.counts.lock();
+            counts.creations += 1;
+            counts.created_bytes += bytes.len() as u64;
+            drop(counts);
             let error = match self.store.create(name, &[bytes]) {
                 Ok(()) => return Ok(Created::Own),
                 Err(error) if error.cause == Cause::Rejected => return Err(error),
@@ -184,15 +161,19 @@ impl Requester {
 
     /// An object's content, asked for once.
     pub fn get_once(&self, name: &str) -> StoreResult<Option<Vec<u8>>> {
-        count(&self.counts.reads, 1);
-        match self.store.get(name) {
-            Ok(bytes) => {
-                count(&self.counts.read_bytes, bytes.len() as u64);
-                Ok(Some(bytes))
-            }
+        let found = match self.store.get(name) {
             Err(error) if error.cause == Cause::Missing => Ok(None),
-            Err(error) => Err(error),
-        }
+            answer => answer.map(Some),
+        };
+        let bytes = found.as_ref().ok().and_then(Option::as_ref);
+        self.count_read(bytes.map_or(0, Vec::len));
+        found
+    }
+
+    fn count_read(&self, bytes: usize) {
+        let mut counts = self.counts.lock();
+        counts.reads += 1;
+        counts.read_bytes += bytes as u64;
     }
 
     /// An object's content; none if the store says that it is missing.
@@ -203,8 +184,7 @@ impl Requester {
     /// A range of an object.
     pub fn get_range(&self, name: &str, offset: u64, buffer: &mut [u8]) -> StoreResult<()> {
         self.repeat(|| {
-            count(&self.counts.reads, 1);
-            count(&self.counts.read_bytes, buffer.len() as u64);
+            self.count_read(buffer.len());
             self.store.get_range(name, offset, buffer)
         })
     }
@@ -212,7 +192,7 @@ impl Requester {
     /// Names that begin with `prefix`, in ascending order; a hint.
     pub fn list(&self, prefix: &str, after: &str) -> StoreResult<Vec<crate::Listed>> {
         self.repeat(|| {
-            count(&self.counts.lists, 1);
+            self.counts.lock().lists += 1;
             self.store.list(prefix, after)
         })
     }
@@ -220,7 +200,7 @@ impl Requester {
     /// Deletes an object.
     pub fn delete(&self, name: &str) -> StoreResult<()> {
         self.repeat(|| {
-            count(&self.counts.deletions, 1);
+            self.counts.lock().deletions += 1;
             self.store.delete(name)
         })
     }

@@ -98,16 +98,9 @@ impl Default for Opening {
             },
             clock: Arc::new(HostClock::default()),
             pause: Arc::new(std::thread::sleep),
-            identity: random(),
+            identity: rand::random(),
         }
     }
-}
-
-/// A random number from the operating system.
-pub(crate) fn random() -> u128 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    half() << 64 | half()
 }
 
 impl Opening {

@@ -10,9 +10,6 @@ use crate::ranges::{Part, Ranges};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of an object that have one checksum, and are read at once.
-pub(crate) const PART: u64 = 1 << 20;
-
 /// The place of a range: an object, and the first byte there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -54,6 +51,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// True if an object is listed, alive or dead.
+    pub fn knows(&self, id: ObjectId) -> bool {
+        self.objects.contains_key(&id) || self.deaths.iter().any(|death| death.id == id)
+    }
+
     /// Stores ranges in a new object: their starts and lengths, one after the other.
     pub fn add(&mut self, id: ObjectId, ranges: &[(u64, u64)], sums: Arc<[u32]>, now: Moment) {
         let bytes = ranges.iter().map(|(_, length)| length).sum();

@@ -1,13 +1,13 @@
 //! The state of an open volume, without the end of its log.
 
 use crate::error::{Error, Result};
-use crate::format::{ObjectId, Root, data_name};
+use crate::format::{ObjectId, PART, Root, data_name};
 use crate::layers::Layers;
 use crate::parallel::in_parallel;
-use crate::parts::Parts;
+use crate::parts::{Parts, cache};
 use crate::request::Requester;
 use crate::settings::{Opening, Settings};
-use crate::stored::{PART, Place};
+use crate::stored::Place;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_device::sync::{Mutex, MutexGuard};
@@ -35,7 +35,7 @@ impl Volume {
             clock: Arc::clone(&opening.clock),
             size: AtomicU64::new(layers.size),
             layers: Mutex::new(layers),
-            parts: Parts::new(opening.settings.cache_bytes),
+            parts: cache(opening.settings.cache_bytes),
         }
     }
 
@@ -79,7 +79,7 @@ impl Volume {
 
     /// A part of an object, from memory or from the store.
     fn part(&self, id: ObjectId, part: u64) -> Result<Arc<Vec<u8>>> {
-        if let Some(found) = self.parts.get(id, part) {
+        if let Some(found) = self.parts.get(&(id, part)) {
             return Ok(found);
         }
         let name = data_name(self.volume(), id);
@@ -103,7 +103,7 @@ impl Volume {
             });
         }
         let found = Arc::new(buffer);
-        self.parts.insert(id, part, &found);
+        self.parts.insert((id, part), Arc::clone(&found));
         Ok(found)
     }
 

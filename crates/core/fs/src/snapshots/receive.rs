@@ -130,8 +130,8 @@ impl<L: Layout> FileSystem<L> {
     /// otherwise. Calls `progress` with the bytes of content that are left.
     ///
     /// # Errors
-    /// `Refused` for a damaged stream or one that does not belong here. What was applied
-    /// before an error stays, and [`Self::received`] has the item to continue with.
+    /// `Refused` for a damaged stream or one that does not belong here. Items that were
+    /// applied before an error stay, and [`Self::received`] has the item to continue with.
     pub fn receive(
         self: &Arc<Self>,
         from: &mut dyn Read,
@@ -367,7 +367,7 @@ impl<L: Layout> Receiver<'_, L> {
         progress(left);
         let (mut payload, mut pending) = (Vec::new(), None);
         loop {
-            // What was read whole before the stream ended is applied.
+            // Items that were whole when the stream ended are applied.
             let mut end = Ok(false);
             self.commit_with(|receiver, tree| {
                 let (mut rows, mut bytes, mut count) = (Vec::new(), 0, 0);

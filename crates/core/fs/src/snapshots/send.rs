@@ -27,7 +27,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Extended attributes of the root that belong to a volume and are not sent.
 pub(super) const OWN_XATTRS: &[u8] = b"trusted.varve.";
 
-/// What was sent.
+/// Counts of a stream that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Number of items.

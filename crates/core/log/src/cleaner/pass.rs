@@ -76,7 +76,7 @@ impl Cleaner {
         cleaning
     }
 
-    /// As [`Cleaner::lock_cleaning`], if nobody else has it.
+    /// As [`Cleaner::lock_cleaning`] if the lock is free.
     pub(crate) fn try_lock_cleaning(&self) -> Option<Ranked<MutexGuard<'_, CleanerState>>> {
         let mut cleaning = self.cleaning.try_lock()?;
         self.follow(&mut cleaning);

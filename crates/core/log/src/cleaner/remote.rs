@@ -2,7 +2,7 @@
 //!
 //! A stranger says what is to be done; nothing that he says is believed.
 //!
-//! - He names a block by what [`Cleaner::serve_cleaner`] has told him of it. The
+//! - A remote cleaner names a block as [`Cleaner::serve_cleaner`] described it. The
 //!   server looks the name up in what the segment's own summaries say, asks
 //!   whether it lives, reads it, checks it, and moves it as the mount's own
 //!   cleaner would: liveness is tested once more as the copy is appended.

@@ -41,7 +41,7 @@ const BASE_IMAGES: usize = 1 << 14;
 /// The three layers, and the pinned states of former moments.
 pub struct Layers {
     committed: RankedRwLock<Committed>,
-    /// What was granted in advance of the present state.
+    /// Space that was granted in advance.
     pub(crate) grants: Grants,
     snapshots: RankedMutex<Snapshots>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such inode.

@@ -2,7 +2,7 @@
 //! end of one.
 
 use super::codec::{Flaw, Reader, Writer};
-use super::{Decoded, MapId, ObjectId};
+use super::{Decoded, MOST_NUMBER, MapId, ObjectId, check_size, sums};
 use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"VARVELOG";
@@ -143,12 +143,11 @@ impl LogObject {
         };
         reader.end()?;
         let is_before = maps.last().is_some_and(|map| map.number < number);
-        if number == 0 || epoch == 0 || !is_before {
+        let is_number = |number: u64| (1..=MOST_NUMBER).contains(&number);
+        if !is_number(number) || !is_number(epoch) || !is_before {
             return Err(Flaw::Value("number"));
         }
-        if size == 0 || !size.is_multiple_of(512) || size > 1 << 60 {
-            return Err(Flaw::Value("size"));
-        }
+        check_size(size)?;
         Ok(LogObject {
             number,
             epoch,
@@ -174,7 +173,7 @@ impl LogObject {
         let stored = reader.list(|reader| {
             let (start, id, bytes) = (reader.u64()?, reader.id()?, reader.u64()?);
             range(start, bytes)?;
-            let sums = reader.list(Reader::u32)?;
+            let sums = sums(reader, bytes)?;
             Ok(Stored {
                 start,
                 id,

@@ -1,7 +1,8 @@
 //! The map: where each byte of the volume is stored, as of a log object.
 
 use super::codec::{Flaw, Reader, Writer};
-use super::{Decoded, MapId, ObjectId};
+use super::{Decoded, MapId, ObjectId, check_size, sums};
+use std::collections::HashSet;
 
 const MAGIC: [u8; 8] = *b"VARVEMAP";
 
@@ -73,12 +74,16 @@ impl MapObject {
         };
         let size = reader.u64()?;
         let previous = reader.u32()?;
+        check_size(size)?;
+        // An object is listed once, alive or dead.
+        let mut known = HashSet::new();
         let objects = reader.list(|reader| {
-            Ok(ObjectEntry {
-                id: reader.id()?,
-                bytes: reader.u64()?,
-                sums: reader.list(Reader::u32)?,
-            })
+            let (id, bytes) = (reader.id()?, reader.u64()?);
+            if !known.insert(id) {
+                return Err(Flaw::Value("object"));
+            }
+            let sums = sums(reader, bytes)?;
+            Ok(ObjectEntry { id, bytes, sums })
         })?;
         let mut behind = 0;
         let places = reader.list(|reader| {
@@ -97,8 +102,12 @@ impl MapObject {
             Ok((start, length, index, at))
         })?;
         let deaths = reader.list(|reader| {
+            let id = reader.id()?;
+            if !known.insert(id) {
+                return Err(Flaw::Value("dead object"));
+            }
             Ok(Death {
-                id: reader.id()?,
+                id,
                 number: reader.u64()?,
                 time: reader.u64()? as i64,
             })

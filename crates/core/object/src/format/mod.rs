@@ -102,3 +102,26 @@ fn parse_id(text: &str) -> Option<ObjectId> {
 
 /// The result of decoding.
 pub(crate) type Decoded<T> = Result<T, Flaw>;
+
+/// Bytes of an object that have one checksum, and are read at once.
+pub(crate) const PART: u64 = 1 << 20;
+
+/// The largest number of a log object and of an epoch, so that none overflows.
+const MOST_NUMBER: u64 = 1 << 62;
+
+/// Checks the size of a device.
+fn check_size(size: u64) -> Decoded<()> {
+    match size > 0 && size.is_multiple_of(512) && size <= 1 << 60 {
+        true => Ok(()),
+        false => Err(Flaw::Value("size")),
+    }
+}
+
+/// The checksums of the parts of an object.
+fn sums(reader: &mut codec::Reader<'_>, bytes: u64) -> Decoded<Vec<u32>> {
+    let sums = reader.list(codec::Reader::u32)?;
+    match sums.len() as u64 == bytes.div_ceil(PART) {
+        true => Ok(sums),
+        false => Err(Flaw::Value("number of checksums")),
+    }
+}

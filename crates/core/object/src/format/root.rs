@@ -1,7 +1,7 @@
 //! The root object: what a volume is.
 
-use super::Decoded;
 use super::codec::{Flaw, Reader, Writer};
+use super::{Decoded, check_size};
 
 /// The root object's name below the store's prefix.
 pub(crate) const ROOT: &str = "varve-volume";
@@ -47,9 +47,6 @@ impl Root {
         if !extent.is_power_of_two() || !(64 << 10..=64 << 20).contains(&extent) {
             return Err(Flaw::Value("size of an extent"));
         }
-        if self.size == 0 || !self.size.is_multiple_of(512) || self.size > 1 << 60 {
-            return Err(Flaw::Value("size"));
-        }
-        Ok(())
+        check_size(self.size)
     }
 }

@@ -78,7 +78,7 @@ enum State {
     Withheld,
 }
 
-/// See the module's head.
+/// A simulated log with snapshots of one design.
 #[derive(Debug)]
 pub struct Log {
     design: Design,

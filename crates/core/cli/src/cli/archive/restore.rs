@@ -121,7 +121,7 @@ impl Restore {
     }
 }
 
-/// Makes the image `to` of an archive. What was written of it is removed if that fails.
+/// Makes the image `to` of an archive. A partly written image is removed if that fails.
 pub(super) fn restore(store: &dyn Store, manifest: &Manifest, to: &Path) -> Result<(), String> {
     let of_target = |error: std::io::Error| format!("{}: {error}", to.display());
     let damaged = || format!("{}: the manifest is damaged", store.name());
@@ -137,7 +137,7 @@ pub(super) fn restore(store: &dyn Store, manifest: &Manifest, to: &Path) -> Resu
         fill(store, manifest, to, &superblock, &record)
     });
     if filled.is_err() {
-        // The failure is told, and not that of removing the rest.
+        // The first failure is reported, not that of the removal.
         let _ = std::fs::remove_file(to);
     }
     filled
