@@ -96,7 +96,17 @@ fn a_volume_in_a_store_has_one_writer_and_loses_nothing() {
             varve mount "$url" one
             [ ! -e one/lost ] && [ "$(cat one/new)" = new ]
             varve diff one monday | grep -q new
+
+            # An archive in the same store, restored to an image.
+            archives=${url/\/writer/\/archives}; archives=${archives/store/archives}
+            varve archive one --to "$archives"
+            varve archive restore --from "$archives" --to image
             varve umount one
+            varve fsck --data image
+            varve mount image one
+            [ "$(cat one/new)" = new ]
+            varve umount one
+            rm image
             "#,
         );
     }

@@ -20,9 +20,10 @@ use super::snapshot::{Part, Place};
 use manifest::{Manifest, Stored};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use varve_lfs::format::crc32c;
-use varve_object::{FolderStore, Store};
+use varve_object::{FolderStore, Store, StoreUrl};
 
 const FAILED: u8 = 1;
 const DAMAGED: u8 = 4;
@@ -42,7 +43,7 @@ pub struct Archive {
     /// An image or block device that is not mounted, or a directory on a mount.
     #[arg(required = true)]
     volume: Option<PathBuf>,
-    /// The folder of the archives, made if it is missing.
+    /// The folder of the archives, made if it is missing, or the URL of a store.
     #[arg(long, value_name = "FOLDER", required = true)]
     to: Option<PathBuf>,
     /// Print as JSON what was archived.
@@ -55,6 +56,17 @@ enum Command {
     Restore(restore::Restore),
 }
 
+/// The store of a folder or a URL.
+fn store_of(target: &Path) -> Result<Arc<dyn Store>, Failure> {
+    if !StoreUrl::is_url(target) {
+        let folder = FolderStore::open(target).map_err(Failure::with(FAILED))?;
+        return Ok(Arc::new(folder));
+    }
+    let url = target.to_str().unwrap_or_default().parse::<StoreUrl>();
+    let store = url.and_then(|url| url.open());
+    store.map_err(Failure::with(FAILED))
+}
+
 impl Archive {
     pub fn run(self) -> Outcome {
         let (volume, to) = match (self.command, self.volume, self.to) {
@@ -62,10 +74,10 @@ impl Archive {
             (None, Some(volume), Some(to)) => (volume, to),
             _ => return Err(Failure::new(2, "name a volume, and a folder with --to")),
         };
-        let store = FolderStore::open(&to).map_err(Failure::with(FAILED))?;
+        let store = store_of(&to)?;
         let place = Place::of(&volume)?;
         let mut ask = |question: &Value, emit: Emit<'_>| place.ask(question, true, emit);
-        let done = archive(&store, &mut ask)?;
+        let done = archive(&*store, &mut ask)?;
         match self.json {
             true => output::json(&done),
             false => output::line(format_args!(

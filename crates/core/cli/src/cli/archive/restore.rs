@@ -12,7 +12,7 @@ use varve_lfs::format::Superblock;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::internal::write_superblocks;
 use varve_lfs::{Geometry, superblock_offsets};
-use varve_object::{FolderStore, Store};
+use varve_object::{Store, StoreUrl};
 
 /// Make an image of an archive.
 ///
@@ -20,7 +20,7 @@ use varve_object::{FolderStore, Store};
 /// at that checkpoint; `varve fsck --data IMAGE` verifies each block.
 #[derive(clap::Args)]
 pub struct Restore {
-    /// The folder of the archives.
+    /// The folder of the archives, or the URL of a store.
     #[arg(long, value_name = "FOLDER")]
     from: PathBuf,
     /// The image to make. Holes take no space.
@@ -42,14 +42,14 @@ impl Restore {
     pub fn run(self) -> Outcome {
         let failed = |text: String| Failure::new(FAILED, text);
         let shown = self.from.display();
-        if !self.from.is_dir() {
+        if !StoreUrl::is_url(&self.from) && !self.from.is_dir() {
             return Err(failed(format!(
                 "{shown} is no folder; name one with archives"
             )));
         }
-        let store = FolderStore::open(&self.from).map_err(Failure::with(FAILED))?;
-        let manifest = self.choose(&store)?;
-        restore(&store, &manifest, &self.to).map_err(failed)?;
+        let store = super::store_of(&self.from)?;
+        let manifest = self.choose(&*store)?;
+        restore(&*store, &manifest, &self.to).map_err(failed)?;
         if let Some(name) = &self.snapshot {
             let volume = VolumeOptions::new().open(&self.to)?;
             let snapshot = volume.snapshot_named(name)?;
