@@ -62,7 +62,8 @@ JSON
     exit 1
     ;;
   stop)
-    [ ! -f "$dir/pid" ] || kill "$(cat "$dir/pid")" 2>/dev/null || true
+    # It does not always end when it is asked to.
+    [ ! -f "$dir/pid" ] || kill -9 "$(cat "$dir/pid")" 2>/dev/null || true
     rm -rf "$dir"
     ;;
   *)

@@ -121,7 +121,8 @@ cargo build --workspace --features "$features" --bins "${examples[@]}"
 step "programs that this needs, begun with the lints"
 joined programs
 step "a server of objects for the tests"
-eval "$(scripts/bucket-server.sh start "$said/s3")"
+server=$(scripts/bucket-server.sh start "$said/s3")
+eval "$server"
 built=${CARGO_TARGET_DIR:-target}/debug
 # These sleep much, or compile what depends on each other: the processors are the tests'.
 beside conformance env "VARVE=$built/varve" scripts/conformance.sh
